@@ -1,0 +1,109 @@
+"""What a dataset must be: an ordered, countable source of samples with a stable identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gauntlet.errors import GauntletError
+from gauntlet.samples import Sample
+
+Color = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class DatasetIdentity:
+    """Which data this is: name, split, protocol (how images are sized) and a digest of the image ids, in order."""
+
+    name: str
+    split: str
+    length: int
+    ids_digest: str
+    protocol: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "split": self.split,
+            "length": self.length,
+            "ids": self.ids_digest,
+            "protocol": self.protocol,
+        }
+
+
+class Dataset(ABC):
+    """An ordered source of samples.
+
+    Attributes:
+        name, split: what it is called.
+        class_names: names of the K classes; label k means class_names[k].
+        ignore_index: the label that counts for nothing, or None.
+        background_index: the class that foreground-only figures leave out, or None.
+        colors: one RGB colour per class, for pictures.
+        box_class_names: names of the object classes when there are boxes, else empty.
+        protocol: how images are resized or cropped, JSON-able.
+    """
+
+    name: str
+    split: str
+    class_names: Sequence[str]
+    ignore_index: int | None = 255
+    background_index: int | None = None
+    colors: Sequence[Color] = ()
+    box_class_names: Sequence[str] = ()
+    protocol: dict[str, Any] = {}  # noqa: RUF012 - replaced, never mutated
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def __getitem__(self, index: int) -> Sample: ...
+
+    @abstractmethod
+    def ids(self) -> Sequence[str]:
+        """The id of every sample, in order, without loading any."""
+
+    def __iter__(self) -> Iterator[Sample]:
+        return (self[index] for index in range(len(self)))
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def identity(self) -> DatasetIdentity:
+        digest = hashlib.sha256(json.dumps(list(self.ids())).encode()).hexdigest()[:16]
+        return DatasetIdentity(self.name, self.split, len(self), digest, dict(self.protocol))
+
+    def subset(self, limit: int) -> Dataset:
+        """The first `limit` samples, as a dataset with an identity of its own."""
+        return Subset(self, limit)
+
+
+class Subset(Dataset):
+    """The first samples of another dataset."""
+
+    def __init__(self, dataset: Dataset, limit: int) -> None:
+        if limit < 1:
+            raise GauntletError(f"limit must be at least 1, not {limit}.")
+        self._dataset = dataset
+        self._length = min(limit, len(dataset))
+        self.name, self.split = dataset.name, dataset.split
+        self.class_names, self.ignore_index = dataset.class_names, dataset.ignore_index
+        self.background_index, self.colors = dataset.background_index, dataset.colors
+        self.box_class_names, self.protocol = dataset.box_class_names, dataset.protocol
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Sample:
+        if not -self._length <= index < self._length:
+            raise IndexError(index)
+        return self._dataset[index % self._length]
+
+    def ids(self) -> Sequence[str]:
+        return list(self._dataset.ids())[: self._length]

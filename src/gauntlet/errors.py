@@ -1,0 +1,33 @@
+"""Errors a user can act on: one sentence that names the thing, what was expected and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class GauntletError(ValueError):
+    """Bad input or a broken expectation, said in one sentence; the command line prints it and exits with 2."""
+
+
+class UnknownNameError(GauntletError):
+    """A name that no registry knows, with the nearest known names."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+    """The error for a name that is not registered; suggests close misspellings, else lists what there is.
+
+    Args:
+        kind: what the name stands for, in the singular ("attack", "corruption").
+        name: what the user wrote.
+        known: every name that would have been right.
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6)
+    if close:
+        hint = "did you mean " + " or ".join(f"'{match}'" for match in close) + "?"
+    elif len(names) > 24:
+        hint = f"there are {len(names)} names; 'gauntlet list' shows them."
+    else:
+        hint = "known: " + (", ".join(names) if names else "none") + "."
+    return UnknownNameError(f"unknown {kind} '{name}'; {hint}")

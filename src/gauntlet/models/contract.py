@@ -1,0 +1,137 @@
+"""What a model must be, per task: frozen, in eval mode, RGB in [0, 1] in, predictions out."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from gauntlet.errors import GauntletError
+from gauntlet.samples import Boxes
+
+
+@dataclass(frozen=True)
+class ModelIdentity:
+    """Which model this is: a readable name and a digest of everything that changes its output."""
+
+    name: str
+    digest: str
+
+
+class GauntletModel(nn.Module, ABC):
+    """Common to both tasks: class names, an identity, frozen parameters, eval mode.
+
+    Attributes:
+        task: "segmentation" or "detection".
+        num_classes: number of classes K.
+        class_names: K names.
+        ignore_index: label of pixels that count for nothing, or None.
+        identity: name and digest of the weights.
+    """
+
+    task: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        num_classes: int,
+        class_names: Sequence[str] | None = None,
+        ignore_index: int | None = 255,
+        identity: ModelIdentity | None = None,
+    ) -> None:
+        super().__init__()
+        if num_classes < 1:
+            raise GauntletError(f"num_classes must be at least 1, not {num_classes}.")
+        names = tuple(class_names) if class_names is not None else tuple(f"class {k}" for k in range(num_classes))
+        if len(names) != num_classes:
+            raise GauntletError(f"{len(names)} class names were given for {num_classes} classes.")
+        self.num_classes = num_classes
+        self.class_names = names
+        self.ignore_index = ignore_index
+        self._identity = identity
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Name and digest; the digest is computed from the weights when nobody gave one."""
+        if self._identity is None:
+            self._identity = ModelIdentity(type(self).__name__, weights_digest(self))
+        return self._identity
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are (CPU for a model without any)."""
+        tensor = next(self.parameters(), None)
+        tensor = tensor if tensor is not None else next(self.buffers(), None)
+        return tensor.device if tensor is not None else torch.device("cpu")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating-point type of the parameters (float32 for a model without any)."""
+        tensor = next((p for p in self.parameters() if p.is_floating_point()), None)
+        return tensor.dtype if tensor is not None else torch.float32
+
+    def freeze(self) -> GauntletModel:
+        """Eval mode and no parameter gradients: an attack differentiates the input only."""
+        self.eval()
+        self.requires_grad_(False)
+        return self
+
+
+class SegmentationModel(GauntletModel):
+    """`forward(images) -> logits`: (N, 3, H, W) in [0, 1] to (N, K, H, W) at the same resolution."""
+
+    task = "segmentation"
+
+    @abstractmethod
+    def forward(self, images: torch.Tensor) -> torch.Tensor: ...
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What a detector proposes before suppression, for attacks that aim at it.
+
+    Attributes:
+        scores: (N, Q, K) class logits, background excluded.
+        boxes: (N, Q, 4) corners in pixels.
+        objectness: (N, Q) logits of there being an object; the largest class logit where the detector has no own.
+    """
+
+    scores: torch.Tensor
+    boxes: torch.Tensor
+    objectness: torch.Tensor
+
+
+class DetectionModel(GauntletModel):
+    """A detector: a differentiable loss per image, final boxes, and candidates before suppression."""
+
+    task = "detection"
+
+    @abstractmethod
+    def losses(self, images: torch.Tensor, targets: Sequence[Boxes]) -> torch.Tensor:
+        """The training loss of every image, (N,), differentiable to the images (N, 3, H, W)."""
+
+    @abstractmethod
+    def predict(self, images: torch.Tensor) -> list[Boxes]:
+        """Detections of every image, with scores, after suppression."""
+
+    @abstractmethod
+    def candidates(self, images: torch.Tensor) -> Candidates:
+        """Class scores and boxes before suppression, differentiable."""
+
+
+def weights_digest(module: nn.Module) -> str:
+    """SHA-256 over names, types, shapes and bytes of a module's state, first 16 hex digits."""
+    digest = hashlib.sha256()
+    for name, value in sorted(module.state_dict().items()):
+        if not isinstance(value, torch.Tensor):
+            digest.update(f"{name}|{value!r}".encode())
+            continue
+        digest.update(f"{name}|{value.dtype}|{tuple(value.shape)}|".encode())
+        flat = value.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
+    return digest.hexdigest()[:16]

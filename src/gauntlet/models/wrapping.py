@@ -1,0 +1,151 @@
+"""Any torch module as a Gauntlet model: normalisation inside, logits at the input's own resolution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gauntlet.errors import GauntletError
+from gauntlet.models.contract import ModelIdentity, SegmentationModel, weights_digest
+
+TASKS = ("segmentation", "detection")
+
+
+class Normalisation(nn.Module):
+    """(x - mean) / std per channel, optionally after RGB -> BGR."""
+
+    mean: torch.Tensor
+    std: torch.Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float], channel_order: str = "RGB") -> None:
+        super().__init__()
+        if channel_order not in ("RGB", "BGR"):
+            raise GauntletError(f"channel_order must be 'RGB' or 'BGR', not '{channel_order}'.")
+        if len(mean) != 3 or len(std) != 3:
+            raise GauntletError(f"mean and std need three values each, not {len(mean)} and {len(std)}.")
+        if any(value <= 0 for value in std):
+            raise GauntletError(f"std must be positive, not {list(std)}.")
+        self.channel_order = channel_order
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(1, 3, 1, 1), persistent=False)
+        self.is_identity = tuple(mean) == (0, 0, 0) and tuple(std) == (1, 1, 1)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if self.channel_order == "BGR":
+            images = images.flip(1)
+        return images if self.is_identity else (images - self.mean) / self.std
+
+
+class WrappedSegmentation(SegmentationModel):
+    """A module that maps normalised images to logits, at any output stride.
+
+    Args:
+        module: takes (N, 3, H, W), returns (N, K, h, w), or a mapping with the logits under "out" or "logits".
+        stride: input height and width are padded (edge replication) to multiples of it and the logits cropped back.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        num_classes: int,
+        mean: Sequence[float] = (0.0, 0.0, 0.0),
+        std: Sequence[float] = (1.0, 1.0, 1.0),
+        channel_order: str = "RGB",
+        class_names: Sequence[str] | None = None,
+        ignore_index: int | None = 255,
+        stride: int = 1,
+        identity: ModelIdentity | None = None,
+    ) -> None:
+        super().__init__(
+            num_classes=num_classes, class_names=class_names, ignore_index=ignore_index, identity=identity
+        )
+        self.normalisation = Normalisation(mean, std, channel_order)
+        self.module = module
+        self.stride = stride
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        height, width = images.shape[-2:]
+        bottom, right = -height % self.stride, -width % self.stride
+        padded = functional.pad(images, (0, right, 0, bottom), mode="replicate") if bottom or right else images
+        logits = _logits(self.module(self.normalisation(padded)))
+        if logits.ndim != 4 or logits.shape[0] != images.shape[0] or logits.shape[1] < self.num_classes:
+            raise GauntletError(
+                f"the model returned a tensor of shape {tuple(logits.shape)} for {len(images)} images; "
+                f"expected ({len(images)}, {self.num_classes}, h, w)."
+            )
+        if logits.shape[-2:] != padded.shape[-2:]:
+            logits = functional.interpolate(logits, size=padded.shape[-2:], mode="bilinear", align_corners=False)
+        # More logits than classes: networks trained with an output for void never count it (CamVid's twelfth).
+        return logits[:, : self.num_classes, :height, :width]
+
+
+def wrap_model(
+    module: nn.Module,
+    *,
+    task: str = "segmentation",
+    num_classes: int,
+    mean: Sequence[float] = (0.0, 0.0, 0.0),
+    std: Sequence[float] = (1.0, 1.0, 1.0),
+    channel_order: str = "RGB",
+    class_names: Sequence[str] | None = None,
+    ignore_index: int | None = 255,
+    stride: int = 1,
+    name: str | None = None,
+) -> SegmentationModel:
+    """A Gauntlet model from a torch module; the module is put in eval mode and frozen.
+
+    Args:
+        module: takes normalised images (N, 3, H, W), returns logits (N, K, h, w).
+        task: "segmentation"; detectors implement `gauntlet.models.DetectionModel` instead.
+        num_classes: K; further logits (an output for void) are dropped.
+        mean, std: per channel, on the [0, 1] scale, in `channel_order`.
+        channel_order: "RGB" or "BGR", what the network was trained on.
+        class_names: K names.
+        ignore_index: the label that counts for nothing.
+        stride: what height and width must be a multiple of; others are padded and cropped back.
+        name: what results are stored under; the class name of the module by default.
+    """
+    if task not in TASKS:
+        raise GauntletError(f"task must be one of {', '.join(TASKS)}, not '{task}'.")
+    if task == "detection":
+        raise GauntletError("a detector has losses and boxes; implement gauntlet.models.DetectionModel instead.")
+    model = WrappedSegmentation(
+        module,
+        num_classes=num_classes,
+        mean=mean,
+        std=std,
+        channel_order=channel_order,
+        class_names=class_names,
+        ignore_index=ignore_index,
+        stride=stride,
+    )
+    settings = f"{tuple(mean)}|{tuple(std)}|{channel_order}|{num_classes}|{stride}"
+    model._identity = ModelIdentity(name or type(module).__name__, weights_digest(module) + _short_digest(settings))
+    model.freeze()
+    return model
+
+
+def _short_digest(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _logits(output: object) -> torch.Tensor:
+    if isinstance(output, torch.Tensor):
+        return output
+    if isinstance(output, Mapping):
+        for key in ("out", "logits"):
+            if isinstance(output.get(key), torch.Tensor):
+                return output[key]  # type: ignore[no-any-return]
+    if hasattr(output, "logits") and isinstance(output.logits, torch.Tensor):
+        return output.logits
+    if isinstance(output, (tuple, list)) and output and isinstance(output[0], torch.Tensor):
+        return output[0]
+    raise GauntletError(
+        f"the model returned a {type(output).__name__}; expected a tensor of logits, or a mapping with 'out' or 'logits'."
+    )

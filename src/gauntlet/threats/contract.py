@@ -1,0 +1,89 @@
+"""What happens to an image before the model sees it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+
+from gauntlet.models.contract import GauntletModel
+from gauntlet.registry import Registry
+from gauntlet.samples import Batch
+from gauntlet.seeding import ImageSeed
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """What a threat made of a batch.
+
+    Attributes:
+        images: (N, 3, H, W) in [0, 1], what the model is to see.
+        region: bool (N, H, W), where the threat acted, or None when everywhere.
+        candidates: other images by name, each (N, 3, H, W); a battery fills it, one entry per attack. Figures of a
+            battery are worst cases over them; `images` is then the choice by accuracy.
+        predictions: (N, H, W) label maps that stand in for the model's output where a threat defines one (the
+            per-pixel worst case of the region-aware attack), or None.
+        details: per-image facts by name (norms, queries, rounds); every list has N entries, JSON-able.
+    """
+
+    images: torch.Tensor
+    region: torch.Tensor | None = None
+    candidates: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    predictions: torch.Tensor | None = None
+    details: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+
+class Threat(ABC):
+    """A way to perturb a batch. Equal descriptions mean equal work.
+
+    Attributes:
+        version: raised whenever the same description gives other images; part of an evaluation's key.
+        needs_model: whether `perturb` looks at the model; a threat that does not can run ahead of it.
+    """
+
+    version: ClassVar[int] = 1
+    needs_model: ClassVar[bool] = True
+
+    @abstractmethod
+    def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
+        """The perturbed batch; the outcome for an image does not depend on its batch mates."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """A canonical, JSON-able description, the same form that `build_threat` reads."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """A short readable name, unique among threats of different description in one suite."""
+
+
+threats: Registry[Any] = Registry("threat", "gauntlet.threats")
+"""Threat kinds by the key that names them in a description ("attack", "corruption", ...); an entry takes the
+value under that key and returns a Threat."""
+
+
+@threats.register("clean")
+class Clean(Threat):
+    """The image as it is."""
+
+    needs_model = False
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        if options:
+            from gauntlet.errors import unknown_name
+
+            raise unknown_name("option of the threat 'clean'", next(iter(options)), [])
+
+    @property
+    def name(self) -> str:
+        return "clean"
+
+    def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
+        return Perturbed(batch.images)
+
+    def describe(self) -> dict[str, Any]:
+        return {"clean": {}}
