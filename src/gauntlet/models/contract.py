@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,8 +66,7 @@ class GauntletModel(nn.Module, ABC):
     @property
     def device(self) -> torch.device:
         """Where the parameters are (CPU for a model without any)."""
-        tensor = next(self.parameters(), None)
-        tensor = tensor if tensor is not None else next(self.buffers(), None)
+        tensor = next(itertools.chain(self.parameters(), self.buffers()), None)
         return tensor.device if tensor is not None else torch.device("cpu")
 
     @property

@@ -60,9 +60,7 @@ class WrappedSegmentation(SegmentationModel):
         stride: int = 1,
         identity: ModelIdentity | None = None,
     ) -> None:
-        super().__init__(
-            num_classes=num_classes, class_names=class_names, ignore_index=ignore_index, identity=identity
-        )
+        super().__init__(num_classes=num_classes, class_names=class_names, ignore_index=ignore_index, identity=identity)
         self.normalisation = Normalisation(mean, std, channel_order)
         self.module = module
         self.stride = stride
@@ -147,5 +145,6 @@ def _logits(output: object) -> torch.Tensor:
     if isinstance(output, (tuple, list)) and output and isinstance(output[0], torch.Tensor):
         return output[0]
     raise GauntletError(
-        f"the model returned a {type(output).__name__}; expected a tensor of logits, or a mapping with 'out' or 'logits'."
+        f"the model returned a {type(output).__name__}; "
+        "expected a tensor of logits, or a mapping with 'out' or 'logits'."
     )
