@@ -1,0 +1,60 @@
+"""Networks written in this repository, by name: small enough to train on a CPU, published where a paper has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from gauntlet.errors import GauntletError
+from gauntlet.models.architectures import enet as _enet  # noqa: F401 - registers itself
+from gauntlet.models.architectures.base import Architecture, architectures
+
+__all__ = ["Architecture", "architectures", "build", "load_published", "names"]
+
+
+def names() -> list[str]:
+    """Every network there is."""
+    return architectures.names()
+
+
+def build(name: str, num_classes: int, **options: Any) -> Architecture:
+    """A network with fresh weights, in train mode.
+
+    Args:
+        name: one of `names()`.
+        num_classes: number of logits per pixel.
+        options: of that network.
+    """
+    if num_classes < 1:
+        raise GauntletError(f"num_classes must be at least 1, not {num_classes}.")
+    constructor = architectures[name]
+    try:
+        return constructor(num_classes, **options)
+    except TypeError as error:
+        raise GauntletError(f"the architecture '{name}' does not take these options: {error}.") from None
+
+
+def load_published(module: Architecture, state: Mapping[str, torch.Tensor]) -> None:
+    """Fills a network from the state dict its authors published, or from one of ours.
+
+    Args:
+        module: from `build`, with the number of logits of the weights.
+        state: names to tensors; a "module." prefix of data-parallel training is dropped.
+    """
+    plain = {name.removeprefix("module."): value for name, value in state.items()}
+    renamed = module.rename_published(plain)
+    try:
+        # Counters of old batch norms are missing in files written before PyTorch 0.4.1; nothing reads them here.
+        missing, unexpected = module.load_state_dict(renamed, strict=False)
+    except RuntimeError as error:
+        first_line = str(error).splitlines()[-1].strip()
+        raise GauntletError(f"the weights do not fit {type(module).__name__}: {first_line}") from None
+    missing = [name for name in missing if not name.endswith("num_batches_tracked")]
+    if missing or unexpected:
+        example = (missing or unexpected)[0]
+        raise GauntletError(
+            f"the weights do not fit {type(module).__name__}: {len(missing)} tensors are missing and "
+            f"{len(unexpected)} are unknown, '{example}' for one."
+        )

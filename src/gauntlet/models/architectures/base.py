@@ -1,0 +1,48 @@
+"""What the shipped networks share: an encoder, a decoder, a stride, and a map from published key names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from gauntlet.registry import Registry
+
+Features = tuple[torch.Tensor, ...]
+"""What an encoder hands to a decoder: the feature maps (and pooling indices) that the decoder needs."""
+
+State = dict[str, torch.Tensor]
+
+
+class Architecture(nn.Module):
+    """A segmentation network in two parts, `decoder(encoder(images))`.
+
+    The split lets training put a second decoder on one encoder (DDC-AT); an inference user never sees it.
+
+    Attributes:
+        stride: height and width of the input must be multiples of it; `gauntlet.wrap_model(..., stride=...)` pads.
+        published_options: options of the network whose weights its authors (or the public port) published.
+        encoder: (N, 3, H, W) normalised images to Features.
+        decoder: Features to logits (N, K, h, w), h and w at or below the input's.
+    """
+
+    stride: ClassVar[int]
+    published_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    encoder: nn.Module
+    decoder: nn.Module
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.decoder(self.encoder(images))
+        return logits
+
+    @classmethod
+    def rename_published(cls, state: Mapping[str, torch.Tensor]) -> State:
+        """The state dict of this network from the one its authors published; our own names by default."""
+        return dict(state)
+
+
+architectures: Registry[type[Architecture]] = Registry("architecture", "gauntlet.architectures")
+"""Networks by name; an entry is called with `num_classes` and its options."""

@@ -1,0 +1,234 @@
+"""E-Net (Paszke, Chaurasia, Kim, Culurciello 2016, arXiv:1606.02147): 0.36 M parameters, max-unpooling decoder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gauntlet.errors import GauntletError
+from gauntlet.models.architectures.base import Architecture, Features, State, architectures
+
+DILATIONS = (2, 4, 8, 16)
+DECODER_ACTIVATIONS = ("prelu", "relu")
+
+# The key names of davidtvs/PyTorch-ENet and ours.
+PUBLISHED_PARTS = {
+    "main_branch": "convolution",
+    "batch_norm": "normalisation",
+    "ext_conv1": "projection",
+    "ext_conv2": "convolution",
+    "ext_conv3": "expansion",
+    "main_conv1": "shortcut",
+    "out_prelu": "activation",
+}
+
+
+def _activation(channels: int, prelu: bool) -> nn.Module:
+    return nn.PReLU(channels) if prelu else nn.ReLU()
+
+
+def _unit(convolution: nn.Conv2d | nn.ConvTranspose2d, prelu: bool) -> list[nn.Module]:
+    return [convolution, nn.BatchNorm2d(convolution.out_channels), _activation(1, prelu)]
+
+
+class InitialBlock(nn.Module):
+    """Figure 2a: 13 strided convolutions beside the max-pooled image, 3 to 16 channels at half resolution."""
+
+    def __init__(self, channels: int = 16) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, channels - 3, 3, stride=2, padding=1, bias=False)
+        self.normalisation = nn.BatchNorm2d(channels)
+        self.activation = nn.PReLU(channels)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        pooled = functional.max_pool2d(images, 3, stride=2, padding=1)
+        joined = torch.cat((self.convolution(images), pooled), dim=1)
+        result: torch.Tensor = self.activation(self.normalisation(joined))
+        return result
+
+
+class Bottleneck(nn.Module):
+    """Figure 2b: 1x1 projection to a quarter of the channels, one convolution, 1x1 expansion, added to the input.
+
+    Args:
+        channels: in and out.
+        dropout: probability of spatial dropout at the end of the branch.
+        dilation: of the 3x3 convolution.
+        asymmetric: a 5x1 followed by a 1x5 convolution in place of the 3x3 one.
+        prelu: PReLU, else ReLU.
+    """
+
+    def __init__(
+        self, channels: int, dropout: float, *, dilation: int = 1, asymmetric: bool = False, prelu: bool = True
+    ) -> None:
+        super().__init__()
+        inner = channels // 4
+        self.projection = nn.Sequential(*_unit(nn.Conv2d(channels, inner, 1, bias=False), prelu))
+        if asymmetric:
+            self.convolution = nn.Sequential(
+                *_unit(nn.Conv2d(inner, inner, (5, 1), padding=(2, 0), bias=False), prelu),
+                *_unit(nn.Conv2d(inner, inner, (1, 5), padding=(0, 2), bias=False), prelu),
+            )
+        else:
+            convolution = nn.Conv2d(inner, inner, 3, padding=dilation, dilation=dilation, bias=False)
+            self.convolution = nn.Sequential(*_unit(convolution, prelu))
+        self.expansion = nn.Sequential(*_unit(nn.Conv2d(inner, channels, 1, bias=False), prelu))
+        self.dropout = nn.Dropout2d(dropout)
+        self.activation = _activation(channels, prelu)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        branch = self.dropout(self.expansion(self.convolution(self.projection(features))))
+        result: torch.Tensor = self.activation(features + branch)
+        return result
+
+
+class DownsamplingBottleneck(nn.Module):
+    """A bottleneck at half resolution: max-pooling on the main branch, its indices kept for the decoder."""
+
+    def __init__(self, in_channels: int, out_channels: int, dropout: float, *, pooling: int) -> None:
+        super().__init__()
+        inner = in_channels // 4
+        self.pooling = pooling
+        self.extra_channels = out_channels - in_channels
+        self.projection = nn.Sequential(*_unit(nn.Conv2d(in_channels, inner, 2, stride=2, bias=False), True))
+        self.convolution = nn.Sequential(*_unit(nn.Conv2d(inner, inner, 3, padding=1, bias=False), True))
+        self.expansion = nn.Sequential(*_unit(nn.Conv2d(inner, out_channels, 1, bias=False), True))
+        self.dropout = nn.Dropout2d(dropout)
+        self.activation = nn.PReLU(out_channels)
+
+    def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        pooled, indices = functional.max_pool2d(
+            features, self.pooling, stride=2, padding=(self.pooling - 1) // 2, return_indices=True
+        )
+        branch = self.dropout(self.expansion(self.convolution(self.projection(features))))
+        # Section 4: the main branch is padded with zero channels up to the branch's width.
+        padded = functional.pad(pooled, (0, 0, 0, 0, 0, self.extra_channels))
+        return self.activation(padded + branch), indices
+
+
+class UpsamplingBottleneck(nn.Module):
+    """A bottleneck at double resolution: max-unpooling on the main branch, a transposed convolution on the other."""
+
+    def __init__(self, in_channels: int, out_channels: int, dropout: float, *, prelu: bool) -> None:
+        super().__init__()
+        inner = in_channels // 4
+        transposed = nn.ConvTranspose2d(inner, inner, 3, stride=2, padding=1, output_padding=1, bias=False)
+        self.shortcut = nn.Sequential(nn.Conv2d(in_channels, out_channels, 1, bias=False), nn.BatchNorm2d(out_channels))
+        self.projection = nn.Sequential(*_unit(nn.Conv2d(in_channels, inner, 1, bias=False), prelu))
+        self.convolution = nn.Sequential(*_unit(transposed, prelu))
+        self.expansion = nn.Sequential(*_unit(nn.Conv2d(inner, out_channels, 1, bias=False), prelu))
+        self.dropout = nn.Dropout2d(dropout)
+        self.activation = _activation(out_channels, prelu)
+
+    def forward(self, features: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        main = functional.max_unpool2d(self.shortcut(features), indices, (2, 2))
+        branch = self.dropout(self.expansion(self.convolution(self.projection(features))))
+        result: torch.Tensor = self.activation(main + branch)
+        return result
+
+
+def _context_stage(channels: int, dropout: float) -> list[nn.Module]:
+    """Table 1, bottlenecks 2.1 to 2.8: regular, dilated 2, asymmetric, dilated 4, regular, 8, asymmetric, 16."""
+    blocks: list[nn.Module] = []
+    for index, dilation in enumerate(DILATIONS):
+        first = Bottleneck(channels, dropout) if index % 2 == 0 else Bottleneck(channels, dropout, asymmetric=True)
+        blocks += [first, Bottleneck(channels, dropout, dilation=dilation)]
+    return blocks
+
+
+class Encoder(nn.Module):
+    """Stages 0 to 3 of Table 1, an eighth of the resolution."""
+
+    def __init__(self, dropout: float, pooling: int) -> None:
+        super().__init__()
+        # Section 4: a tenth of the dropout before bottleneck 2.0.
+        early = dropout / 10
+        self.initial = InitialBlock(16)
+        self.stage1 = nn.Sequential(
+            DownsamplingBottleneck(16, 64, early, pooling=pooling), *(Bottleneck(64, early) for _ in range(4))
+        )
+        self.stage2 = nn.Sequential(
+            DownsamplingBottleneck(64, 128, dropout, pooling=pooling), *_context_stage(128, dropout)
+        )
+        self.stage3 = nn.Sequential(*_context_stage(128, dropout))
+
+    def forward(self, images: torch.Tensor) -> Features:
+        features, first_indices = self.stage1[0](self.initial(images))
+        features, second_indices = self.stage2[0](self.stage1[1:](features))
+        return self.stage3(self.stage2[1:](features)), first_indices, second_indices
+
+
+class Decoder(nn.Module):
+    """Stages 4 and 5 and the full convolution of Table 1, back to the input's resolution."""
+
+    def __init__(self, num_classes: int, dropout: float, *, prelu: bool) -> None:
+        super().__init__()
+        self.stage4 = nn.Sequential(
+            UpsamplingBottleneck(128, 64, dropout, prelu=prelu),
+            *(Bottleneck(64, dropout, prelu=prelu) for _ in range(2)),
+        )
+        self.stage5 = nn.Sequential(
+            UpsamplingBottleneck(64, 16, dropout, prelu=prelu), Bottleneck(16, dropout, prelu=prelu)
+        )
+        self.classifier = nn.ConvTranspose2d(16, num_classes, 3, stride=2, padding=1, output_padding=1, bias=False)
+
+    def forward(self, encoded: Features) -> torch.Tensor:
+        features, first_indices, second_indices = encoded
+        features = self.stage4[1:](self.stage4[0](features, second_indices))
+        features = self.stage5[1:](self.stage5[0](features, first_indices))
+        logits: torch.Tensor = self.classifier(features)
+        return logits
+
+
+@architectures.register("enet")
+class ENet(Architecture):
+    """E-Net; logits at the input's resolution.
+
+    Args:
+        num_classes: number of logits.
+        dropout: spatial dropout from bottleneck 2.0 on (0.1 in the paper; a tenth of it before).
+        decoder_activation: "prelu" as in the public PyTorch weights, or "relu" as in the authors' Torch code.
+        pooling: window of the two max-poolings whose indices the decoder uses: 2 as in the paper, or 3 (overlapping)
+            as in the network of the public PyTorch weights.
+    """
+
+    stride = 8
+    published_options = MappingProxyType({"pooling": 3})
+
+    def __init__(
+        self, num_classes: int, *, dropout: float = 0.1, decoder_activation: str = "prelu", pooling: int = 2
+    ) -> None:
+        super().__init__()
+        if pooling not in (2, 3):
+            raise GauntletError(f"pooling must be 2 or 3, not {pooling}.")
+        if decoder_activation not in DECODER_ACTIVATIONS:
+            raise GauntletError(
+                f"decoder_activation must be one of {', '.join(DECODER_ACTIVATIONS)}, not '{decoder_activation}'."
+            )
+        self.encoder = Encoder(dropout, pooling)
+        self.decoder = Decoder(num_classes, dropout, prelu=decoder_activation == "prelu")
+
+    @classmethod
+    def rename_published(cls, state: Mapping[str, torch.Tensor]) -> State:
+        """From the names of davidtvs/PyTorch-ENet: "dilated2_2.ext_conv1" is our "encoder.stage2.2.projection"."""
+        return {_own_name(name): value for name, value in state.items()}
+
+
+def _own_name(published: str) -> str:
+    block, _, rest = published.partition(".")
+    part, _, tail = rest.partition(".")
+    if block == "transposed_conv":
+        return f"decoder.classifier.{rest}"
+    ending = f"{PUBLISHED_PARTS.get(part, part)}.{tail}"
+    if block == "initial_block":
+        return f"encoder.initial.{ending}"
+    found = re.fullmatch(r"[a-z]+(\d)_(\d)", block)
+    if found is None:
+        return published
+    stage, index = found.groups()
+    return f"{'encoder' if int(stage) <= 3 else 'decoder'}.stage{stage}.{index}.{ending}"
