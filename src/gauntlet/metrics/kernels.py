@@ -1,0 +1,24 @@
+"""The compiled pass over pixels."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+
+@numba.njit(cache=True, nogil=True)
+def count_pixels(prediction, labels, parts, ignored, counts):  # type: ignore[no-untyped-def]
+    """Adds every valid pixel to counts[part, label, prediction]; the index of the first bad pixel, or -1."""
+    classes = counts.shape[1]
+    for index in range(labels.size):
+        label = np.int64(labels[index])
+        if label == ignored:
+            continue
+        predicted = np.int64(prediction[index])
+        if label < 0 or label >= classes or predicted < 0 or predicted >= classes:
+            return index
+        if parts is None:
+            counts[0, label, predicted] += 1
+        else:
+            counts[parts[index], label, predicted] += 1
+    return -1
