@@ -1,0 +1,162 @@
+"""The packaged table of published figures as a tidy frame, with the columns of the store's own."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import lru_cache
+from importlib import resources
+
+import pandas as pd
+
+from gauntlet.errors import unknown_name
+from gauntlet.numbers import parse_number
+from gauntlet.results.published import flags
+from gauntlet.results.published.sources import EXTRA_SOURCES, SOURCES
+from gauntlet.results.published.threats import short_name, write_description
+
+STORED_COLUMNS = [
+    *("source", "table", "task", "model", "architecture", "backbone", "backbone_type", "proposal_type", "training"),
+    *("crop_size", "parameters", "date", "dataset", "kind", "name", "norm", "epsilon", "alpha", "steps", "severity"),
+    *("ratio", "patch", "source_model", "transform", "source_transform", "pooling", "view", "metric", "value"),
+    *("printed", "flag", "model_flag"),
+]
+"""Columns of the packaged file, all text; epsilon and alpha as "8/255"."""
+
+MODEL_COLUMNS = (
+    *("source", "task", "model", "architecture", "backbone", "backbone_type", "proposal_type", "training"),
+    *("crop_size", "parameters", "date", "dataset", "model_flag", "model_reason"),
+)
+_SETTINGS = ("norm", "epsilon", "alpha", "steps", "severity", "ratio", "patch", "source_model")
+_NUMBERS = ("steps", "severity", "ratio", "patch")
+_COLUMNS = [
+    *("source", "table", "task", "model", "architecture", "backbone", "backbone_type", "proposal_type", "training"),
+    *("crop_size", "parameters", "date", "dataset", "split", "threat", "kind", "description", "source_model"),
+    *("transform", "source_transform", "pooling", "view", "metric", "class_name", "value", "low", "high"),
+    *("printed", "flag", "reason", "model_flag", "model_reason"),
+]
+
+Choice = str | Sequence[str] | None
+
+
+@lru_cache(maxsize=1)
+def _load() -> pd.DataFrame:
+    packed = resources.files(__package__).joinpath("figures.csv.gz").read_bytes()
+    table = pd.read_csv(io.BytesIO(gzip.decompress(packed)), dtype=str, keep_default_na=False)
+    settings = ["kind", "name", *_SETTINGS]
+    threats = table[settings].drop_duplicates()
+    threats = threats.assign(
+        **dict(zip(("threat", "description"), _threat_texts(threats), strict=True)),
+    )
+    table = table.merge(threats, on=settings, how="left", validate="m:1")
+    return table.assign(
+        split="",
+        class_name="",
+        low=float("nan"),
+        high=float("nan"),
+        view=table["view"].replace({"": "all"}),
+        value=pd.to_numeric(table["value"]),
+        parameters=pd.to_numeric(table["parameters"]),
+        date=pd.to_datetime(table["date"], format="%Y-%m-%d"),
+        reason=table["flag"].map({codes: flags.reasons(codes) for codes in table["flag"].unique()}),
+        model_reason=table["model_flag"].map({codes: flags.reasons(codes) for codes in table["model_flag"].unique()}),
+    )[_COLUMNS]
+
+
+def _threat_texts(threats: pd.DataFrame) -> tuple[list[str], list[str]]:
+    names, descriptions = [], []
+    for kind, name, *values in threats.itertuples(index=False):
+        settings: dict[str, float | str] = dict(zip(_SETTINGS, values, strict=True))
+        for key in ("epsilon", "alpha"):
+            settings[key] = parse_number(settings[key], key) if settings[key] else ""
+        for key in _NUMBERS:
+            settings[key] = _whole(float(settings[key])) if settings[key] else ""
+        names.append(short_name(kind, name, settings))
+        descriptions.append(json.dumps(write_description(kind, name, settings)))
+    return names, descriptions
+
+
+def _whole(value: float) -> float:
+    return int(value) if value.is_integer() else value
+
+
+def frame(
+    task: str | None = None,
+    dataset: str | None = None,
+    *,
+    source: Choice = None,
+    model: Choice = None,
+    kind: Choice = None,
+    metric: Choice = None,
+    summaries: bool = False,
+) -> pd.DataFrame:
+    """Published figures, one per row, in the columns of the store's frame and a few of their own.
+
+    Values are fractions in [0, 1] (an IoU ratio may exceed 1). `flag` holds codes of known faults of the figure,
+    `reason` says them in words; `model_flag` and `model_reason` do the same for what is said about the model.
+
+    Args:
+        task: "segmentation" or "detection".
+        dataset: "ade20k", "cityscapes", "voc", "coco" or "voc0712".
+        source: one or more of `gauntlet.published.sources()`; by default all but second runs of the same model.
+        model: one or more model names.
+        kind: one or more of clean, attack, corruption, weather, localized, battery.
+        metric: one or more metric names.
+        summaries: also the ReM, GAM and means as printed; they are partly wrong, `rem` and `gam` compute them.
+    """
+    table = _load()
+    chosen = pd.Series(True, index=table.index)
+    if source is None:
+        chosen &= ~table["source"].isin(EXTRA_SOURCES)
+    if not summaries and kind != "summary":
+        chosen &= table["kind"].ne("summary")
+    filters = {"task": task, "dataset": dataset, "source": source, "model": model, "kind": kind, "metric": metric}
+    for column, wanted in filters.items():
+        if wanted is None:
+            continue
+        names = [wanted] if isinstance(wanted, str) else list(wanted)
+        known = SOURCES if column == "source" else table[column].unique()
+        for name in names:
+            if name not in set(known):
+                raise unknown_name(f"{column} of the published figures", name, known)
+        chosen &= table[column].isin(names)
+    return table[chosen].reset_index(drop=True)
+
+
+def models(task: str | None = None, dataset: str | None = None, *, source: Choice = None) -> pd.DataFrame:
+    """The published models, one per row: what is known about each, how many figures it has, how many are flagged."""
+    rows = frame(task, dataset, source=source)
+    counted = rows.assign(figures=1, flagged=rows["flag"].ne("").astype(int))
+    return counted.groupby(list(MODEL_COLUMNS), dropna=False, sort=False)[["figures", "flagged"]].sum().reset_index()
+
+
+def sources() -> pd.DataFrame:
+    """Where the figures come from, one source per row, with the number of figures."""
+    counts = _load().groupby("source").size()
+    rows = [
+        {
+            "source": key,
+            "title": each.title,
+            "figures": int(counts[key]),
+            "reference": each.reference,
+            "note": each.note,
+        }
+        for key, each in SOURCES.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def unflagged(figures: pd.DataFrame, levels: Sequence[str] = ("fault", "doubt")) -> pd.DataFrame:
+    """The figures without a known fault of the given levels ("fault", "doubt", "note").
+
+    What is said about a model (a doubtful parameter count) does not remove its figures, but the doubtful count.
+    """
+    for level in levels:
+        if level not in flags.LEVELS:
+            raise unknown_name("level of a flag", level, flags.LEVELS)
+    bad = {codes: flags.has_level(codes, levels) for codes in {*figures["flag"], *figures["model_flag"]}}
+    kept = figures[~figures["flag"].map(bad).astype(bool)]
+    return kept.assign(parameters=kept["parameters"].mask(kept["model_flag"].map(bad).astype(bool)))
