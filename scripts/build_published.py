@@ -233,7 +233,7 @@ def detector_columns(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
 
     def date(architecture: str) -> str:
         name = canonical_architecture(architecture)
-        return dates.get(dated_as.get(name, name), "")
+        return str(dates.get(dated_as.get(name, name), ""))
 
     return table.assign(
         backbone_type=table["backbone"].map(

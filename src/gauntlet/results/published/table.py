@@ -136,16 +136,7 @@ def models(task: str | None = None, dataset: str | None = None, *, source: Choic
 def sources() -> pd.DataFrame:
     """Where the figures come from, one source per row, with the number of figures."""
     counts = _load().groupby("source").size()
-    rows = [
-        {
-            "source": key,
-            "title": each.title,
-            "figures": int(counts[key]),
-            "reference": each.reference,
-            "note": each.note,
-        }
-        for key, each in SOURCES.items()
-    ]
+    rows = [{"source": key, "figures": int(counts[key]), **asdict(each)} for key, each in SOURCES.items()]
     return pd.DataFrame(rows)
 
 
