@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -83,11 +83,13 @@ class Batch:
         samples: the N samples.
         images: float32 (N, 3, H, W), RGB in [0, 1].
         labels: int64 (N, H, W), or None for detection.
+        ignore_index: the label that counts for nothing, or None.
     """
 
     samples: Sequence[Sample]
     images: torch.Tensor
-    labels: torch.Tensor | None = field(default=None)
+    labels: torch.Tensor | None = None
+    ignore_index: int | None = 255
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -107,7 +109,7 @@ def images_to_tensor(images: Sequence[npt.NDArray[np.uint8]], device: torch.devi
     return stacked.permute(0, 3, 1, 2).contiguous().to(torch.float32).div_(255)
 
 
-def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> Batch:
+def collate(samples: Sequence[Sample], device: torch.device | str = "cpu", ignore_index: int | None = 255) -> Batch:
     """A Batch from samples of one size."""
     sizes = {sample.image.shape[:2] for sample in samples}
     if len(sizes) != 1:
@@ -116,4 +118,4 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> Ba
     if all(sample.labels is not None for sample in samples):
         stacked = np.stack([np.asarray(sample.labels, dtype=np.int64) for sample in samples])
         labels = torch.from_numpy(stacked).to(device)
-    return Batch(samples, images_to_tensor([sample.image for sample in samples], device), labels)
+    return Batch(samples, images_to_tensor([sample.image for sample in samples], device), labels, ignore_index)

@@ -9,10 +9,24 @@ from typing import Any, ClassVar
 
 import torch
 
+from gauntlet.errors import unknown_name
 from gauntlet.models.contract import GauntletModel
 from gauntlet.registry import Registry
 from gauntlet.samples import Batch
 from gauntlet.seeding import ImageSeed
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What one attack of a battery made of a batch.
+
+    Attributes:
+        images: (N, 3, H, W) in [0, 1].
+        ran: bool (N,); False where the battery skipped the image because nothing could lower its figure any more.
+    """
+
+    images: torch.Tensor
+    ran: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -22,8 +36,8 @@ class Perturbed:
     Attributes:
         images: (N, 3, H, W) in [0, 1], what the model is to see.
         region: bool (N, H, W), where the threat acted, or None when everywhere.
-        candidates: other images by name, each (N, 3, H, W); a battery fills it, one entry per attack. Figures of a
-            battery are worst cases over them; `images` is then the choice by accuracy.
+        candidates: one entry per attack of a battery, by name; its figures are worst cases over them, and `images` is
+            then the choice by accuracy.
         predictions: (N, H, W) label maps that stand in for the model's output where a threat defines one (the
             per-pixel worst case of the region-aware attack), or None.
         details: per-image facts by name (norms, queries, rounds); every list has N entries, JSON-able.
@@ -31,7 +45,7 @@ class Perturbed:
 
     images: torch.Tensor
     region: torch.Tensor | None = None
-    candidates: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    candidates: Mapping[str, Candidate] = field(default_factory=dict)
     predictions: torch.Tensor | None = None
     details: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
@@ -74,8 +88,6 @@ class Clean(Threat):
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         if options:
-            from gauntlet.errors import unknown_name
-
             raise unknown_name("option of the threat 'clean'", next(iter(options)), [])
 
     @property

@@ -1,0 +1,62 @@
+"""Asking a model: label maps with confidence, and one clear sentence when the model misbehaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from gauntlet.errors import GauntletError
+from gauntlet.metrics import DensePrediction
+from gauntlet.models import SegmentationModel
+
+PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
+
+
+@torch.inference_mode()
+def predict_dense(
+    model: SegmentationModel, images: torch.Tensor, ids: Sequence[str], precision: str = "fp32"
+) -> list[DensePrediction]:
+    """Label maps, confidence and entropy of every image.
+
+    Args:
+        model: the model.
+        images: (N, 3, H, W) in [0, 1].
+        ids: N image ids, for messages.
+        precision: "fp32" or "bf16" (autocast).
+    """
+    dtype = PRECISIONS[precision]
+    with torch.autocast(images.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+        logits = model(images)  # (N, K, H, W)
+    _check_logits(model, logits, images, ids)
+    logits = logits.float()
+    largest, labels = logits.max(dim=1)
+    normaliser = torch.logsumexp(logits, dim=1)
+    confidence = torch.exp(largest - normaliser)
+    # -sum p ln p = log Z - sum p z; a class of probability 0 adds nothing, also when its logit is -inf.
+    probabilities = torch.exp(logits - normaliser.unsqueeze(1))
+    entropy = normaliser - torch.where(probabilities > 0, probabilities * logits, 0).sum(dim=1)
+    small = np.uint8 if model.num_classes <= 256 else np.int16
+    return [
+        DensePrediction(label.cpu().numpy().astype(small), sure.cpu().numpy(), spread.cpu().numpy())
+        for label, sure, spread in zip(labels, confidence, entropy.clamp(min=0), strict=True)
+    ]
+
+
+def _check_logits(model: SegmentationModel, logits: object, images: torch.Tensor, ids: Sequence[str]) -> None:
+    count, _, height, width = images.shape
+    expected = (count, model.num_classes, height, width)
+    name = model.identity.name
+    if not isinstance(logits, torch.Tensor):
+        raise GauntletError(
+            f"the model '{name}' returned a {type(logits).__name__} for image '{ids[0]}'; expected logits."
+        )
+    if tuple(logits.shape) != expected:
+        raise GauntletError(
+            f"the model '{name}' returned the shape {tuple(logits.shape)} for image '{ids[0]}'; expected {expected}."
+        )
+    # A sum is NaN or infinite whenever an entry is NaN: one pass, no mask. -inf alone (a class ruled out) is fine.
+    nan = torch.isnan(logits.amax(dim=(1, 2, 3)))
+    if bool(nan.any()):
+        raise GauntletError(f"the model '{name}' returned NaN for image '{ids[int(nan.nonzero()[0])]}'.")

@@ -1,0 +1,90 @@
+"""Progress that is honest: a bar with remaining time on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Protocol, TextIO
+
+_LINE_EVERY_SECONDS = 10.0
+
+
+class Progress(Protocol):
+    """What an evaluation tells while it runs."""
+
+    def start(self, label: str, total: int, done: int = 0) -> None:
+        """A new evaluation of `total` images begins, `done` of them were committed before."""
+
+    def advance(self, images: int) -> None:
+        """So many images more are committed."""
+
+    def note(self, text: str) -> None:
+        """Something the user should know."""
+
+
+class Silent:
+    """Says nothing."""
+
+    def start(self, label: str, total: int, done: int = 0) -> None: ...
+
+    def advance(self, images: int) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+class Terminal:
+    """A rich bar on a terminal, a line every ten seconds elsewhere; both go to standard error."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self._stream = stream or sys.stderr
+        self._console = Console(file=self._stream)
+        self._label, self._total, self._done, self._fresh, self._began, self._said = "", 0, 0, 0, 0.0, 0.0
+        self._bar: RichProgress | None = None
+        if self._console.is_terminal:
+            self._bar = RichProgress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
+                TimeRemainingColumn(), console=self._console, transient=True,
+            )  # fmt: skip
+
+    def __enter__(self) -> Terminal:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def start(self, label: str, total: int, done: int = 0) -> None:
+        self._label, self._total, self._done, self._fresh = label, total, done, 0
+        self._began = self._said = time.monotonic()
+        if self._bar is not None:
+            for task in self._bar.task_ids:
+                self._bar.remove_task(task)
+            self._bar.add_task(label, total=total, completed=done, rate="")
+        elif done < total:
+            self._line(f"{label}: {total} images" + (f", {done} of them done before" if done else ""))
+
+    def advance(self, images: int) -> None:
+        self._done += images
+        self._fresh += images
+        rate = self._fresh / max(time.monotonic() - self._began, 1e-9)
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[-1], completed=self._done, rate=f"{rate:.1f} images/s")
+        elif time.monotonic() - self._said >= _LINE_EVERY_SECONDS:
+            self._said = time.monotonic()
+            left = (self._total - self._done) / rate
+            self._line(f"{self._label}: {self._done}/{self._total} images, {rate:.1f} images/s, {left:.0f} s left")
+
+    def note(self, text: str) -> None:
+        self._line(text)
+
+    def _line(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)

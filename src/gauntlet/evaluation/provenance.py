@@ -1,0 +1,49 @@
+"""How a figure was obtained: versions, machine, settings, command."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import sys
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+import torch
+
+from gauntlet._version import __version__
+
+
+def describe_run(*, device: torch.device, batch_size: int, precision: str) -> dict[str, Any]:
+    """Facts about this process that are stored beside the figures."""
+    return {
+        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "gauntlet": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor(),
+        "device": str(device),
+        "threads": torch.get_num_threads(),
+        "batch_size": batch_size,
+        "precision": precision,
+        "command": shlex.join(sys.argv) if sys.argv and sys.argv[0] else "python",
+    }
+
+
+def choose_device(device: str | torch.device | None = None) -> torch.device:
+    """The device asked for, else CUDA, else MPS, else the CPU."""
+    if device is not None and str(device) != "auto":
+        from gauntlet.errors import GauntletError
+
+        try:
+            chosen = torch.device(device)
+        except RuntimeError:
+            raise GauntletError(f"unknown device '{device}'; use cpu, cuda, cuda:1, mps or auto.") from None
+        if chosen.type == "cuda" and not torch.cuda.is_available():
+            raise GauntletError("no CUDA device is available; use --device cpu.")
+        return chosen
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

@@ -1,0 +1,1 @@
+"""Where models come from: one source per prefix of a model's address."""

@@ -1,0 +1,104 @@
+"""Models of the user's own: TorchScript or exported programs (script:), any callable (python:)."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gauntlet.errors import GauntletError
+from gauntlet.models.contract import GauntletModel, ModelIdentity
+from gauntlet.models.sources.contract import ModelSource, file_digest, sources
+from gauntlet.models.wrapping import wrap_model
+
+
+@dataclass(frozen=True)
+class ScriptModel(ModelSource):
+    """A TorchScript archive (.pt) or an exported program (.pt2)."""
+
+    path: Path
+    options: Mapping[str, Any]
+
+    @property
+    def identity(self) -> ModelIdentity:
+        return ModelIdentity(self.options.get("name") or self.path.stem, file_digest([self.path], self.options))
+
+    def load(self) -> GauntletModel:
+        _need_classes(f"script:{self.path}", self.options)
+        try:
+            if self.path.suffix == ".pt2":
+                module: nn.Module = torch.export.load(self.path).module()
+                # An exported module has its mode baked in and refuses to be switched.
+                module.eval = lambda: module  # type: ignore[method-assign]
+                module.train = lambda mode=True: module  # type: ignore[method-assign]
+            else:
+                module = torch.jit.load(self.path, map_location="cpu")  # type: ignore[no-untyped-call]
+        except (RuntimeError, ValueError, OSError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise GauntletError(f"{self.path} is not a TorchScript archive or exported program: {reason}") from None
+        model = wrap_model(module, **{**self.options, "name": None})
+        model._identity = self.identity
+        return model
+
+
+@dataclass(frozen=True)
+class PythonModel(ModelSource):
+    """What a callable returns: "package.module:function"; options it does not know go to `wrap_model`."""
+
+    target: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def _model(self) -> GauntletModel:
+        module_name, _, attribute = self.target.partition(":")
+        if not attribute:
+            raise GauntletError(f"python:{self.target} must name a callable, as in python:my_project.nets:build.")
+        # Running `gauntlet` as a program leaves the working folder out of the path, where the user's code is.
+        if "" not in sys.path and str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+        try:
+            built = getattr(importlib.import_module(module_name), attribute)()
+        except ModuleNotFoundError as error:
+            raise GauntletError(f"python:{self.target} cannot be imported: {error}.") from None
+        except AttributeError:
+            raise GauntletError(f"the module {module_name} has no '{attribute}'.") from None
+        if isinstance(built, GauntletModel):
+            built.freeze()
+            return built
+        if not isinstance(built, nn.Module):
+            raise GauntletError(f"python:{self.target} returned a {type(built).__name__}; expected a torch module.")
+        _need_classes(f"python:{self.target}", self.options)
+        return wrap_model(built, **{"name": self.target, **self.options})
+
+    @property
+    def identity(self) -> ModelIdentity:
+        return self._model.identity
+
+    def load(self) -> GauntletModel:
+        return self._model
+
+
+def _need_classes(address: str, options: Mapping[str, Any]) -> None:
+    if "num_classes" not in options:
+        raise GauntletError(f"{address} needs num_classes (and usually mean and std) to be given.")
+
+
+@sources.register("script")
+def script(path: str, options: Mapping[str, Any]) -> ModelSource:
+    """script:PATH, with the options of `wrap_model`."""
+    if not Path(path).is_file():
+        raise GauntletError(f"there is no file {path}; script: takes the path of a TorchScript archive.")
+    return ScriptModel(Path(path), dict(options))
+
+
+@sources.register("python")
+def python(target: str, options: Mapping[str, Any]) -> ModelSource:
+    """python:package.module:callable, with the options of `wrap_model`."""
+    return PythonModel(target, dict(options))

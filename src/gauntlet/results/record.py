@@ -1,0 +1,163 @@
+"""The Evaluation: what was asked, what came out, and how it was obtained."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from gauntlet.metrics.contract import Figure
+
+
+@dataclass(frozen=True)
+class Job:
+    """One (model, dataset, threat) to evaluate; everything that decides the figures.
+
+    Attributes:
+        task: "segmentation" or "detection".
+        model, model_digest: identity of the model.
+        dataset: identity of the dataset, JSON-able (name, split, length, ids, protocol).
+        threat: short readable name of the threat.
+        kind: the first key of the description ("clean", "attack", "corruption", ...).
+        description: canonical description of the threat.
+        threat_version: version of the threat's implementation.
+        seed: of the run.
+        settings: what else changes figures beyond rounding (precision, importance); empty by default.
+    """
+
+    task: str
+    model: str
+    model_digest: str
+    dataset: Mapping[str, Any]
+    threat: str
+    kind: str
+    description: Mapping[str, Any]
+    threat_version: int
+    seed: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Digest of everything above but the readable threat name: same key, same figures."""
+        parts = {
+            "task": self.task,
+            "model": [self.model, self.model_digest],
+            "dataset": dict(self.dataset),
+            "threat": dict(self.description),
+            "version": self.threat_version,
+            "seed": self.seed,
+            "settings": dict(self.settings),
+        }
+        text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class ImageRow:
+    """Counts of one image as the store keeps them."""
+
+    position: int
+    image_id: str
+    counts: bytes
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A finished evaluation.
+
+    Attributes:
+        key: digest of what was evaluated.
+        task, model, dataset, split, threat, kind, description, seed, images: as in the Job.
+        all_figures: every figure, also per class and per view.
+        provenance: package and torch versions, device, batch size, threads, command.
+        duration: seconds of computing, over all sessions that worked on it.
+        created: UTC time of the start, ISO 8601.
+        from_store: whether it was found rather than computed.
+    """
+
+    key: str
+    task: str
+    model: str
+    model_digest: str
+    dataset: str
+    split: str
+    threat: str
+    kind: str
+    description: Mapping[str, Any]
+    seed: int
+    images: int
+    views: Sequence[str]
+    all_figures: Sequence[Figure]
+    provenance: Mapping[str, Any]
+    duration: float
+    created: str
+    from_store: bool = False
+    _per_image: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Headline figures by name: fractions in [0, 1]."""
+        return {f.metric: f.value for f in self.all_figures if f.view == "all" and not f.class_name}
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """95 % bootstrap intervals of the headline figures that have one."""
+        return {
+            f.metric: (f.low, f.high)
+            for f in self.all_figures
+            if f.view == "all" and not f.class_name and not math.isnan(f.low)
+        }
+
+    @property
+    def per_class(self) -> pd.DataFrame:
+        """One row per class, one column per per-class metric."""
+        rows = [(f.class_name, f.metric, f.value) for f in self.all_figures if f.class_name and f.view == "all"]
+        frame = pd.DataFrame(rows, columns=["class", "metric", "value"])
+        return frame.pivot(index="class", columns="metric", values="value").reindex(frame["class"].unique())
+
+    @property
+    def per_image(self) -> pd.DataFrame:
+        """One row per image and view: accuracy, mIoU and what the threat reported."""
+        if self._per_image is None:
+            return pd.DataFrame()
+        return self._per_image()
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON-able form: NaN becomes null."""
+        return {
+            "key": self.key,
+            "task": self.task,
+            "model": self.model,
+            "model_digest": self.model_digest,
+            "dataset": self.dataset,
+            "split": self.split,
+            "threat": self.threat,
+            "description": dict(self.description),
+            "seed": self.seed,
+            "images": self.images,
+            "figures": {name: _nullable(value) for name, value in self.figures.items()},
+            "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
+            "per_class": {
+                f"{f.metric}/{f.class_name}": _nullable(f.value)
+                for f in self.all_figures
+                if f.class_name and f.view == "all"
+            },
+            "views": {
+                view: {f.metric: _nullable(f.value) for f in self.all_figures if f.view == view and not f.class_name}
+                for view in dict.fromkeys(f.view for f in self.all_figures if f.view != "all")
+            },
+            "from_store": self.from_store,
+            "duration_seconds": self.duration,
+            "created": self.created,
+            "provenance": dict(self.provenance),
+        }
+
+
+def _nullable(value: float) -> float | None:
+    return None if math.isnan(value) else value

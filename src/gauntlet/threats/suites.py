@@ -1,0 +1,100 @@
+"""Suites: named lists of threats, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gauntlet.registry import Registry
+from gauntlet.threats.corruptions import COMMON
+
+Description = dict[str, Any]
+
+suites: Registry[Callable[[], list[Description]]] = Registry("suite", "gauntlet.suites")
+"""Suites by name; an entry returns the descriptions of its threats."""
+
+LINF = {"norm": "linf", "epsilon": "8/255", "alpha": 0.01, "steps": 20}
+L2 = {"norm": "l2", "epsilon": "64/255", "alpha": 0.1, "steps": 20}
+
+
+def names() -> list[str]:
+    """Every suite there is."""
+    return suites.names()
+
+
+def build(name: str) -> list[Description]:
+    """The descriptions of the threats of a suite, in order."""
+    return suites[name]()
+
+
+def _attack(name: str, **options: Any) -> Description:
+    return {"attack": {"name": name, **options}}
+
+
+def _corruption(name: str, severity: int = 3) -> Description:
+    return {"corruption": {"name": name, "severity": severity}}
+
+
+@suites.register("quick")
+def quick() -> list[Description]:
+    """A first impression in a minute: clean, four attacks of few steps, four corruptions, one localized corruption."""
+    return [
+        {"clean": {}},
+        _attack("fgsm", epsilon="8/255"),
+        _attack("pgd", epsilon="2/255", alpha="0.5/255", steps=10),
+        _attack("pgd", **{**LINF, "steps": 10}),
+        _attack("cospgd", **{**LINF, "steps": 10}),
+        _corruption("gaussian_noise"),
+        _corruption("motion_blur"),
+        _corruption("fog"),
+        _corruption("jpeg_compression"),
+        {"localized": {"corruption": {"name": "gaussian_noise", "severity": 3}, "ratio": 0.5, "patch": 32}},
+    ]
+
+
+@suites.register("semsegbench")
+def semsegbench() -> list[Description]:
+    """SemSegBench: clean, PGD, SegPGD and CosPGD in both norms at 20 steps, its fifteen corruptions at severity 3."""
+    attacks = [_attack(name, **budget) for budget in (LINF, L2) for name in ("pgd", "segpgd", "cospgd")]
+    return [{"clean": {}}, *attacks, *(_corruption(name) for name in COMMON)]
+
+
+@suites.register("spatial")
+def spatial() -> list[Description]:
+    """Spatial robustness: localized brightness, snow and noise at severities 1, 3, 5; patch attacks, three rounds."""
+    corruptions = [
+        {"localized": {"corruption": {"name": name, "severity": severity}, "ratio": 0.5, "patch": "quarter"}}
+        for name in ("brightness", "snow", "gaussian_noise")
+        for severity in (1, 3, 5)
+    ]
+    attacks = [
+        {
+            "region_aware": {
+                "attack": {"name": "bim", "epsilon": epsilon, "steps": 50},
+                "rounds": 3,
+                "region": {"square": {"size": "quarter", "position": "centre"}},
+            }
+        }
+        for epsilon in ("16/255", "32/255")
+    ]
+    return [{"clean": {}}, *corruptions, *attacks]
+
+
+@suites.register("battery")
+def battery() -> list[Description]:
+    """The strong battery of Halmosi et al.: ten attacks at 8/255, worst case per image and per metric."""
+    return [{"clean": {}}, {"battery": {"name": "halmosi", "epsilon": "8/255"}}]
+
+
+@suites.register("arnab")
+def arnab() -> list[Description]:
+    """Arnab et al.: FGSM, its least-likely form and both iterated, epsilon 0.25 to 32 grey levels."""
+    levels = (0.25, 0.5, 1, 2, 4, 8, 16, 32)
+    return [
+        {"clean": {}},
+        *(
+            _attack(name, epsilon=f"{level}/255")
+            for name in ("fgsm-arnab", "fgsm-ll", "ifgsm", "ifgsm-ll")
+            for level in levels
+        ),
+    ]
