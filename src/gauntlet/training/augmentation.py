@@ -1,0 +1,135 @@
+"""Augmentations of an image with its labels; every draw comes from the generator that is passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from gauntlet.training import localized
+from gauntlet.training.config import AugmentationConfig, ColorJitterConfig
+
+Image = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.integer]
+Pair = tuple[Image, Labels]
+
+PADDING_COLOR = (127, 127, 127)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """All augmentations of a recipe, applied in the order of its fields.
+
+    Attributes:
+        config: which, and how strong.
+        ignore_index: label of pixels that padding and rotation bring in.
+    """
+
+    config: AugmentationConfig
+    ignore_index: int
+
+    def __call__(self, pair: Pair, rng: np.random.Generator, partner: Callable[[np.random.Generator], Pair]) -> Pair:
+        """The augmented pair.
+
+        Args:
+            pair: uint8 image (H, W, 3) and labels (H, W).
+            rng: the sample's own generator.
+            partner: draws another sample with the generator, for cutmix.
+        """
+        config = self.config
+        pair = self.geometric(pair, rng)
+        if config.cutmix is not None:
+            pair = localized.cutmix(pair, config.cutmix, rng, lambda: self.geometric(partner(rng), rng))
+        image, labels = pair
+        if config.color_jitter is not None:
+            image = jitter_color(image, config.color_jitter, rng)
+        if config.blur and rng.random() < config.blur:
+            image = _as_uint8(cv2.GaussianBlur(image, (5, 5), 0))
+        if config.localized_corruption is not None:
+            image = localized.corrupt_locally(image, config.localized_corruption, rng)
+        if config.cutout is not None:
+            image, labels = localized.cutout((image, labels), config.cutout, rng, self.ignore_index)
+        return np.ascontiguousarray(image), np.ascontiguousarray(labels)
+
+    def geometric(self, pair: Pair, rng: np.random.Generator) -> Pair:
+        """Scale, rotation, crop and mirror: what moves pixels and labels together."""
+        config = self.config
+        if config.scale is not None:
+            pair = resize(pair, float(rng.uniform(*config.scale)))
+        if config.rotation:
+            pair = rotate(pair, float(rng.uniform(-config.rotation, config.rotation)), self.ignore_index)
+        if config.crop is not None:
+            pair = crop(pair, config.crop, rng, self.ignore_index)
+        if config.flip and rng.random() < config.flip:
+            pair = pair[0][:, ::-1], pair[1][:, ::-1]
+        return pair
+
+
+def resize(pair: Pair, factor: float) -> Pair:
+    """Both by one factor: the image bilinear, the labels nearest."""
+    image, labels = pair
+    size = max(1, round(image.shape[1] * factor)), max(1, round(image.shape[0] * factor))
+    scaled = cv2.resize(labels.astype(np.int32), size, interpolation=cv2.INTER_NEAREST)
+    return _as_uint8(cv2.resize(image, size, interpolation=cv2.INTER_LINEAR)), scaled.astype(labels.dtype)
+
+
+def rotate(pair: Pair, degrees: float, ignore_index: int) -> Pair:
+    """Around the centre, counter-clockwise; what comes in from outside is grey and ignored."""
+    image, labels = pair
+    height, width = labels.shape
+    matrix = cv2.getRotationMatrix2D((width / 2, height / 2), degrees, 1.0)
+    turned = cv2.warpAffine(
+        image,
+        matrix,
+        (width, height),
+        flags=cv2.INTER_LINEAR,
+        borderMode=cv2.BORDER_CONSTANT,
+        borderValue=PADDING_COLOR,
+    )
+    turned_labels = cv2.warpAffine(
+        labels.astype(np.float32),  # exact for labels below 2**24; OpenCV warps no int32
+        matrix,
+        (width, height),
+        flags=cv2.INTER_NEAREST,
+        borderMode=cv2.BORDER_CONSTANT,
+        borderValue=float(ignore_index),
+    )
+    return _as_uint8(turned), turned_labels.astype(labels.dtype)
+
+
+def crop(pair: Pair, size: tuple[int, int], rng: np.random.Generator, ignore_index: int) -> Pair:
+    """A random window of (height, width); smaller images are first padded with grey, ignored pixels around."""
+    image, labels = pair
+    missing_rows, missing_columns = max(0, size[0] - labels.shape[0]), max(0, size[1] - labels.shape[1])
+    if missing_rows or missing_columns:
+        top, left = missing_rows // 2, missing_columns // 2
+        around = ((top, missing_rows - top), (left, missing_columns - left))
+        image = np.pad(image, (*around, (0, 0)), constant_values=PADDING_COLOR[0])
+        labels = np.pad(labels, around, constant_values=ignore_index)
+    top = int(rng.integers(labels.shape[0] - size[0] + 1))
+    left = int(rng.integers(labels.shape[1] - size[1] + 1))
+    window = slice(top, top + size[0]), slice(left, left + size[1])
+    return image[window], labels[window]
+
+
+def jitter_color(image: Image, config: ColorJitterConfig, rng: np.random.Generator) -> Image:
+    """Random brightness and contrast (around the mean), then saturation and hue."""
+    values = image.astype(np.float32)
+    values *= 1.0 + config.brightness * float(rng.uniform(-1, 1))
+    mean = float(values.mean())
+    values = mean + (values - mean) * (1.0 + config.contrast * float(rng.uniform(-1, 1)))
+    jittered = np.clip(values, 0, 255).astype(np.uint8)
+    if not config.saturation and not config.hue:
+        return jittered
+    hsv = cv2.cvtColor(jittered, cv2.COLOR_RGB2HSV).astype(np.int16)
+    hsv[..., 0] = (hsv[..., 0] + round(180 * config.hue * float(rng.uniform(-1, 1)))) % 180
+    factor = 1.0 + config.saturation * float(rng.uniform(-1, 1))
+    hsv[..., 1] = np.clip(hsv[..., 1] * factor, 0, 255).astype(np.int16)
+    return _as_uint8(cv2.cvtColor(hsv.astype(np.uint8), cv2.COLOR_HSV2RGB))
+
+
+def _as_uint8(image: object) -> Image:
+    return np.asarray(image, dtype=np.uint8)

@@ -1,0 +1,147 @@
+"""What is written beside the weights: card.json for machines, README.md for people."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from safetensors.torch import save
+
+from gauntlet._version import __version__
+from gauntlet.datasets.contract import Dataset
+from gauntlet.models.wrapping import WrappedSegmentation
+from gauntlet.training.checkpoint import write_atomically
+from gauntlet.training.config import TrainingConfig
+from gauntlet.training.progress import format_duration
+from gauntlet.training.validation import ValidationFigures
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a training ended with.
+
+    Attributes:
+        steps: updates of the weights.
+        samples: images seen, repetitions included.
+        seconds: training time over all sessions, validation included.
+        processes: how many trained together.
+        figures: clean figures on the validation split.
+    """
+
+    steps: int
+    samples: int
+    seconds: float
+    processes: int
+    figures: ValidationFigures
+
+
+def describe(
+    config: TrainingConfig, model: WrappedSegmentation, train: Dataset, validation: Dataset, outcome: Outcome
+) -> dict[str, Any]:
+    """The model card as data; everything that is needed to load the weights stands under "model"."""
+    figures = outcome.figures
+    parameters = sum(parameter.numel() for parameter in model.module.parameters())
+    return {
+        "name": config.name,
+        "description": config.description,
+        "kind": training_kind(config),
+        "model": {
+            "architecture": config.model.architecture,
+            "options": config.model.options,
+            "num_classes": model.num_classes,
+            "class_names": list(model.class_names),
+            "ignore_index": model.ignore_index,
+            "mean": list(config.model.mean),
+            "std": list(config.model.std),
+            "stride": model.stride,
+            "parameters": parameters,
+        },
+        "data": {"training": train.identity.as_dict(), "validation": validation.identity.as_dict()},
+        "recipe": config.as_dict(),
+        "command": " ".join(shlex.quote(word) for word in ("python -m gauntlet.training", *sys.argv[1:])).replace(
+            "'python -m gauntlet.training'", "python -m gauntlet.training"
+        ),
+        "seed": config.seed,
+        "training": {
+            "steps": outcome.steps,
+            "samples": outcome.samples,
+            "seconds": round(outcome.seconds, 1),
+            "processes": outcome.processes,
+            "threads": torch.get_num_threads(),
+            "device": str(model.device),
+        },
+        "figures": {
+            "clean": {
+                "mIoU": _rounded(figures.miou),
+                "aAcc": _rounded(figures.accuracy),
+                "IoU": dict(zip(model.class_names, map(_rounded, figures.class_iou), strict=True)),
+            }
+        },
+        "versions": {"gauntlet": __version__, "torch": torch.__version__, "numpy": np.__version__},
+    }
+
+
+def training_kind(config: TrainingConfig) -> str:
+    """A few words for a list of models: "clean", "pgd-at 100 %, pgd 8/255"."""
+    if config.adversarial is None:
+        return "clean"
+    attack = config.adversarial.attack
+    budget = f" {attack['epsilon']}" if "epsilon" in attack else ""
+    return f"{config.adversarial.method} {100 * config.adversarial.share:g} %, {attack['name']}{budget}"
+
+
+def write_model(folder: Path, config: TrainingConfig, model: WrappedSegmentation, card: dict[str, Any]) -> None:
+    """Writes config.yaml, README.md, model.safetensors and, last of all, card.json."""
+    state = {name: value.detach().cpu().contiguous() for name, value in model.module.state_dict().items()}
+    recipe = yaml.safe_dump(config.as_dict(), sort_keys=False, allow_unicode=True)
+    write_atomically(folder / "config.yaml", recipe.encode())
+    write_atomically(folder / "README.md", readme(card).encode())
+    write_atomically(folder / "model.safetensors", save(state, {"name": config.name, "format": "pt"}))
+    write_atomically(folder / "card.json", (json.dumps(card, indent=1) + "\n").encode())
+
+
+def readme(card: dict[str, Any]) -> str:
+    """The model card as Markdown."""
+    model, training, clean = card["model"], card["training"], card["figures"]["clean"]
+    data = card["data"]["training"]
+    rows = "\n".join(f"| {name} | {_percent(value)} |" for name, value in clean["IoU"].items())
+    return f"""# {card["name"]}
+
+{card["description"]}
+
+| | |
+|---|---|
+| architecture | {model["architecture"]}, {model["parameters"]:,} parameters, {model["num_classes"]} classes |
+| training | {card["kind"]} |
+| data | {data["name"]}, split {data["split"]}, {data["length"]} samples |
+| length | {training["steps"]} steps, {training["samples"]} samples, {format_duration(training["seconds"])} |
+| machine | {training["device"]}, {training["processes"]} process(es) of {training["threads"]} thread(s) |
+| seed | {card["seed"]} |
+| clean mIoU | {_percent(clean["mIoU"])} |
+| clean pixel accuracy | {_percent(clean["aAcc"])} |
+
+Figures are measured on the {card["data"]["validation"]["length"]} samples of the split
+{card["data"]["validation"]["split"]}. The recipe is `config.yaml`, the curve `log.csv`; the command was
+
+    {card["command"]}
+
+| class | IoU |
+|---|---|
+{rows}
+"""
+
+
+def _rounded(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, 5)
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"

@@ -1,0 +1,166 @@
+"""The order of the samples and their preparation in the background; both depend on the seed and the step only."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from gauntlet.datasets.contract import Dataset
+from gauntlet.errors import GauntletError
+from gauntlet.samples import images_to_tensor
+from gauntlet.seeding import ImageSeed, numpy_generator
+from gauntlet.training.augmentation import Augmentation, Pair
+
+IGNORED = 255
+"""Label of ignored pixels inside training where the dataset itself has none."""
+
+
+@dataclass(frozen=True)
+class TrainingBatch:
+    """Samples of one step, or of a part of it: images (N, 3, H, W) in [0, 1] and labels (N, H, W), on the CPU."""
+
+    images: torch.Tensor
+    labels: torch.Tensor
+
+
+class SampleOrder:
+    """An endless sequence of indices: one permutation of the dataset after the other, each from (seed, epoch)."""
+
+    def __init__(self, length: int, seed: int) -> None:
+        if length < 1:
+            raise GauntletError("the training split has no samples; check the dataset's name, split and options.")
+        self.length = length
+        self.seed = seed
+        self._epoch = -1
+        self._permutation: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def index(self, position: int) -> int:
+        """The dataset index at a position of the sequence."""
+        epoch, offset = divmod(position, self.length)
+        if epoch != self._epoch:
+            stream = ImageSeed(self.seed, f"epoch {epoch}").stream("training|order")
+            self._permutation = numpy_generator(stream).permutation(self.length)
+            self._epoch = epoch
+        return int(self._permutation[offset])
+
+
+class Preparation:
+    """Loads and augments the sample at a position; picklable, so that processes can do it too.
+
+    Args:
+        dataset: where samples come from.
+        augmentation: what is done to them.
+        seed: of the recipe.
+        cache: keep the loaded samples in memory.
+    """
+
+    def __init__(self, dataset: Dataset, augmentation: Augmentation, seed: int, *, cache: bool) -> None:
+        self.dataset = dataset
+        self.augmentation = augmentation
+        self.seed = seed
+        self._cache: dict[int, Pair] | None = {} if cache else None
+
+    def __call__(self, index: int, position: int) -> Pair:
+        """The pair of a dataset index; draws depend on (seed, position) and on nothing else."""
+        stream = ImageSeed(self.seed, f"position {position}").stream("training|augmentation")
+        return self.augmentation(self.load(index), numpy_generator(stream), self._draw_partner)
+
+    def load(self, index: int) -> Pair:
+        """The sample as it is in the dataset."""
+        if self._cache is not None and index in self._cache:
+            return self._cache[index]
+        sample = self.dataset[index]
+        if sample.labels is None:
+            raise GauntletError(f"image '{sample.id}' has no label map; training needs a segmentation dataset.")
+        labels = np.asarray(sample.labels)
+        ignored = self.augmentation.ignore_index
+        classes = self.dataset.num_classes
+        strange = labels[((labels < 0) | (labels >= classes)) & (labels != ignored)]
+        if strange.size:
+            raise GauntletError(
+                f"image '{sample.id}' has the label {int(strange[0])}; "
+                f"expected 0 to {classes - 1} or {ignored} (ignored)."
+            )
+        small = 0 <= ignored < 256 and classes <= 256
+        pair: Pair = (sample.image, labels.astype(np.uint8) if small else labels.astype(np.int32))
+        if self._cache is not None:
+            self._cache[index] = pair
+        return pair
+
+    def _draw_partner(self, rng: np.random.Generator) -> Pair:
+        return self.load(int(rng.integers(len(self.dataset))))
+
+
+_prepare: Preparation | None = None  # of a worker process
+
+
+def _start_process(preparation: Preparation) -> None:
+    global _prepare
+    _prepare = preparation
+    torch.set_num_threads(1)
+
+
+def _prepare_in_process(index: int, position: int) -> Pair:
+    assert _prepare is not None
+    return _prepare(index, position)
+
+
+class Loader:
+    """Batches of a range of steps, prepared ahead in the background.
+
+    Args:
+        preparation: makes one sample.
+        order: which sample comes when.
+        workers, kind, prefetch: of `DataConfig`.
+    """
+
+    def __init__(self, preparation: Preparation, order: SampleOrder, *, workers: int, kind: str, prefetch: int) -> None:
+        self.order = order
+        self.prefetch = prefetch
+        self._preparation = preparation
+        self._executor: Executor | None = None
+        if workers and kind == "process":
+            import multiprocessing
+
+            # "spawn": a forked copy of a process that runs torch threads can hang.
+            context = multiprocessing.get_context("spawn")
+            self._executor = ProcessPoolExecutor(workers, context, _start_process, (preparation,))
+        elif workers:
+            self._executor = ThreadPoolExecutor(workers, thread_name_prefix="gauntlet-samples")
+        self._task: Callable[[int, int], Pair] = preparation if kind == "thread" else _prepare_in_process
+
+    def batches(self, positions: Iterator[Sequence[int]]) -> Iterator[TrainingBatch]:
+        """One batch for each group of positions, in order."""
+        if self._executor is None:
+            for group in positions:
+                yield _stack([self._preparation(self.order.index(position), position) for position in group])
+            return
+        waiting: deque[list[Future[Pair]]] = deque()
+        for group in positions:
+            tasks = [self._executor.submit(self._task, self.order.index(position), position) for position in group]
+            waiting.append(tasks)
+            if len(waiting) > self.prefetch:
+                yield _stack([task.result() for task in waiting.popleft()])
+        while waiting:
+            yield _stack([task.result() for task in waiting.popleft()])
+
+    def close(self) -> None:
+        """Ends the workers."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _stack(pairs: Sequence[Pair]) -> TrainingBatch:
+    sizes = {labels.shape for _, labels in pairs}
+    if len(sizes) != 1:
+        raise GauntletError(
+            f"the images of a batch have the sizes {sorted(sizes)}; set augmentation.crop to train on them."
+        )
+    labels = np.stack([labels for _, labels in pairs]).astype(np.int64)
+    return TrainingBatch(images_to_tensor([image for image, _ in pairs]), torch.from_numpy(labels))

@@ -1,0 +1,145 @@
+"""What a step minimises: the loss on clean images, on attacked ones, or on a mix of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gauntlet.models.contract import SegmentationModel
+from gauntlet.models.wrapping import WrappedSegmentation
+from gauntlet.numbers import parse_number
+from gauntlet.training.config import AdversarialConfig, TrainingConfig
+
+RAMP_LEVELS = 16
+"""The budget of a ramp grows in so many equal stairs, so that an attack is rebuilt rarely."""
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """What an objective may depend on besides the batch.
+
+    Attributes:
+        done: share of the training that is done, in [0, 1).
+        seed: of this part of this step in this process.
+    """
+
+    done: float
+    seed: int
+
+
+class Objective(nn.Module):
+    """Clean training: cross-entropy over the labelled pixels.
+
+    `prepare` runs on the bare module (attacks), `forward` inside the distributed wrapper (the loss with gradients).
+
+    Args:
+        model: the network behind the contract; its parameters train.
+        weight: class weights (K,), or None.
+        label_smoothing: of the cross-entropy.
+    """
+
+    weight: torch.Tensor | None
+
+    def __init__(self, model: SegmentationModel, weight: torch.Tensor | None, label_smoothing: float) -> None:
+        super().__init__()
+        self.model = model
+        self.label_smoothing = label_smoothing
+        self.register_buffer("weight", weight, persistent=False)
+
+    def prepare(self, images: torch.Tensor, labels: torch.Tensor, info: StepInfo) -> tuple[torch.Tensor, ...]:
+        """The arguments of `forward` for a batch."""
+        return images, labels
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return self.cross_entropy(self.model(images), labels)
+
+    def cross_entropy(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Weighted mean over the labelled pixels; 0 (with a gradient of 0) when there are none."""
+        ignore_index = self.model.ignore_index if self.model.ignore_index is not None else -100
+        if not (labels != ignore_index).any():
+            return logits.sum() * 0.0
+        return functional.cross_entropy(
+            logits.float(), labels, self.weight, ignore_index=ignore_index, label_smoothing=self.label_smoothing
+        )
+
+
+class AdversarialObjective(Objective):
+    """Adversarial training: the last `share` of the batch is replaced by what the attack makes of it."""
+
+    def __init__(
+        self,
+        model: SegmentationModel,
+        weight: torch.Tensor | None,
+        label_smoothing: float,
+        config: AdversarialConfig,
+    ) -> None:
+        super().__init__(model, weight, label_smoothing)
+        self.config = config
+        self._attacks: dict[float, Any] = {}
+        self.attack_at(0.0)  # a wrong name or option shows before the first step
+
+    def prepare(self, images: torch.Tensor, labels: torch.Tensor, info: StepInfo) -> tuple[torch.Tensor, ...]:
+        clean = len(images) - round(self.config.share * len(images))
+        attacked = self.perturb(images[clean:], labels[clean:], info)
+        return torch.cat((images[:clean], attacked)), labels
+
+    def perturb(self, images: torch.Tensor, labels: torch.Tensor, info: StepInfo) -> torch.Tensor:
+        """The attacked images, made in eval mode with frozen weights, in float32."""
+        if not len(images):
+            return images
+        with frozen(self.model):
+            outcome = self.attack_at(info.done)(self.model, images, labels, seed=info.seed)
+        attacked: torch.Tensor = outcome.images
+        return attacked.detach()
+
+    def attack_at(self, done: float) -> Any:
+        """The attack when a share `done` of the training is done; weaker on the ramp."""
+        ramp = self.config.ramp
+        level = 1.0 if done >= ramp else (1 + int(RAMP_LEVELS * done / ramp)) / RAMP_LEVELS
+        if level not in self._attacks:
+            from gauntlet.threats.attacks import build
+
+            self._attacks = {level: build(**scaled_attack(self.config.attack, level))}
+        return self._attacks[level]
+
+
+def scaled_attack(options: dict[str, Any], factor: float) -> dict[str, Any]:
+    """Options of an attack with its budget and step size multiplied by a factor."""
+    if factor == 1.0:
+        return dict(options)
+    scaled: dict[str, Any] = {
+        key: parse_number(options[key], key) * factor for key in ("epsilon", "alpha") if key in options
+    }
+    return {**options, **scaled}
+
+
+@contextmanager
+def frozen(model: SegmentationModel) -> Iterator[None]:
+    """Eval mode and no parameter gradients inside; as before afterwards.
+
+    Batch norm must use (and keep) its running statistics while an attack runs, and a backward pass to the image alone
+    costs two thirds of one to the weights.
+    """
+    training = model.training
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    model.freeze()
+    try:
+        yield
+    finally:
+        for parameter in trainable:
+            parameter.requires_grad_(True)
+        model.train(training)
+
+
+def build_objective(config: TrainingConfig, model: WrappedSegmentation, weight: torch.Tensor | None) -> Objective:
+    """The objective of a recipe."""
+    adversarial, smoothing = config.adversarial, config.loss.label_smoothing
+    if adversarial is None:
+        return Objective(model, weight, smoothing)
+    return AdversarialObjective(model, weight, smoothing, adversarial)
