@@ -1,0 +1,77 @@
+"""What an attack returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+
+# The success share is compared as whole pixels: float32 0.9 against double 0.9 would decide exact ties (attacks.md, 0).
+_SHARE_SLACK = 1e-9
+
+
+def reached(fooled: torch.Tensor, counted: torch.Tensor, threshold: float) -> torch.Tensor:
+    """Whether n_fooled >= threshold * n_counted, bool (N,); never where nothing counts."""
+    return (fooled.double() >= threshold * counted.double() - _SHARE_SLACK) & (counted > 0)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """How often the model was asked, per image.
+
+    Attributes:
+        forward, backward: int64 (N,).
+    """
+
+    forward: torch.Tensor
+    backward: torch.Tensor
+
+
+@dataclass
+class Outcome:
+    """The images an attack made and what is known about them.
+
+    Attributes:
+        images: (N, 3, H, W), the type of the input.
+        norms: float64 (N,), size of the perturbation in the attack's own norm; for minimum-perturbation attacks that
+            clip to an epsilon it is the size before clipping.
+        queries: forward and backward passes per image.
+        threshold: share of counted pixels from which an image counts as fooled.
+        counted: int64 (N,), labelled pixels inside the fooling region.
+        details: facts per image by name, JSON-able lists of N entries.
+        unclipped: the images before clipping to epsilon (minimum-perturbation attacks with an epsilon), or None.
+        predictions: int64 (N, H, W), the per-pixel worst case of the region-aware attack, or None.
+        rounds: one outcome per round of the region-aware attack.
+    """
+
+    images: torch.Tensor
+    norms: torch.Tensor
+    queries: Queries
+    threshold: float
+    counted: torch.Tensor
+    count_fooled: Callable[[], torch.Tensor] = field(repr=False)
+    details: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    unclipped: torch.Tensor | None = None
+    predictions: torch.Tensor | None = None
+    rounds: Sequence[Outcome] = ()
+
+    @cached_property
+    def fooled(self) -> torch.Tensor:
+        """Counted pixels that the attack won, int64 (N,).
+
+        Attacks that return their last iterate have never evaluated it: the first look at this costs a forward pass.
+        """
+        return self.count_fooled()
+
+    @cached_property
+    def share(self) -> torch.Tensor:
+        """Share of the counted pixels that the attack won, float64 (N,); NaN where nothing counts."""
+        return self.fooled.double() / self.counted.double()
+
+    @cached_property
+    def success(self) -> torch.Tensor:
+        """Bool (N,): whether the share reaches the threshold."""
+        return reached(self.fooled, self.counted, self.threshold)

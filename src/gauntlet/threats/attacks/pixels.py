@@ -1,0 +1,91 @@
+"""What an attack looks at in one forward pass: logits at labelled pixels, every quantity computed at most once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import torch
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """-log p_y from given log-probabilities; the backward is p - onehot(y), without a second softmax."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, log_probabilities: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(log_probabilities, labels)
+        return -log_probabilities.gather(1, labels.unsqueeze(1)).squeeze(1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        log_probabilities, labels = ctx.saved_tensors
+        upstream = gradients[0].unsqueeze(1)
+        result = log_probabilities.exp().mul_(upstream)
+        result.scatter_add_(1, labels.unsqueeze(1), -upstream)
+        return result, None, None
+
+
+class Pixels:
+    """Logits of N images with the label that each pixel is measured against.
+
+    Attributes:
+        logits: (N, K, H, W), differentiable with respect to the attacked images when a gradient is wanted.
+        labels: int64 (N, H, W) in 0..K-1; the ground truth, or the target of a targeted attack. 0 where not counted.
+        counted: bool (N, H, W); pixels that are neither void nor outside the fooling region.
+        targeted: whether `labels` is where the attack wants to go (else: what it wants to leave).
+    """
+
+    def __init__(self, logits: torch.Tensor, labels: torch.Tensor, counted: torch.Tensor, targeted: bool) -> None:
+        self.logits = logits
+        self.labels = labels
+        self.counted = counted
+        self.targeted = targeted
+
+    @cached_property
+    def own(self) -> torch.Tensor:
+        """The logit of the label, (N, H, W), differentiable."""
+        return self.logits.gather(1, self.labels.unsqueeze(1)).squeeze(1)
+
+    @cached_property
+    def rival(self) -> torch.Tensor:
+        """The largest logit of the other classes, (N, H, W), differentiable (-inf when there is one class only)."""
+        others = self.logits.scatter(1, self.labels.unsqueeze(1), float("-inf"))
+        return others.amax(1) if others.shape[1] <= 2 else others.max(1).values
+
+    @cached_property
+    def margin(self) -> torch.Tensor:
+        """`own - rival`: positive where the prediction is the label, differentiable."""
+        return self.own - self.rival
+
+    @cached_property
+    def fooled(self) -> torch.Tensor:
+        """Bool (N, H, W): where the attack has what it wants; a tie of logits never counts as success (P9).
+
+        `own == max` instead of an argmax, which costs twenty times as much (PERFORMANCE.md, fact 3).
+        """
+        if self.targeted:
+            return self.margin.detach() > 0
+        return self.own.detach() < self.logits.detach().amax(1)
+
+    @cached_property
+    def fooled_counts(self) -> torch.Tensor:
+        """Counted pixels per image where the attack has what it wants, int64 (N,)."""
+        return (self.fooled & self.counted).flatten(1).sum(1)
+
+    @cached_property
+    def log_probabilities(self) -> torch.Tensor:
+        """Logarithm of the softmax over classes, (N, K, H, W), detached."""
+        return torch.log_softmax(self.logits.detach(), 1)
+
+    @cached_property
+    def probabilities(self) -> torch.Tensor:
+        """Softmax over classes, (N, K, H, W), detached."""
+        return self.log_probabilities.exp()
+
+    @cached_property
+    def cross_entropy(self) -> torch.Tensor:
+        """-log p_y, (N, H, W), differentiable."""
+        value: torch.Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
+            self.logits, self.log_probabilities, self.labels
+        )
+        return value

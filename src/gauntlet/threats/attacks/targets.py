@@ -1,0 +1,81 @@
+"""Where a targeted attack wants every pixel to go: a class, a label map, a rank, a permutation of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from gauntlet.errors import GauntletError
+
+LEAST_LIKELY = "least-likely"
+Target = torch.Tensor | np.ndarray[Any, Any] | Mapping[str, Any] | Sequence[int] | int | str | None
+
+
+def describe_target(target: Target) -> dict[str, Any] | int | str | None:
+    """A target given as an option, checked, in its JSON-able form; label maps are given when the attack is called."""
+    if target is None or target == LEAST_LIKELY:
+        return target  # type: ignore[return-value]
+    if isinstance(target, (int, np.integer)) and not isinstance(target, bool):
+        if target < 0:
+            raise GauntletError(f"target must be a class index of at least 0, not {target}.")
+        return int(target)
+    if isinstance(target, Mapping):
+        if set(target) == {"rank"} and isinstance(target["rank"], int) and target["rank"] >= 1:
+            return {"rank": int(target["rank"])}
+        if set(target) == {"permutation"}:
+            return {"permutation": [int(each) for each in target["permutation"]]}
+    elif isinstance(target, Sequence) and not isinstance(target, str):
+        return {"permutation": [int(each) for each in target]}
+    raise GauntletError(
+        f"target must be a class index, '{LEAST_LIKELY}', {{'rank': n}} with n >= 1 or {{'permutation': [...]}}, "
+        f"not {target!r}; give a label map when calling the attack."
+    )
+
+
+def needs_logits(target: Target) -> bool:
+    """Whether the target depends on what the model says about the clean image."""
+    return target == LEAST_LIKELY if isinstance(target, str) else isinstance(target, Mapping) and "rank" in target
+
+
+def target_map(target: Target, labels: torch.Tensor, logits: torch.Tensor | None, void: torch.Tensor) -> torch.Tensor:
+    """The target of every pixel, int64 (N, H, W).
+
+    Args:
+        target: a class index; a label map (H, W) or (N, H, W); K class indices (label c aims at the c-th of them);
+            "least-likely"; {"rank": n}, the n-th most likely class of the clean image, 1 being the prediction.
+        labels: the ground truth, int64 (N, H, W).
+        logits: of the clean images, where `needs_logits`.
+        void: bool (N, H, W), pixels whose label is no class.
+    """
+    if isinstance(target, (torch.Tensor, np.ndarray)) and target.ndim > 1:
+        wanted = torch.as_tensor(target, device=labels.device)
+        if wanted.shape not in (labels.shape, labels.shape[1:]) or wanted.is_floating_point():
+            raise GauntletError(
+                f"the target map has the shape {tuple(wanted.shape)} and type {wanted.dtype}; expected integers of "
+                f"shape {tuple(labels.shape[1:])} or {tuple(labels.shape)}."
+            )
+        return wanted.long().expand(labels.shape)
+    if isinstance(target, (torch.Tensor, np.ndarray)):
+        target = target.tolist()
+    description = describe_target(target)
+    if isinstance(description, int):
+        return torch.full_like(labels, description)
+    if logits is not None:
+        classes = logits.shape[1]
+        if description == LEAST_LIKELY:
+            return logits.argmin(1)
+        assert isinstance(description, dict)
+        rank = description["rank"]
+        if rank > classes:
+            raise GauntletError(f"the rank of the target is {rank}, but the model has {classes} classes.")
+        return logits.topk(rank, dim=1).indices[:, rank - 1]
+    assert isinstance(description, dict)
+    permutation = description["permutation"]
+    if sorted(permutation) != list(range(len(permutation))) or int(labels[~void].max()) >= len(permutation):
+        raise GauntletError(
+            f"the permutation {permutation} must name every class exactly once and have one entry per class."
+        )
+    return torch.tensor(permutation, device=labels.device)[torch.where(void, torch.zeros_like(labels), labels)]
