@@ -1,0 +1,123 @@
+"""Flat painted faces in space: what every object of a scene is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Point = tuple[float, float, float]
+Color = tuple[float, float, float]
+
+# How a face is painted; `shading` says what the parameters of each mean.
+PLAIN, FACADE, LEAF, RAILING, GLASS, ROUND, PLANKS, SPOKES = range(8)
+
+# Columns of the face table.
+LABEL, INSTANCE, KIND, BIAS = 0, 1, 2, 3
+COLOR_A, COLOR_B, COLOR_C = 4, 7, 10
+PARAMETERS, PARAMETER_COUNT = 13, 8
+ANCHOR = PARAMETERS + PARAMETER_COUNT
+COLUMNS = ANCHOR + 3
+
+BLACK: Color = (0.0, 0.0, 0.0)
+
+
+class Paint(NamedTuple):
+    """How a face looks.
+
+    Attributes:
+        kind: one of PLAIN, FACADE, LEAF, RAILING, GLASS, ROUND, PLANKS, SPOKES.
+        color, second, third: reflectances in [0, 1]; their use depends on the kind.
+        parameters: up to eight numbers; their meaning depends on the kind.
+    """
+
+    kind: int
+    color: Color
+    second: Color = BLACK
+    third: Color = BLACK
+    parameters: tuple[float, ...] = ()
+
+
+def plain(color: Color, roughness: float = 0.15, grain: float = 12.0) -> Paint:
+    """One colour, varied by noise of some strength and of `grain` cells per metre."""
+    return Paint(PLAIN, color, parameters=(roughness, grain))
+
+
+@dataclass
+class Mesh:
+    """Faces in the order they were added; the faces of one instance follow each other.
+
+    Attributes:
+        vertices: corners of all faces, metres.
+        ends: for each face, how many vertices there are up to its last one.
+        rows: the face table.
+        instance_labels: the class of every instance; instances are numbered from 1.
+        bordered: whether an instance gets a void border in the label map.
+    """
+
+    vertices: list[Point] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    rows: list[tuple[float, ...]] = field(default_factory=list)
+    instance_labels: list[int] = field(default_factory=list)
+    bordered: list[bool] = field(default_factory=list)
+
+    def new_instance(self, label: int, bordered: bool) -> int:
+        """The number of a new instance."""
+        self.instance_labels.append(label)
+        self.bordered.append(bordered)
+        return len(self.instance_labels)
+
+    def add(
+        self,
+        points: Sequence[Point],
+        paint: Paint,
+        label: int,
+        instance: int = 0,
+        bias: float = 0.0,
+        anchor: Point | None = None,
+    ) -> None:
+        """Adds a flat face.
+
+        Args:
+            points: its corners, in order; concave outlines are fine.
+            paint: how it looks.
+            label: its class.
+            instance: the instance it belongs to, 0 for none.
+            bias: by what share it is treated as nearer than it is; lets details lie on top of a surface.
+            anchor: the origin of its texture, its first corner if not given.
+        """
+        self.vertices.extend(points)
+        self.ends.append(len(self.vertices))
+        parameters = paint.parameters + (0.0,) * (PARAMETER_COUNT - len(paint.parameters))
+        self.rows.append(
+            (
+                label,
+                instance,
+                paint.kind,
+                bias,
+                *paint.color,
+                *paint.second,
+                *paint.third,
+                *parameters,
+                *(anchor or points[0]),
+            )
+        )
+
+    def board(
+        self, x: float, z: float, outline: Sequence[tuple[float, float]], paint: Paint, label: int, **more: float
+    ) -> None:
+        """Adds a face that stands upright and looks at the camera; the outline is (right of x, height)."""
+        instance, bias = int(more.get("instance", 0)), more.get("bias", 0.0)
+        points = [(x + right, height, z) for right, height in outline]
+        self.add(points, paint, label, instance, bias, (x, 0.0, z))
+
+    def tables(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Vertices (V, 3), bounds (F + 1,) and the face table (F, COLUMNS)."""
+        return (
+            np.array(self.vertices, dtype=np.float64).reshape(-1, 3),
+            np.array([0, *self.ends], dtype=np.int64),
+            np.array(self.rows, dtype=np.float64).reshape(-1, COLUMNS),
+        )
