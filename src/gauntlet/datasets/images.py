@@ -1,0 +1,74 @@
+"""Image files as arrays: pixels as stored, nothing rotated, nothing converted unless asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from gauntlet.errors import GauntletError
+
+_CONVERTIBLE = ("1", "L", "LA", "P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr")
+
+
+def read_image(path: Path, *, convert: bool = False) -> npt.NDArray[np.uint8]:
+    """An image file as uint8 (H, W, 3), RGB.
+
+    The orientation tag of a camera (EXIF) is not applied: published labels and boxes refer to the pixels as stored.
+
+    Args:
+        path: the file.
+        convert: turn greyscale, palette, CMYK and transparent images into RGB; else they are an error.
+    """
+    with _open(path) as image:
+        if image.mode == "RGB":
+            return np.array(image)
+        if image.mode not in _CONVERTIBLE:
+            raise GauntletError(f"the image '{path}' has the mode {image.mode}; expected 8-bit RGB.")
+        if not convert:
+            raise GauntletError(
+                f"the image '{path}' has the mode {image.mode}, not RGB; convert the file, or load the dataset with "
+                "convert=True."
+            )
+        return np.array(image.convert("RGB"))
+
+
+def read_indices(path: Path) -> npt.NDArray[np.integer]:
+    """A label image as the integers it stores, (H, W): grey values, or palette indices (never palette colours)."""
+    with _open(path) as image:
+        if image.mode == "1":
+            return np.array(image).astype(np.uint8)
+        if image.mode in ("L", "P", "I", "I;16", "I;16B"):
+            return np.array(image)
+        raise GauntletError(
+            f"the label image '{path}' has the mode {image.mode}; expected one channel of class indices "
+            "(greyscale or palette)."
+        )
+
+
+def read_colors(path: Path) -> npt.NDArray[np.integer]:
+    """A label image as one integer per pixel, (H, W): 65536 R + 256 G + B."""
+    with _open(path) as image:
+        if image.mode not in ("RGB", "RGBA", "P"):
+            raise GauntletError(f"the label image '{path}' has the mode {image.mode}; expected colours (RGB).")
+        pixels = np.array(image.convert("RGB")).astype(np.int32)
+    return np.asarray((pixels[..., 0] << 16) | (pixels[..., 1] << 8) | pixels[..., 2], dtype=np.int32)
+
+
+def color_mode(path: Path) -> str:
+    """The mode of an image file ("L", "P", "RGB"), from its header."""
+    with _open(path) as image:
+        return str(image.mode)
+
+
+def _open(path: Path) -> Image.Image:
+    try:
+        image = Image.open(path)
+        image.load()
+    except FileNotFoundError:
+        raise GauntletError(f"the file '{path}' is missing.") from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise GauntletError(f"the file '{path}' cannot be read as an image: {error}.") from error
+    return image

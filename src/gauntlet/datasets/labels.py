@@ -1,0 +1,80 @@
+"""From the numbers in a label file to class indices, with an error for every number that means nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from gauntlet.errors import GauntletError
+
+IGNORE = 255
+"""The label that counts for nothing, in every dataset of this package with up to 255 classes."""
+
+
+class LabelTable:
+    """A mapping from stored values to classes.
+
+    Args:
+        mapping: stored value to class index (or the ignore index).
+        what: the classes in words, for messages ("trainIds 0 to 18 and 255").
+    """
+
+    def __init__(self, mapping: Mapping[int, int], what: str) -> None:
+        self.what = what
+        size = max(256, max(mapping) + 1)
+        self._table = np.full(size, -1, dtype=np.int32)
+        for value, label in mapping.items():
+            self._table[value] = label
+        self._type = np.uint8 if max(mapping.values()) < 256 else np.int32
+
+    @classmethod
+    def plain(cls, classes: int, *, ignore_index: int = IGNORE, reduce_zero_label: bool = False) -> LabelTable:
+        """Values 0 to K - 1 are the classes, and the ignore index stands for itself.
+
+        Args:
+            classes: K.
+            ignore_index: the value that counts for nothing; a class that has the same value keeps it.
+            reduce_zero_label: 0 counts for nothing as well, and 1 to K are the classes.
+        """
+        if not 0 <= ignore_index < 65536:
+            raise GauntletError(f"ignore_index must be a value that masks can hold, 0 to 65535, not {ignore_index}.")
+        first = int(reduce_zero_label)
+        ignored = {0: ignore_index, ignore_index: ignore_index} if first else {ignore_index: ignore_index}
+        mapping = ignored | {value + first: value for value in range(classes)}
+        return cls(mapping, f"{first} to {classes - 1 + first}, and {ignore_index} for ignored pixels")
+
+    def apply(self, stored: npt.NDArray[np.integer], path: Path) -> npt.NDArray[np.integer]:
+        """Class indices of stored values, the same shape; uint8 where every class fits.
+
+        Args:
+            stored: what the file holds.
+            path: the file, for the message.
+        """
+        low, high = (int(stored.min()), int(stored.max())) if stored.size else (0, 0)
+        if low >= 0 and high < len(self._table):
+            labels: npt.NDArray[np.integer] = self._table[stored]
+            if labels.min(initial=0) >= 0:
+                return labels.astype(self._type)
+            outside = stored[labels < 0]
+        else:
+            outside = stored[(stored < 0) | (stored >= len(self._table))]
+        raise GauntletError(f"the label file '{path}' holds the value {int(outside.flat[0])}; expected {self.what}.")
+
+
+def parse_class_names(classes: Sequence[str] | int | str, where: str) -> tuple[str, ...]:
+    """Names of classes from what a user gives: the names, or their number.
+
+    Args:
+        classes: names, or a number (as text, too), which makes "class 0", "class 1", ...
+        where: what the classes belong to, for the message.
+    """
+    if isinstance(classes, Sequence) and not isinstance(classes, str):
+        names = tuple(str(name) for name in classes)
+    else:
+        names = tuple(f"class {index}" for index in range(int(classes) if str(classes).isdigit() else 0))
+    if not names or len(set(names)) != len(names):
+        raise GauntletError(f"the classes of {where} must be different names or a number from 1, not {classes!r}.")
+    return names
