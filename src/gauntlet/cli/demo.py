@@ -1,0 +1,52 @@
+"""`gauntlet demo`: the whole way, from model to report, in a minute or two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gauntlet.cli.app import app
+from gauntlet.cli.options import DeviceOption
+from gauntlet.cli.output import percent, print_table
+
+
+@app.command(epilog="Example: gauntlet demo --images 32 --output gauntlet-demo")
+def demo(
+    images: Annotated[int, typer.Option("--images", min=1, help="Images per evaluation.")] = 16,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the store and the report.")] = Path(
+        "gauntlet-demo"
+    ),
+    suite: Annotated[str, typer.Option("--suite", help="The threats to run.")] = "quick",
+    device: DeviceOption = "auto",
+) -> None:
+    """Run every shipped segmentation model through a suite on generated street scenes; print a leaderboard."""
+    from gauntlet.datasets import load_dataset
+    from gauntlet.evaluation import evaluate
+    from gauntlet.evaluation.progress import Terminal
+    from gauntlet.models.sources import shipped
+    from gauntlet.report.simple import write_report
+    from gauntlet.results import open_store
+    from gauntlet.threats import suites
+
+    dataset = load_dataset("streets", split="val", limit=images)
+    threats = suites.build(suite)
+    results = []
+    with open_store(output / "results.db") as store:
+        with Terminal() as progress:
+            for name in shipped.names():
+                source = shipped.find(name)
+                results += [
+                    evaluate(source, dataset, threat, store=store, device=device, progress=progress)
+                    for threat in threats
+                ]
+        report = write_report(results, output / "report.html")
+    by_threat = list(dict.fromkeys(result.threat for result in results))
+    rows = []
+    for model in dict.fromkeys(result.model for result in results):
+        figures = {result.threat: result.figures["mIoU"] for result in results if result.model == model}
+        rows.append([model, *(percent(figures[threat]) for threat in by_threat)])
+    rows.sort(key=lambda row: row[1], reverse=True)
+    print_table(f"mIoU % on {images} images of streets/val", ["model", *by_threat], rows)
+    typer.echo(f"store:  {output / 'results.db'}\nreport: {report.resolve()}")

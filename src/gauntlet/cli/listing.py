@@ -1,0 +1,103 @@
+"""`gauntlet list`: what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from gauntlet.cli.app import app
+from gauntlet.cli.options import JsonOption
+from gauntlet.cli.output import percent, print_json, print_table
+
+Row = dict[str, Any]
+
+
+class What(str, Enum):
+    """What can be listed."""
+
+    models = "models"
+    datasets = "datasets"
+    attacks = "attacks"
+    batteries = "batteries"
+    corruptions = "corruptions"
+    suites = "suites"
+
+
+@app.command("list", epilog="Example: gauntlet list attacks")
+def list_command(
+    what: Annotated[What, typer.Argument(help="What to list.")],
+    as_json: JsonOption = False,
+) -> None:
+    """List models, datasets, attacks, batteries, corruptions or suites."""
+    rows = _LISTS[what]()
+    if as_json:
+        print_json(rows)
+        return
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    print_table("", columns, [[row.get(key, "") for key in columns] for row in rows], numbers_from=len(columns))
+
+
+def _models() -> list[Row]:
+    from gauntlet.models.sources import shipped
+
+    rows = []
+    for name in shipped.names():
+        card = shipped.find(name).card
+        rows.append(
+            {
+                "model": name,
+                "architecture": card["model"]["architecture"],
+                "parameters": card["model"]["parameters"],
+                "training": card["kind"],
+                "clean mIoU %": percent(card["figures"]["clean"]["mIoU"]),
+            }
+        )
+    return rows
+
+
+def _datasets() -> list[Row]:
+    from gauntlet import datasets
+
+    return [{"dataset": name} for name in datasets.names()]
+
+
+def _attacks() -> list[Row]:
+    from gauntlet.threats import attacks
+
+    return [{"attack": name, "what": attacks.summary(name)} for name in attacks.names()]
+
+
+def _batteries() -> list[Row]:
+    from gauntlet.threats import attacks
+
+    return [{"battery": name, "attacks": ", ".join(attacks.members(name))} for name in attacks.batteries()]
+
+
+def _corruptions() -> list[Row]:
+    from gauntlet.threats import corruptions
+
+    return [
+        {"corruption": name, "set": "common" if name in corruptions.COMMON else "extra"} for name in corruptions.names()
+    ]
+
+
+def _suites() -> list[Row]:
+    from gauntlet.threats import suites
+
+    return [
+        {"suite": name, "threats": len(suites.build(name)), "what": (suites.suites[name].__doc__ or "").splitlines()[0]}
+        for name in suites.names()
+    ]
+
+
+_LISTS: dict[What, Callable[[], list[Row]]] = {
+    What.models: _models,
+    What.datasets: _datasets,
+    What.attacks: _attacks,
+    What.batteries: _batteries,
+    What.corruptions: _corruptions,
+    What.suites: _suites,
+}

@@ -1,0 +1,232 @@
+"""The store, on SQLite and (when GAUNTLET_TEST_POSTGRES names a server) on PostgreSQL."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import signal
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sqlalchemy import create_engine, text
+
+from gauntlet.errors import GauntletError
+from gauntlet.metrics import Figure
+from gauntlet.metrics.counts import SCALARS, ImageCounts
+from gauntlet.results import Job, Store, open_store
+from gauntlet.results.record import ImageRow
+
+METRIC = {"class_names": ["a", "b"], "ignore_index": 255, "background_index": None}
+PROVENANCE = {"started": "2026-01-01T00:00:00+00:00", "torch": "2"}
+POSTGRES = os.environ.get("GAUNTLET_TEST_POSTGRES")
+
+
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param(
+            "postgres", marks=pytest.mark.skipif(not POSTGRES, reason="GAUNTLET_TEST_POSTGRES names no server")
+        ),
+    ]
+)
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of an empty store."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "deep" / "results.db")
+        return
+    assert POSTGRES is not None
+    name = f"gauntlet_{uuid.uuid4().hex[:12]}"
+    admin = create_engine(POSTGRES, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    yield POSTGRES.rsplit("/", 1)[0] + f"/{name}"
+    with admin.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    admin.dispose()
+
+
+def job(threat: str = "clean", seed: int = 0, model: str = "m") -> Job:
+    dataset = {"name": "d", "split": "val", "length": 4, "ids": "x", "protocol": {}}
+    return Job("segmentation", model, "digest", dataset, threat, threat, {threat: {}}, 1, seed)
+
+
+def row(position: int, right: int = 3) -> ImageRow:
+    counts = ImageCounts(np.array([[[right, 1], [0, 4]]]), np.full((1, len(SCALARS)), math.nan))
+    return ImageRow(position, f"image{position}", counts.to_bytes(), {"queries": position})
+
+
+def complete(store: Store, each: Job, figures: list[Figure] | None = None) -> None:
+    started = store.begin(each, images=2, batch_size=2, metric=METRIC, provenance=PROVENANCE)
+    store.add_images(started, [row(0), row(1)], ["all"], 1.5)
+    store.finish(
+        started,
+        figures
+        or [Figure("mIoU", 0.5, low=0.4, high=0.6), Figure("mAcc", math.nan), Figure("IoU", 0.25, class_name="a")],
+    )
+
+
+def test_an_evaluation_survives_the_round_trip(address: str) -> None:
+    with open_store(address) as store:
+        assert store.load(job().key) is None
+        complete(store, job())
+    with open_store(address) as store:
+        found = store.load(job().key)
+    assert found is not None
+    assert found.from_store
+    assert found.figures["mIoU"] == 0.5
+    assert found.intervals == {"mIoU": (0.4, 0.6)}
+    assert math.isnan(found.figures["mAcc"])
+    assert found.per_class.loc["a", "IoU"] == 0.25
+    assert (found.images, found.duration, found.provenance) == (2, 1.5, PROVENANCE)
+    assert found.as_dict()["figures"] == {"mIoU": 0.5, "mAcc": None}
+
+
+def test_per_image_figures_are_computed_from_the_counts(address: str) -> None:
+    with open_store(address) as store:
+        complete(store, job())
+        frame = store.per_image(job().key)
+        with pytest.raises(GauntletError, match="no complete evaluation"):
+            store.per_image("nothing")
+    assert frame["image_id"].tolist() == ["image0", "image1"]
+    assert frame["accuracy"].tolist() == pytest.approx([7 / 8] * 2)
+    assert frame["mIoU"].tolist() == pytest.approx([(3 / 4 + 4 / 5) / 2] * 2)
+    assert frame["queries"].tolist() == [0, 1]
+
+
+def test_an_unfinished_evaluation_is_not_a_result_but_its_images_are_kept(address: str) -> None:
+    with open_store(address) as store:
+        started = store.begin(job(), images=4, batch_size=2, metric=METRIC, provenance=PROVENANCE)
+        store.add_images(started, [row(0), row(1)], ["all"])
+        assert store.load(job().key) is None
+        assert store.frame().empty
+        again = store.begin(job(), images=4, batch_size=8, metric=METRIC, provenance=PROVENANCE)
+        assert (again.id, again.batch_size, again.views) == (started.id, 2, ("all",))  # whoever began it decides
+        assert store.positions(again) == {0, 1}
+        assert store.states([job().key, "other"]) == {job().key: "running"}
+
+
+def test_a_row_is_written_once(address: str) -> None:
+    with open_store(address) as store:
+        started = store.begin(job(), images=4, batch_size=2, metric=METRIC, provenance=PROVENANCE)
+        store.add_images(started, [row(0, right=3)], ["all"])
+        store.add_images(started, [row(0, right=9), row(1)], ["all"])
+        stored = list(store.image_rows(started))
+    assert [each.position for each in stored] == [0, 1]
+    assert ImageCounts.from_bytes(stored[0].counts).confusion[0, 0, 0] == 3
+
+
+def test_frame_is_tidy_and_exports(address: str, tmp_path: Path) -> None:
+    with open_store(address) as store:
+        complete(store, job())
+        complete(store, job("fog"))
+        frame = store.frame()
+        assert store.count() == 2
+        assert store.keys() == [job().key, job("fog").key]
+        for ending, read in ((".csv", pd.read_csv), (".json", pd.read_json), (".parquet", pd.read_parquet)):
+            written = read(store.export(tmp_path / f"out{ending}"))
+            assert len(written) == len(frame) == 6
+            assert written["value"].sum() == pytest.approx(frame["value"].sum())
+        with pytest.raises(GauntletError, match=r"must be \.csv, \.json or \.parquet"):
+            store.export(tmp_path / "out.xls")
+    assert frame.loc[frame.metric == "mIoU", "threat"].tolist() == ["clean", "fog"]
+    assert set(frame["description"]) == {'{"clean": {}}', '{"fog": {}}'}
+
+
+def test_delete_removes_everything(address: str) -> None:
+    with open_store(address) as store:
+        complete(store, job())
+        assert store.delete(job().key)
+        assert not store.delete(job().key)
+        assert store.started(job().key) is None
+        assert store.frame().empty
+
+
+def _write_many(address: str, worker: int, evaluations: int) -> None:
+    with open_store(address) as store:
+        for number in range(evaluations):
+            started = store.begin(job(seed=number), images=6, batch_size=2, metric=METRIC, provenance=PROVENANCE)
+            for start in range(0, 6, 2):
+                store.add_images(started, [row(start), row(start + 1)], ["all"])
+            store.finish(started, [Figure("mIoU", 0.5)])
+
+
+def test_several_processes_write_at_once_without_loss_or_duplicates(address: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_write_many, args=(address, worker, 8)) for worker in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    with open_store(address) as store:
+        assert store.count() == 8
+        assert len(store.frame()) == 8
+        for number in range(8):
+            started = store.started(job(seed=number).key)
+            assert started is not None
+            assert store.positions(started) == set(range(6))
+
+
+def _write_until_killed(address: str, ready: object) -> None:
+    with open_store(address) as store:
+        number = 0
+        while True:
+            started = store.begin(job(seed=number), images=2, batch_size=2, metric=METRIC, provenance=PROVENANCE)
+            store.add_images(started, [row(0), row(1)], ["all"])
+            store.finish(started, [Figure("mIoU", 0.5), Figure("aAcc", 0.7)])
+            number += 1
+            if number == 5:
+                ready.set()  # type: ignore[attr-defined]
+
+
+def test_a_killed_writer_leaves_no_half_written_evaluation(address: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    worker = context.Process(target=_write_until_killed, args=(address, ready))
+    worker.start()
+    assert ready.wait(60)
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.join()
+    with open_store(address) as store:
+        assert store.count() >= 5
+        assert (store.frame().groupby("key").size() == 2).all()  # both figures or none
+
+
+def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    open_store(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE meta SET value = '99' WHERE name = 'schema_version'")
+    before = path.read_bytes()
+    with pytest.raises(GauntletError, match=r"written by a newer Gauntlet \(schema 99"):
+        open_store(path)
+    assert path.read_bytes() == before
+
+
+def test_bad_addresses_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(GauntletError, match="is a folder"):
+        open_store(tmp_path)
+    with pytest.raises(GauntletError, match="there is no store at"):
+        open_store(tmp_path / "missing.db", read_only=True)
+    (tmp_path / "notes.txt").write_text("this is not a database, it is a text file of some length" * 20)
+    with pytest.raises(GauntletError, match="cannot be used: file is not a database"):
+        open_store(tmp_path / "notes.txt")
+    with pytest.raises(GauntletError, match="no driver for nosuch"):
+        open_store("nosuch://host/name")
+
+
+def test_the_key_depends_on_everything_that_changes_figures_and_on_nothing_else() -> None:
+    assert job().key == job().key
+    changed = [job("fog"), job(seed=1), job(model="n")]
+    assert len({job().key, *(each.key for each in changed)}) == 4
+    renamed = Job(**{**job().__dict__, "threat": "another readable name"})
+    assert renamed.key == job().key
+    assert Job(**{**job().__dict__, "settings": {"precision": "bf16"}}).key != job().key
+    assert Job(**{**job().__dict__, "threat_version": 2}).key != job().key
