@@ -1,0 +1,130 @@
+"""The threat of one common corruption: {"corruption": {"name": "fog", "severity": 3}}."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+
+from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.models.contract import GauntletModel
+from gauntlet.samples import Batch, Sample, images_to_tensor
+from gauntlet.seeding import ImageSeed
+from gauntlet.threats.contract import Perturbed, Threat, threats
+from gauntlet.threats.corruptions.api import (
+    CHANNELS,
+    STREAMS,
+    check_name,
+    check_options,
+    check_severity,
+    corrupt,
+)
+from gauntlet.threats.corruptions.catalogue import Image
+
+Options = TypeVar("Options", bound=BaseModel)
+
+
+class CorruptionOptions(BaseModel):
+    """What a corruption threat is made of.
+
+    Attributes:
+        name: of the corruption, or an alias.
+        severity: 1 to 5.
+        stream: "fast", or "legacy" for the reference's own random numbers.
+        channels: the order in which the corruption sees the channels; "bgr" is what both benchmarks do.
+        frost_textures: a folder with the reference's frost pictures; only for frost.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: str
+    severity: int = 3
+    stream: str = "fast"
+    channels: str = "rgb"
+    frost_textures: str | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _known_name(cls, name: str) -> str:
+        return check_name(name)
+
+    @field_validator("severity", mode="before")
+    @classmethod
+    def _known_severity(cls, severity: object) -> object:
+        check_severity(severity)
+        return severity
+
+    @model_validator(mode="after")
+    def _known_words(self) -> CorruptionOptions:
+        if self.stream not in STREAMS:
+            raise unknown_name("random stream", self.stream, STREAMS)
+        if self.channels not in CHANNELS:
+            raise unknown_name("channel order", self.channels, CHANNELS)
+        check_options(self.name, self.arguments())
+        return self
+
+    def arguments(self) -> dict[str, Any]:
+        """The corruption's own options."""
+        return {} if self.frost_textures is None else {"frost_textures": self.frost_textures}
+
+
+def parse_options(kind: str, schema: type[Options], options: Mapping[str, Any] | None) -> Options:
+    """Options checked against their schema; the first fault in one sentence."""
+    given = dict(options or {})
+    for key in given:
+        if key not in schema.model_fields:
+            raise unknown_name(f"option of the threat '{kind}'", str(key), schema.model_fields)
+    try:
+        return schema.model_validate(given)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        inner = fault.get("ctx", {}).get("error")
+        if isinstance(inner, GauntletError):
+            raise inner from None
+        field = ".".join(str(part) for part in fault["loc"])
+        if fault["type"] == "missing":
+            raise GauntletError(f"the threat '{kind}' needs the option '{field}'.") from None
+        raise GauntletError(
+            f"the option '{field}' of the threat '{kind}' is {fault['input']!r}, but: {fault['msg']}."
+        ) from None
+
+
+@threats.register("corruption")
+class CorruptionThreat(Threat):
+    """One corruption of the whole image; it does not look at the model."""
+
+    needs_model = False
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.options = parse_options("corruption", CorruptionOptions, options)
+
+    @property
+    def name(self) -> str:
+        """Such as "fog-3", followed by what is not as usual."""
+        options = self.options
+        words = [f"{options.name}-{options.severity}"]
+        words += [word for word in (options.stream, options.channels) if word not in ("fast", "rgb")]
+        words += ["textures"] if options.frost_textures else []
+        return "-".join(words)
+
+    def describe(self) -> dict[str, Any]:
+        changed = self.options.model_dump(exclude_defaults=True)
+        return {"corruption": {"name": self.options.name, "severity": self.options.severity, **changed}}
+
+    def apply(self, sample: Sample, seed: ImageSeed) -> Image:
+        """The corrupted image of one sample, uint8 (H, W, 3)."""
+        options = self.options
+        return corrupt(
+            sample.image,
+            options.name,
+            options.severity,
+            seed.stream(f"corruption|{options.name}|{options.severity}"),
+            stream=options.stream,
+            channels=options.channels,
+            **options.arguments(),
+        )
+
+    def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
+        corrupted = [self.apply(sample, seed) for sample, seed in zip(batch.samples, seeds, strict=True)]
+        return Perturbed(images_to_tensor(corrupted, batch.images.device))

@@ -1,0 +1,128 @@
+"""One call that corrupts one image."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.threats.corruptions.catalogue import Image, registry
+
+SEVERITIES = (1, 2, 3, 4, 5)
+SMALLEST = 32
+"""The least height and width of an image, in pixels."""
+
+Stream = Literal["fast", "legacy"]
+Channels = Literal["rgb", "bgr"]
+STREAMS = ("fast", "legacy")
+CHANNELS = ("rgb", "bgr")
+
+
+def corrupt(
+    image: npt.NDArray[Any],
+    name: str,
+    severity: int = 3,
+    seed: int = 0,
+    *,
+    stream: Stream = "fast",
+    channels: Channels = "rgb",
+    convert: bool = False,
+    **options: Any,
+) -> Image:
+    """A corrupted copy of an image.
+
+    The same image, name, severity and seed give the same bytes on any machine and in any order; no global random state
+    is read or changed.
+
+    Args:
+        image: uint8 (H, W, 3), RGB, at least 32 pixels high and wide.
+        name: a name of `names()` or an alias.
+        severity: 1 to 5.
+        seed: the only source of randomness.
+        stream: "fast", or "legacy" for the random numbers that the reference package draws under that NumPy seed.
+        channels: "bgr" applies the corruption to the channels in that order, as both benchmarks do; the image that
+            comes in and goes out is RGB all the same.
+        convert: take greyscale (replicated) and RGBA (transparency dropped) images too.
+        options: what the corruption itself takes (`frost_textures` of frost).
+
+    >>> corrupt(np.full((32, 32, 3), 128, np.uint8), "brightness", severity=2)[0, 0].tolist()
+    [179, 179, 179]
+    """
+    corruption = registry[check_name(name)]
+    check_severity(severity)
+    check_options(name, options)
+    pixels = check_image(image, convert=convert)
+    if stream not in STREAMS:
+        raise unknown_name("random stream", str(stream), STREAMS)
+    if channels not in CHANNELS:
+        raise unknown_name("channel order", str(channels), CHANNELS)
+    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
+        raise GauntletError(f"the seed of a corruption must be a whole number from 0 on, not {seed!r}.")
+
+    from gauntlet.threats.corruptions.draws import FastDraws, LegacyDraws  # brings the compiler, so not before
+
+    draws = FastDraws(int(seed)) if stream == "fast" else LegacyDraws(int(seed))
+    if channels == "bgr":
+        return corruption.function(pixels[..., ::-1].copy(), int(severity), draws, **options)[..., ::-1].copy()
+    return corruption.function(pixels, int(severity), draws, **options)
+
+
+def names(group: str | None = None) -> list[str]:
+    """Names of all corruptions, or of a group ("noise", "blur", "weather", "digital", "extra")."""
+    if group is None:
+        return registry.names()
+    groups = {registry[name].group for name in registry}
+    if group not in groups:
+        raise unknown_name("group of corruptions", group, groups)
+    return [name for name in registry if registry[name].group == group]
+
+
+def check_name(name: str) -> str:
+    """The registered name behind a name or an alias; an error with a suggestion for any other."""
+    return registry.canonical(name)
+
+
+def check_severity(severity: int) -> None:
+    """An error for anything but 1, 2, 3, 4, 5."""
+    if isinstance(severity, bool) or not isinstance(severity, (int, np.integer)) or severity not in SEVERITIES:
+        raise GauntletError(f"the severity of a corruption must be 1, 2, 3, 4 or 5, not {severity!r}.")
+
+
+def check_options(name: str, options: dict[str, Any]) -> None:
+    """An error for an option that the corruption does not take."""
+    known = registry[name].options
+    for option in options:
+        if option not in known:
+            raise unknown_name(f"option of the corruption '{check_name(name)}'", option, known)
+
+
+def check_image(image: npt.NDArray[Any], *, convert: bool = False) -> Image:
+    """A contiguous uint8 (H, W, 3) array, or an error that says what is wrong with the image."""
+    pixels = np.asarray(image)
+    shape = pixels.shape
+    if pixels.size == 0:
+        raise GauntletError(f"an image to corrupt must have pixels, but its shape is {shape}.")
+    if pixels.dtype != np.uint8:
+        hint = " multiply values in [0, 1] by 255 and round first." if pixels.dtype.kind == "f" else ""
+        raise GauntletError(
+            f"an image to corrupt must be uint8 with values 0 to 255, not {pixels.dtype};{hint}".rstrip(";")
+        )
+    grey = pixels.ndim == 2 or (pixels.ndim == 3 and shape[2] == 1)
+    if not convert and (grey or (pixels.ndim == 3 and shape[2] == 4)):
+        kind = "greyscale" if grey else "RGBA"
+        raise GauntletError(
+            f"an image to corrupt must be RGB (H, W, 3), not {kind} {shape}; pass convert=True to convert it."
+        )
+    if grey:
+        pixels = np.repeat(pixels.reshape(*shape[:2], 1), 3, axis=2)
+    elif pixels.ndim == 3 and shape[2] == 4:
+        pixels = pixels[..., :3]
+    if pixels.ndim != 3 or pixels.shape[2] != 3:
+        raise GauntletError(f"an image to corrupt must be RGB (H, W, 3), not {shape}.")
+    if min(shape[:2]) < SMALLEST:
+        raise GauntletError(
+            f"an image to corrupt must be at least {SMALLEST} pixels high and wide, not {shape[0]}x{shape[1]}; enlarge it."
+        )
+    return np.ascontiguousarray(pixels)

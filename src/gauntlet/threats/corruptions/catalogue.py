@@ -1,0 +1,104 @@
+"""The corruptions by name: the fifteen common ones, the four extra ones, and whatever else is registered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+import numpy as np
+import numpy.typing as npt
+
+from gauntlet.registry import Registry
+
+Image = npt.NDArray[np.uint8]
+CorruptionFunction = Callable[..., Image]
+"""(image, severity, draws, **options) -> image: uint8 (H, W, 3), severity 1 to 5, a `Draws`; the input is not changed."""
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """One corruption.
+
+    Attributes:
+        group: "noise", "blur", "weather", "digital", "extra", or whatever its author says.
+        random: whether the outcome depends on the seed.
+        target: the function, or "module:function" when it is only to be imported at the first use.
+        options: names of keyword arguments it takes beyond image, severity and draws.
+    """
+
+    group: str
+    random: bool
+    target: CorruptionFunction | str
+    options: tuple[str, ...] = ()
+
+    @property
+    def function(self) -> CorruptionFunction:
+        """The function itself; imports it (and the compiler) when that has not happened yet."""
+        if not isinstance(self.target, str):
+            return self.target
+        module, _, name = self.target.partition(":")
+        function: CorruptionFunction = getattr(import_module(module), name)
+        return function
+
+
+registry: Registry[Corruption] = Registry("corruption", "gauntlet.corruptions")
+
+
+def register(
+    name: str,
+    *,
+    group: str = "other",
+    random: bool = True,
+    aliases: tuple[str, ...] = (),
+    options: tuple[str, ...] = (),
+) -> Callable[[CorruptionFunction], CorruptionFunction]:
+    """A decorator that makes a function a corruption.
+
+    Other packages can instead name a `Corruption` in the entry-point group "gauntlet.corruptions".
+
+    >>> @register("darkness", random=False)
+    ... def darkness(image, severity, draws):
+    ...     return image // (severity + 1)
+    """
+
+    def store(function: CorruptionFunction) -> CorruptionFunction:
+        registry.add(name, Corruption(group, random, function, options), aliases=aliases)
+        return function
+
+    return store
+
+
+def _built_in(name: str, group: str, module: str, *aliases: str, random: bool, options: tuple[str, ...] = ()) -> str:
+    target = f"gauntlet.threats.corruptions.{module}:{name}"
+    registry.add(name, Corruption(group, random, target, options), aliases=aliases)
+    return name
+
+
+# Order, groups and names of specs/corruptions.md, section 1; the aliases are the names in the benchmarks' papers.
+COMMON: tuple[str, ...] = (
+    _built_in("gaussian_noise", "noise", "noise", random=True),
+    _built_in("shot_noise", "noise", "noise", random=True),
+    _built_in("impulse_noise", "noise", "noise", random=True),
+    _built_in("defocus_blur", "blur", "blur", random=False),
+    _built_in("glass_blur", "blur", "blur", "frosted_glass_blur", random=True),
+    _built_in("motion_blur", "blur", "blur", random=True),
+    _built_in("zoom_blur", "blur", "blur", random=False),
+    _built_in("snow", "weather", "weather", random=True),
+    _built_in("frost", "weather", "weather", random=True, options=("frost_textures",)),
+    _built_in("fog", "weather", "weather", random=True),
+    _built_in("brightness", "weather", "color", random=False),
+    _built_in("contrast", "digital", "color", random=False),
+    _built_in("elastic_transform", "digital", "digital", "elastic", random=True),
+    _built_in("pixelate", "digital", "digital", random=False),
+    _built_in("jpeg_compression", "digital", "digital", "jpeg", random=False),
+)
+"""The fifteen common corruptions of both benchmarks."""
+
+EXTRA: tuple[str, ...] = (
+    _built_in("speckle_noise", "extra", "noise", random=True),
+    _built_in("gaussian_blur", "extra", "blur", random=False),
+    _built_in("spatter", "extra", "weather", random=True),
+    _built_in("saturate", "extra", "color", random=False),
+)
+"""The four further ones, which no published figure of the benchmarks uses."""

@@ -1,0 +1,25 @@
+"""The one way loops are compiled here: exact IEEE arithmetic, no threads, the machine code kept between runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def compiled(function: F) -> F:
+    """Compiles a function at its first call and caches the machine code.
+
+    Without fast-math the compiler may neither reorder nor fuse floating-point operations, so the result is the same
+    on every processor. The interpreter lock is released, so that corruptions can run ahead of a model in a thread.
+    The cache lies beside the source, else in the user's cache folder; where neither can be written every process
+    compiles for itself.
+    """
+    options = {"nogil": True, "error_model": "numpy", "fastmath": False, "parallel": False}
+    try:
+        return cast(F, numba.njit(cache=True, **options)(function))
+    except RuntimeError:  # numba found no folder that it may write to
+        return cast(F, numba.njit(**options)(function))

@@ -1,0 +1,162 @@
+"""Elastic transform, pixelate, JPEG (specs/corruptions.md, sections 2.13 to 2.15)."""
+
+from __future__ import annotations
+
+import math
+from io import BytesIO
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image as Picture
+
+from gauntlet.threats.corruptions.catalogue import Image
+from gauntlet.threats.corruptions.compiling import compiled
+from gauntlet.threats.corruptions.draws import Draws
+from gauntlet.threats.corruptions.filters import REFLECT, gaussian_filter, mirrored
+
+ELASTIC_STRENGTHS = (12.5, 16.25, 21.25, 25.0, 30.0)
+PIXELATE_SCALES = (0.6, 0.5, 0.4, 0.3, 0.25)
+JPEG_QUALITIES = (25, 18, 15, 10, 7)
+
+_WEIGHT_BITS = 22  # fixed point of the box filter's weights, enough for exact rounding of up to 255 samples
+
+
+def elastic_transform(image: Image, severity: int, draws: Draws) -> Image:
+    """Moves every pixel along a smooth random field."""
+    strength = ELASTIC_STRENGTHS[severity - 1]
+    height, width = image.shape[:2]
+    bound = 0.005 * height
+
+    def displacement() -> npt.NDArray[np.float32]:
+        field = draws.uniform_field((height, width), -bound, bound)
+        smooth = gaussian_filter(field, (0.01 * height, 0.01 * width), truncate=3.0, border=REFLECT)
+        return (smooth * field.dtype.type(strength)).astype(np.float32)
+
+    columns, rows = displacement(), displacement()
+    out = np.empty_like(image)
+    _sample_displaced(image, rows, columns, out)
+    return out
+
+
+def pixelate(image: Image, severity: int, draws: Draws) -> Image:
+    """Averages boxes and enlarges the result without smoothing."""
+    scale = PIXELATE_SCALES[severity - 1]
+    height, width = image.shape[:2]
+    rows, columns = int(height * scale), int(width * scale)
+    out = np.empty_like(image)
+    _pixelate(
+        image.reshape(height, -1),
+        *_box_windows(width, columns),
+        *_box_windows(height, rows),
+        _nearest_sources(columns, width),
+        _nearest_sources(rows, height),
+        out.reshape(height, -1),
+    )
+    return out
+
+
+def jpeg_compression(image: Image, severity: int, draws: Draws) -> Image:
+    """Encodes and decodes with libjpeg's defaults."""
+    buffer = BytesIO()
+    Picture.fromarray(image).save(buffer, "JPEG", quality=JPEG_QUALITIES[severity - 1])
+    return np.array(Picture.open(buffer))
+
+
+def _box_windows(length: int, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """First and one past the last input i of every output j: -1/2 < (i + 1/2 - (j + 1/2) q) / q <= 1/2, q = n / m.
+
+    Multiplied by 1 / q, as Pillow does: where a border falls between two inputs the rounding decides.
+    """
+    scale = length / count
+    centres = (np.arange(count) + 0.5) * scale
+    first = np.maximum((centres - 0.5 * scale + 0.5).astype(np.int64), 0)
+    candidates = first[:, None] + np.arange(math.ceil(scale) + 2)[None, :]
+    position = (candidates - centres[:, None] + 0.5) * (1.0 / scale)
+    inside = (position > -0.5) & (position <= 0.5) & (candidates < length)
+    first = first + inside.argmax(axis=1)
+    return first, first + inside.sum(axis=1)
+
+
+def _nearest_sources(count: int, length: int) -> npt.NDArray[np.int64]:
+    """The input of every output when `count` samples are enlarged to `length`; the sum decides ties, so it is kept."""
+    steps = np.full(length, count / length)
+    steps[0] = count / length * 0.5
+    return np.minimum(np.cumsum(steps).astype(np.int64), count - 1)
+
+
+@compiled
+def _pixelate(
+    image: npt.NDArray[np.uint8],
+    first_columns: npt.NDArray[np.int64],
+    end_columns: npt.NDArray[np.int64],
+    first_rows: npt.NDArray[np.int64],
+    end_rows: npt.NDArray[np.int64],
+    column_sources: npt.NDArray[np.int64],
+    row_sources: npt.NDArray[np.int64],
+    out: npt.NDArray[np.uint8],
+) -> None:
+    """Box means along rows, rounded half up to 8 bits, then along columns, rounded; then nearest."""
+    height, length = out.shape
+    columns = first_columns.size
+    half = np.int64(1) << (_WEIGHT_BITS - 1)
+    narrow = np.empty((height, 3 * columns), np.uint8)
+    for y in range(height):
+        row = image[y]
+        for column in range(columns):
+            first, end = first_columns[column], end_columns[column]
+            weight = np.int64(0.5 + (1 << _WEIGHT_BITS) / (end - first))
+            for channel in range(3):
+                total = 0
+                for x in range(first, end):
+                    total += row[3 * x + channel]
+                narrow[y, 3 * column + channel] = np.uint8((total * weight + half) >> _WEIGHT_BITS)
+    totals = np.empty(3 * columns, np.int32)
+    small = np.empty(3 * columns, np.uint8)
+    current = -1
+    for y in range(height):
+        if row_sources[y] == current:
+            out[y] = out[y - 1]
+            continue
+        current = row_sources[y]
+        first, end = first_rows[current], end_rows[current]
+        totals[:] = 0
+        for source in range(first, end):
+            line = narrow[source]
+            for i in range(totals.size):
+                totals[i] += line[i]
+        weight = np.int64(0.5 + (1 << _WEIGHT_BITS) / (end - first))
+        for i in range(totals.size):
+            small[i] = np.uint8((totals[i] * weight + half) >> _WEIGHT_BITS)
+        for x in range(length // 3):
+            for channel in range(3):
+                out[y, 3 * x + channel] = small[3 * column_sources[x] + channel]
+
+
+@compiled
+def _sample_displaced(
+    image: Image, rows: npt.NDArray[np.float32], columns: npt.NDArray[np.float32], out: Image
+) -> None:
+    """Bilinear samples at (y + rows, x + columns), reflected at the borders, truncated."""
+    height, width = image.shape[:2]
+    for y in range(height):
+        for x in range(width):
+            whole_rows = np.floor(rows[y, x])
+            whole_columns = np.floor(columns[y, x])
+            down = rows[y, x] - whole_rows
+            right = columns[y, x] - whole_columns
+            top = y + np.int64(whole_rows)
+            left = x + np.int64(whole_columns)
+            if 0 <= top < height - 1 and 0 <= left < width - 1:
+                bottom = top + 1
+                end = left + 1
+            else:
+                bottom = mirrored(top + 1, height)
+                end = mirrored(left + 1, width)
+                top = mirrored(top, height)
+                left = mirrored(left, width)
+            for channel in range(3):
+                corner = np.float32(image[top, left, channel])
+                upper = corner + right * (np.float32(image[top, end, channel]) - corner)
+                corner = np.float32(image[bottom, left, channel])
+                lower = corner + right * (np.float32(image[bottom, end, channel]) - corner)
+                out[y, x, channel] = np.uint8(np.int32(upper + down * (lower - upper)))
