@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gauntlet.threats.attacks import gradient  # noqa: F401 - registers its attacks
+from gauntlet.threats.attacks import apgd, gradient  # noqa: F401 - they register attacks
 from gauntlet.threats.attacks.attack import attacks
 
 

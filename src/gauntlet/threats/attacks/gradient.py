@@ -52,7 +52,8 @@ class BallAttack(Attack):
         restarts: runs per image; later ones only for images that are not fully fooled, kept when strictly better.
         returns: "last" iterate or the "best" one seen (most fooled pixels, ties to the latest; an image whose every
             pixel is fooled stops there).
-        loss: name of a loss per pixel. class_weights: one weight per class, multiplied into it.
+        loss: name of a loss per pixel. class_weights: one weight per class, multiplied into it ("mce-bal" without
+            them takes one over the image's own pixel count of the class).
         box: stay in [0, 1]; False reproduces S004's code.
     """
 
@@ -86,8 +87,9 @@ class BallAttack(Attack):
     @property
     def pixel_loss(self) -> PixelLoss:
         """The loss with its class weights."""
-        loss = losses[self.loss]
-        return loss if self.class_weights is None else balanced(loss, self.class_weights)
+        if self.class_weights is None:
+            return losses[self.loss]
+        return balanced(losses["mce" if self.loss == "mce-bal" else self.loss], self.class_weights)
 
     def ball(self, problem: Problem, factor: float = 1.0) -> Ball:
         """Where the attack may go; `factor` scales the radius."""
@@ -174,8 +176,20 @@ class GradientAttack(BallAttack):
 
     def climb(self, problem: Problem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         allowed = self.ball(problem)
+        size = torch.full_like(allowed.radius, self.alpha)
+        return self.ascend(problem, allowed, self.first_points(allowed, seeds, start, restart), size)
+
+    def ascend(self, problem: Problem, allowed: Ball, points: torch.Tensor, size: torch.Tensor) -> Result:
+        """The steps from given points.
+
+        Args:
+            problem: the images.
+            allowed: where to stay.
+            points: where to start, inside.
+            size: step size per image, (N, 1, 1, 1).
+        """
         everywhere = allowed
-        points = self.first_points(allowed, seeds, start, restart)
+        size = size.to(points.dtype)
         rule = step_rules[self.rule](self.norm, points)
         loss = self.pixel_loss
         scale = 1.0 if self.reduction == "sum" else 1 / points[0, 0].numel()
@@ -183,8 +197,8 @@ class GradientAttack(BallAttack):
         rows = torch.arange(len(problem), device=points.device)
         counts = problem.counts
         for step in range(self.steps):
-            found = problem.evaluate(points, loss, step / self.steps)
-            slope = found.slope if scale == 1 else found.slope * scale
+            found = problem.evaluate(points, loss, step / self.steps, count=best is not None)
+            slope = found.gradient if scale == 1 else found.gradient * scale
             if best is not None:
                 best.offer(rows, points, found.fooled)
                 going = found.fooled < counts[rows]
@@ -192,14 +206,10 @@ class GradientAttack(BallAttack):
                     rows, kept = rows[going], torch.nonzero(going).flatten()
                     if len(rows) == 0:
                         break
-                    problem, allowed, points, slope = (
-                        problem.select(kept),
-                        allowed.select(kept),
-                        points[kept],
-                        slope[kept],
-                    )
+                    problem, allowed = problem.select(kept), allowed.select(kept)
+                    points, slope, size = points[kept], slope[kept], size[kept]
                     rule.select(kept)
-            points = allowed.project(points + self.alpha * rule.direction(slope, step))
+            points = allowed.project(points + size * rule.direction(slope, step))
         if best is None:
             return Result(allowed.finish(points), None)
         if self.evaluate_last and len(rows):

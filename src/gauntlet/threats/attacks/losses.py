@@ -62,6 +62,20 @@ def still_to_win(pixels: Pixels, progress: float) -> torch.Tensor:
     return (~pixels.fooled).to(pixels.logits.dtype)
 
 
+def rare_classes_first(pixels: Pixels, progress: float) -> torch.Tensor:
+    """`still_to_win` times one over the image's own pixel count of the class, scaled to sum 1 over classes.
+
+    SEA takes the counts of a training set (`balanced`); an image's own stand in where nobody gives them.
+    """
+    count, classes = pixels.logits.shape[:2]
+    counts = pixels.logits.new_zeros(count, classes)
+    counts.scatter_add_(1, pixels.labels.flatten(1), pixels.counted.flatten(1).to(counts.dtype))
+    shares = torch.where(counts > 0, 1 / counts.clamp_min(1), torch.zeros_like(counts))
+    shares = shares / shares.sum(1, keepdim=True).clamp_min(1e-12)
+    own = shares.gather(1, pixels.labels.flatten(1)).view_as(pixels.labels)
+    return own * still_to_win(pixels, progress)
+
+
 def segpgd_weight(pixels: Pixels, progress: float) -> torch.Tensor:
     """1 - λ on pixels that are not fooled yet, λ on the others, λ = progress / 2 (SegPGD, Eq. 5; attacks.md, 3)."""
     share = progress / 2
@@ -125,7 +139,7 @@ losses.add("segpgd", PixelLoss(cross_entropy, segpgd_weight, _CE), aliases=("bce
 losses.add("cospgd", PixelLoss(cross_entropy, cosine_weight, _CE))
 losses.add("cospgd-sigmoid", PixelLoss(cross_entropy, sigmoid_cosine_weight, _CE))
 losses.add("mce", PixelLoss(cross_entropy, still_to_win, _CE))
-losses.add("mce-bal", PixelLoss(cross_entropy, still_to_win, _CE))
+losses.add("mce-bal", PixelLoss(cross_entropy, rare_classes_first, _CE))
 losses.add("jsd", PixelLoss(jensen_shannon, None, _CE))
 losses.add("msl", PixelLoss(spherical, still_to_win))
 losses.add("cosine", PixelLoss(logit_cosine))

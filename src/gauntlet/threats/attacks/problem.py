@@ -38,25 +38,22 @@ class Evaluation:
     """What one forward (and backward) pass says about N points.
 
     Attributes:
-        pixels: the logits view; its graph is gone when a gradient was taken.
-        gradient: of the loss with respect to the points, (N, 3, H, W), zero outside the region, or None.
-        tracked: mean of the tracked loss over all H x W positions, (N,), or None.
+        gradient: of the loss with respect to the points, (N, 3, H, W), zero outside the region; empty when none was
+            asked for.
+        fooled: counted pixels per image where the attack has what it wants, int64 (N,); empty when not asked for.
+        tracked: mean of the tracked loss over all H x W positions, (N,); empty when not asked for.
     """
 
-    pixels: Pixels
-    gradient: torch.Tensor | None
-    tracked: torch.Tensor | None
+    gradient: torch.Tensor
+    fooled: torch.Tensor
+    tracked: torch.Tensor
 
-    @property
-    def fooled(self) -> torch.Tensor:
-        """Counted pixels per image where the attack has what it wants, int64 (N,)."""
-        return self.pixels.fooled_counts
 
-    @property
-    def slope(self) -> torch.Tensor:
-        """The gradient, where one was asked for."""
-        assert self.gradient is not None
-        return self.gradient
+Visit = Callable[[Pixels, slice], torch.Tensor]
+"""Looks at the pixels of some images (a slice of the batch) and returns what to maximise there, (n, H, W)."""
+
+# Logits are visited a few images at a time: what a loss needs then stays in the cache and out of the peak memory.
+_VISITED_AT_ONCE = 2**21
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,7 @@ class Problem:
     def look(self, points: torch.Tensor) -> Pixels:
         """The logits view without a gradient."""
         with torch.no_grad():
-            return self._pixels(self.logits(points))
+            return self._pixels(self.logits(points), slice(0, len(points)))
 
     def evaluate(
         self,
@@ -137,6 +134,7 @@ class Problem:
         progress: float,
         *,
         gradient: bool = True,
+        count: bool = False,
         track: bool = False,
     ) -> Evaluation:
         """The loss at some points.
@@ -146,48 +144,75 @@ class Problem:
             loss: what to maximise.
             progress: evaluation index over the number of steps, for losses that change on the way.
             gradient: whether to differentiate.
+            count: whether to count fooled pixels.
             track: whether to report the tracked loss.
         """
-        if not gradient:
-            pixels = self.look(points)
-            return Evaluation(pixels, None, self._mean(loss, pixels, progress) if track else None)
-        total: torch.Tensor | None = None
-        for _ in range(self.samples):
-            inputs = points.detach().requires_grad_(True)
-            pixels = self._pixels(self.logits(inputs))
+        fooled = torch.empty(len(points) if count else 0, dtype=torch.int64, device=points.device)
+        tracked = torch.empty(len(points) if track else 0, dtype=points.dtype, device=points.device)
+
+        def visit(pixels: Pixels, part: slice) -> torch.Tensor:
             values = loss(pixels, progress)
-            slope = self.differentiate(values.sum(), inputs)
-            total = slope if total is None else total + slope
-        assert total is not None
-        tracked = self._mean(loss, pixels, progress) if track else None
-        return Evaluation(pixels, total / self.samples if self.samples > 1 else total, tracked)
+            if count:
+                fooled[part] = pixels.fooled_counts
+            if track:
+                tracked[part] = loss.tracked(pixels, progress).detach().flatten(1).mean(1)
+            return values
 
-    def differentiate(self, objective: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
-        """The gradient of a scalar with respect to the points only: no weight gradients, zero outside the region.
+        return Evaluation(self.sweep(points, visit, gradient=gradient), fooled, tracked)
 
-        Elements that are not finite become 0 (no step there) and are counted in the tally.
+    def sweep(self, points: torch.Tensor, visit: Visit, *, gradient: bool = True) -> torch.Tensor:
+        """One forward pass, a visit of the logits, and the gradient of the sum of what the visits return.
+
+        The loss is differentiated to the logits image by image and only then through the model: one pass over the
+        logits, no weight gradients, nothing of the loss left in memory while the model is differentiated. With
+        `samples` > 1 all of this is repeated and gradients are averaged; what a visit wrote last stays.
         """
-        if torch.isnan(objective):
-            raise GauntletError(
-                "the model returned NaN (or infinite) logits under attack; check the model and its precision."
-            )
-        slope = None
-        if objective.requires_grad:
-            (slope,) = torch.autograd.grad(objective, inputs, allow_unused=True)
-        if slope is None:
-            raise GauntletError(
-                "the model's output does not depend on its input through torch operations, so it has no gradient; "
-                "remove no_grad or detach from it, or wrap its non-differentiable parts with straight_through."
-            )
+        if not gradient:
+            with torch.no_grad():
+                logits = self.logits(points)
+                for part in _parts(logits):
+                    visit(self._pixels(logits[part], part), part)
+            return points.new_empty(0)
+        total = self._gradient(points, visit)
+        for _ in range(self.samples - 1):
+            total = total + self._gradient(points, visit)
+        return total / self.samples if self.samples > 1 else total
+
+    def _gradient(self, points: torch.Tensor, visit: Visit) -> torch.Tensor:
+        inputs = points.detach().requires_grad_(True)
+        logits = self.logits(inputs)
+        if not logits.requires_grad:
+            raise GauntletError(_NO_GRADIENT)
+        parts = _parts(logits)
+        upstream = torch.empty_like(logits) if len(parts) > 1 else logits
+        for part in parts:
+            leaf = logits[part].detach().requires_grad_(True)
+            objective = visit(self._pixels(leaf, part), part).sum()
+            if torch.isnan(objective):
+                raise GauntletError(
+                    "the model returned NaN or infinite logits under attack; check the model and its precision."
+                )
+            (slope,) = torch.autograd.grad(objective, leaf)
+            if len(parts) > 1:
+                upstream[part] = slope
+            else:
+                upstream = slope
+        (gradient,) = torch.autograd.grad(logits, inputs, upstream, allow_unused=True)
+        if gradient is None:
+            raise GauntletError(_NO_GRADIENT)
         self.tally.backward[self.rows] += 1
-        finite = torch.isfinite(slope)
+        return self._cleaned(gradient)
+
+    def _cleaned(self, gradient: torch.Tensor) -> torch.Tensor:
+        """Without elements that are not finite (they become 0, no step there, and are counted), inside the region."""
+        finite = torch.isfinite(gradient)
         if not finite.all():
             self.tally.non_finite[self.rows] += (~finite).flatten(1).sum(1).cpu()
-            slope = torch.where(finite, slope, torch.zeros_like(slope))
+            gradient = torch.where(finite, gradient, torch.zeros_like(gradient))
         if self.region is not None:
-            slope = slope * self.region.unsqueeze(1)
-        self._note_zeros(slope)
-        return slope
+            gradient = gradient * self.region.unsqueeze(1)
+        self._note_zeros(gradient)
+        return gradient
 
     def _note_zeros(self, slope: torch.Tensor) -> None:
         """Remembers the share of exactly zero elements of an image's first gradient: masking shows there (T6)."""
@@ -202,8 +227,8 @@ class Problem:
         zeros = free - (elements != 0).sum(1)
         self.tally.zero_gradient[self.rows[fresh]] = (zeros.double() / free.clamp_min(1)).cpu()
 
-    def _pixels(self, logits: torch.Tensor) -> Pixels:
-        labels = self.labels
+    def _pixels(self, logits: torch.Tensor, part: slice) -> Pixels:
+        labels = self.labels[part]
         if self.least_likely:
             labels = logits.detach().argmin(1)
         elif self.highest >= logits.shape[1]:
@@ -211,10 +236,19 @@ class Problem:
                 f"a label is {self.highest}, but the model has {logits.shape[1]} classes (0 to {logits.shape[1] - 1}); "
                 "check the labels or set ignore_index."
             )
-        return Pixels(logits, labels, self.counted, self.targeted)
+        return Pixels(logits, labels, self.counted[part], self.targeted)
 
-    def _mean(self, loss: PixelLoss, pixels: Pixels, progress: float) -> torch.Tensor:
-        return loss.tracked(pixels, progress).detach().flatten(1).mean(1)
+
+_NO_GRADIENT = (
+    "the model's output does not depend on its input through torch operations, so it has no gradient; "
+    "remove no_grad or detach from it, or wrap its non-differentiable parts with straight_through."
+)
+
+
+def _parts(logits: torch.Tensor) -> list[slice]:
+    """Slices of the batch that are visited together."""
+    size = max(1, _VISITED_AT_ONCE // max(1, logits[0].numel()))
+    return [slice(first, min(first + size, len(logits))) for first in range(0, len(logits), size)]
 
 
 @contextmanager

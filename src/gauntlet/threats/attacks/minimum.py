@@ -1,0 +1,98 @@
+"""What minimum-perturbation attacks share: success at a share of pixels, the smallest point kept, clipping to epsilon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from gauntlet.threats.attacks.attack import Attack, Result, one_of, positive, radius, whole
+from gauntlet.threats.attacks.constraints import ball
+from gauntlet.threats.attacks.norms import image_norm
+from gauntlet.threats.attacks.outcome import reached
+from gauntlet.threats.attacks.pixels import Pixels
+from gauntlet.threats.attacks.problem import Problem
+
+CLIPS = ("elementwise", "rescale")
+
+
+def signed_margin(pixels: Pixels) -> torch.Tensor:
+    """m of attacks.md: negative where the attack has what it wants, (N, H, W), differentiable."""
+    return -pixels.margin if pixels.targeted else pixels.margin
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinimumNorm(Attack):
+    """An attack that looks for the smallest perturbation that fools a share of the pixels.
+
+    Attributes:
+        threshold: this share, 0.99 by default.
+        steps: iterations.
+        alpha: step size; its meaning is the attack's own.
+        epsilon: None for the result as found; else `images` are clipped to this ball, while `norms` and `success`
+            still speak of the result before clipping (`unclipped`).
+        clip: "elementwise" clamps each element (S001's code), "rescale" shrinks the whole perturbation (its text);
+            in l2 both shrink.
+    """
+
+    steps: int = 500
+    alpha: Any = 0.01
+    epsilon: Any = None
+    clip: str = "elementwise"
+
+    settled: ClassVar[Mapping[str, Any]] = {"random_start": False, "restarts": 1, "returns": "best"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole(self.steps, "steps", 1)
+        self._set(alpha=positive(self.alpha, "alpha"))
+        if self.epsilon is not None:
+            self._set(epsilon=radius(self.epsilon, self.norm))
+        one_of(self.clip, "clip", CLIPS)
+
+    def smallest(self, problem: Problem, points: torch.Tensor, fooled: torch.Tensor, details: dict[str, Any]) -> Result:
+        """The result from the points found, clipped where an epsilon is given."""
+        norms = image_norm(points - problem.images, self.norm)
+        if self.epsilon is None:
+            return Result(points, fooled, norms, details=details)
+        sizes = torch.full((len(points),), self.epsilon, dtype=torch.float64, device=points.device)
+        allowed = ball(self.norm, problem.images, sizes, problem.region)
+        clipped = points
+        if self.clip == "rescale" and self.norm == "linf":
+            factor = (sizes / norms.clamp_min(1e-12)).clamp(max=1).view(-1, 1, 1, 1)
+            clipped = problem.images + (points - problem.images) * factor.to(points.dtype)
+        return Result(allowed.finish(allowed.project(clipped)), fooled, norms, points, details)
+
+
+class Smallest:
+    """The smallest successful point of every image; before there is one, the one that fools most (attacks.md, 9.2).
+
+    Args:
+        problem: the images.
+        norm: "linf" or "l2".
+        threshold: share of counted pixels that makes a point successful.
+    """
+
+    def __init__(self, problem: Problem, norm: str, threshold: float) -> None:
+        count = len(problem)
+        device = problem.images.device
+        self.points = problem.images.clone()
+        self.norms = torch.full((count,), float("inf"), dtype=torch.float64, device=device)
+        self.fooled = torch.zeros(count, dtype=torch.int64, device=device)
+        self.found = torch.zeros(count, dtype=torch.bool, device=device)
+        self._problem, self._norm, self._threshold = problem, norm, threshold
+
+    def offer(self, points: torch.Tensor, fooled: torch.Tensor) -> torch.Tensor:
+        """Takes the points that are better; returns which are successful, bool (N,)."""
+        counts = self._problem.counts
+        norms = image_norm(points - self._problem.images, self._norm)
+        successful = reached(fooled, counts, self._threshold)
+        more = (fooled >= self.fooled) | successful
+        better = (successful & (norms <= self.norms)) | (~self.found & more)
+        self.found |= successful
+        self.points[better] = points[better]
+        self.fooled[better] = fooled[better]
+        self.norms[better] = norms[better]
+        return successful
