@@ -61,6 +61,7 @@ figures = Table(
     Column("view", String(128), primary_key=True),
     Column("metric", String(64), primary_key=True),
     Column("class_name", String(128), primary_key=True),
+    Column("position", Integer, nullable=False),
     Column("value", Float, nullable=True),
     Column("low", Float, nullable=True),
     Column("high", Float, nullable=True),

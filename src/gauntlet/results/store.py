@@ -162,11 +162,12 @@ class Store:
                 "view": f.view,
                 "metric": f.metric,
                 "class_name": f.class_name,
+                "position": position,
                 "value": _null(f.value),
                 "low": _null(f.low),
                 "high": _null(f.high),
             }
-            for f in all_figures
+            for position, f in enumerate(all_figures)
         ]
         table = schema.evaluations
         with self._write() as connection:
@@ -240,6 +241,7 @@ class Store:
             if row is None or row["state"] != "complete":
                 return None
             of_this = select(schema.figures).where(schema.figures.c.evaluation_id == row["id"])
+            of_this = of_this.order_by(schema.figures.c.position)
             figures = [
                 Figure(f.metric, _number(f.value), f.view, f.class_name, _number(f.low), _number(f.high))
                 for f in connection.execute(of_this)
@@ -295,7 +297,7 @@ class Store:
             select(*columns)
             .join(figures, figures.c.evaluation_id == evaluations.c.id)
             .where(evaluations.c.state == "complete")
-            .order_by(evaluations.c.id)
+            .order_by(evaluations.c.id, figures.c.position)
         )
         with self._engine.connect() as connection:
             rows = connection.execute(query).all()
