@@ -104,9 +104,7 @@ def _add_chimney(mesh: Mesh, dice: Dice, x: float, y: float, z: float) -> None:
     mesh.board(x, z, [(-half, y - 1.5), (half, y - 1.5), (half, top), (-half, top)], paint, BUILDING)
 
 
-def _add_awning(
-    mesh: Mesh, dice: Dice, street: Street, side: int, near: float, far: float, lateral: float
-) -> None:
+def _add_awning(mesh: Mesh, dice: Dice, street: Street, side: int, near: float, far: float, lateral: float) -> None:
     """A coloured awning or poster on a front: a bright patch that is no sign."""
     z0 = dice.uniform(near, far - 1.5)
     z1 = min(far, z0 + dice.uniform(1.5, 4.0))

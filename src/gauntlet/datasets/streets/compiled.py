@@ -17,4 +17,6 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     Fast-math stays off: without it the compiler may neither reorder nor fuse floating-point operations, so that the
     kernels, which use only + - * / and sqrt, give the same bits on every machine.
     """
-    return cast("Callable[P, R]", numba.njit(cache=True, fastmath=False)(function))
+    return cast(
+        "Callable[P, R]", numba.njit(cache=True, fastmath=False, error_model="numpy", forceinline=True)(function)
+    )

@@ -67,9 +67,7 @@ class Streets(Dataset):
     colors = COLORS
     box_class_names = BOX_CLASS_NAMES
 
-    def __init__(
-        self, split: str = "val", length: int | None = None, size: tuple[int, int] = DEFAULT_SIZE
-    ) -> None:
+    def __init__(self, split: str = "val", length: int | None = None, size: tuple[int, int] = DEFAULT_SIZE) -> None:
         if split not in DEFAULT_LENGTHS:
             raise unknown_name("split of streets", split, DEFAULT_LENGTHS)
         if length is not None and length < 1:

@@ -24,13 +24,13 @@ class Dice:
     def __init__(self, name: str) -> None:
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "little")
         self._bits = np.random.PCG64(seed)
-        self._words: list[int] = []
+        self._ready: list[float] = []
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> float:
         """A number in [low, high)."""
-        if not self._words:
-            self._words = self._bits.random_raw(_REFILL).tolist()
-        return low + (high - low) * ((self._words.pop() >> 11) * 2.0**-53)
+        if not self._ready:
+            self._ready = ((self._bits.random_raw(_REFILL) >> np.uint64(11)) * 2.0**-53).tolist()
+        return low + (high - low) * self._ready.pop()
 
     def integer(self, low: int, high: int) -> int:
         """A whole number in low..high, both included."""

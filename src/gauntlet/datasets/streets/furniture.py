@@ -129,7 +129,9 @@ def add_traffic_light(mesh: Mesh, shadows: Shadows, dice: Dice, x: float, z: flo
     z -= 0.1
     half, high = 0.24, 1.05
     case = [(-half, y - 0.2), (half, y - 0.2), (half, y + high), (-half, y + high)]
-    mesh.board(x, z, case, plain(dice.choice((_DARK, (0.16, 0.2, 0.18), (0.6, 0.55, 0.2))), 0.1), SIGN, instance=instance)
+    mesh.board(
+        x, z, case, plain(dice.choice((_DARK, (0.16, 0.2, 0.18), (0.6, 0.55, 0.2))), 0.1), SIGN, instance=instance
+    )
     on = dice.integer(0, 2)
     lamps: tuple[Color, ...] = ((0.1, 0.75, 0.35), (0.9, 0.65, 0.1), (0.9, 0.12, 0.1))
     for step, lamp in enumerate(lamps):

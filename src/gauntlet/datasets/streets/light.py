@@ -8,7 +8,9 @@ from typing import NamedTuple
 from gauntlet.datasets.streets.dice import Dice
 from gauntlet.datasets.streets.mesh import Color, Point
 
-SUN_BLOCKED, CONTACT = 1, 2  # strengths of a shadow: no sun; hardly any light at all
+# Strengths of a shadow: no sun; less of the sky's light as well; hardly any light at all.
+SUN_BLOCKED, SPOT, CONTACT = 1, 2, 3
+SPOT_SHARE, CONTACT_SHARE = 0.7, 0.42  # of the sky's light
 
 
 class Light(NamedTuple):
@@ -101,7 +103,7 @@ def sample_light(dice: Dice) -> Light:
         cloud_shift=dice.uniform(0.0, 256.0),
         haze_distance=dice.choice((140.0, 250.0, 400.0, 800.0)) * dice.uniform(0.8, 1.3),
         dusk=dusk,
-        exposure=dice.uniform(0.86, 1.18),
+        exposure=dice.uniform(0.92, 1.28),
         contrast=dice.uniform(0.85, 1.15),
         balance=(1.0 + warmth, 1.0, 1.0 - warmth),
         vignette=dice.uniform(0.0, 0.22),

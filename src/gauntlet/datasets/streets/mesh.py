@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -117,7 +118,7 @@ class Mesh:
     def tables(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Vertices (V, 3), bounds (F + 1,) and the face table (F, COLUMNS)."""
         return (
-            np.array(self.vertices, dtype=np.float64).reshape(-1, 3),
+            np.fromiter(chain.from_iterable(self.vertices), np.float64, 3 * len(self.vertices)).reshape(-1, 3),
             np.array([0, *self.ends], dtype=np.int64),
-            np.array(self.rows, dtype=np.float64).reshape(-1, COLUMNS),
+            np.fromiter(chain.from_iterable(self.rows), np.float64, COLUMNS * len(self.rows)).reshape(-1, COLUMNS),
         )

@@ -48,10 +48,8 @@ def _clothes(dice: Dice) -> Paint:
     return plain((color[0] * gain, color[1] * gain, color[2] * gain), 0.45, 9.0)
 
 
-def add_pedestrian(
-    mesh: Mesh, shadows: Shadows, dice: Dice, x: float, z: float, ground: float, bordered: bool
-) -> None:
-    """Somebody who stands or walks, in trousers, a skirt or a long coat; `ground` is the height they stand at."""
+def add_pedestrian(mesh: Mesh, shadows: Shadows, dice: Dice, x: float, z: float, bordered: bool) -> None:
+    """Somebody who stands or walks, in trousers, a skirt or a long coat."""
     instance = mesh.new_instance(PEDESTRIAN, bordered)
     size = dice.uniform(1.5, 1.92)
     stout = size * dice.uniform(0.9, 1.3)
@@ -63,8 +61,7 @@ def add_pedestrian(
     shoulder = stout * (0.085 if profile else 0.125)
 
     def part(outline: _Outline, paint: Paint, bias: float) -> None:
-        lifted = [(u, v + ground) for u, v in outline]
-        mesh.board(x, z, lifted, paint, PEDESTRIAN, instance=instance, bias=bias)
+        mesh.board(x, z, outline, paint, PEDESTRIAN, instance=instance, bias=bias)
 
     hip = 0.49 * size
     for side, bias in ((-1, 0.0), (1, 0.001)):
@@ -74,7 +71,11 @@ def add_pedestrian(
     if dice.chance(0.25):  # a skirt or a long coat
         hem = size * dice.uniform(0.22, 0.34)
         coat = upper if dice.chance(0.5) else lower
-        part([(-0.1 * stout, hip * 1.15), (0.1 * stout, hip * 1.15), (0.15 * stout, hem), (-0.15 * stout, hem)], coat, 0.002)
+        part(
+            [(-0.1 * stout, hip * 1.15), (0.1 * stout, hip * 1.15), (0.15 * stout, hem), (-0.15 * stout, hem)],
+            coat,
+            0.002,
+        )
     waist = 0.085 * stout
     part(
         [

@@ -27,7 +27,7 @@ def leaf_colors(dice: Dice) -> tuple[Color, Color]:
 
 
 def _add_clump(mesh: Mesh, x: float, y: float, z: float, radius: float, colors: tuple[Color, Color]) -> None:
-    paint = Paint(LEAF, colors[0], colors[1], parameters=(radius, 0.75, 9.0))
+    paint = Paint(LEAF, colors[0], colors[1], parameters=(radius, 0.8, 10.0))
     points = [
         (x - radius, y - radius, z),
         (x + radius, y - radius, z),
@@ -48,7 +48,7 @@ def add_tree(mesh: Mesh, shadows: Shadows, dice: Dice, x: float, z: float, heigh
     top = base + 0.3 * height
     mesh.board(x, z, [(-trunk, 0.0), (trunk, 0.0), (lean + trunk * 0.6, top), (lean - trunk * 0.6, top)], bark, TREE)
     shadows.post(x, z, 2 * trunk, base + 1.0)
-    shadows.spot(x, z, 4 * trunk, 4 * trunk)
+    shadows.spot(x, z, 5 * trunk, 5 * trunk)
     if conifer:
         for step in range(6):
             share = step / 6

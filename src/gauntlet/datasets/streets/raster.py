@@ -8,6 +8,7 @@ import numpy.typing as npt
 from gauntlet.datasets.streets.camera import Camera
 from gauntlet.datasets.streets.compiled import compiled
 from gauntlet.datasets.streets.mesh import ANCHOR, BIAS, INSTANCE, KIND, LEAF, PARAMETERS, RAILING, SPOKES
+from gauntlet.datasets.streets.noise import Tile, smooth
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
@@ -103,13 +104,14 @@ def orient(vertices: Floats, bounds: npt.NDArray[np.int64], camera: Camera, norm
 
 
 @compiled
-def leaf_is_hole(row: Floats, x: float, y: float, noise: npt.NDArray[np.float32]) -> bool:
+def leaf_is_hole(row: Floats, x: float, y: float, noise: Tile) -> bool:
     """Whether a disc of leaves (parameters: radius, raggedness, cells per metre) lets the view through at (x, y)."""
     radius, ragged, grain = row[PARAMETERS], row[PARAMETERS + 1], row[PARAMETERS + 2]
     u, v = (x - row[ANCHOR]) / radius, (y - row[ANCHOR + 1]) / radius
-    column = int(np.floor((x + 7.0 * row[ANCHOR + 2]) * grain)) & 255
-    line = int(np.floor(y * grain)) & 255
-    return bool(u * u + v * v > 1.0 - ragged * noise[line, column])
+    out = u * u + v * v
+    if out <= 1.0 - ragged:
+        return False
+    return bool(out > 1.0 - ragged * smooth(noise, (x + 7.0 * row[ANCHOR + 2]) * grain, y * grain))
 
 
 @compiled
@@ -119,7 +121,7 @@ def fill_faces(
     faces: Floats,
     planes: Floats,
     camera: Camera,
-    noise: npt.NDArray[np.float32],
+    noise: Tile,
     nearness: Floats,
     seen: Integers,
     screen_nearness: Floats,

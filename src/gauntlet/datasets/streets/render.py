@@ -10,8 +10,9 @@ import numpy.typing as npt
 from gauntlet.datasets.streets.camera import SUPERSAMPLING, Camera
 from gauntlet.datasets.streets.dice import Dice
 from gauntlet.datasets.streets.light import Light
+from gauntlet.datasets.streets.noise import noise_tiles
 from gauntlet.datasets.streets.raster import fill_faces, fill_shadows, orient
-from gauntlet.datasets.streets.shading import draw_borders, noise_tiles, resolve
+from gauntlet.datasets.streets.shading import draw_borders, resolve
 from gauntlet.datasets.streets.world import Scene
 
 _BORDER_HEIGHT = 128  # a void border is one pixel wide for every so many rows of the picture

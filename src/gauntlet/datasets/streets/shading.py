@@ -1,8 +1,6 @@
-"""Colours of the samples, and pixels from samples. All kernels that call each other for it live in this file."""
+"""Colours of the samples, and pixels from samples."""
 
 from __future__ import annotations
-
-import functools
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +8,7 @@ import numpy.typing as npt
 from gauntlet.datasets.streets.camera import SUPERSAMPLING, Camera
 from gauntlet.datasets.streets.classes import PAVEMENT, ROAD, SKY, VOID
 from gauntlet.datasets.streets.compiled import compiled
-from gauntlet.datasets.streets.dice import Dice
-from gauntlet.datasets.streets.light import CONTACT, SUN_BLOCKED, Light
+from gauntlet.datasets.streets.light import CONTACT, CONTACT_SHARE, SPOT, SPOT_SHARE, SUN_BLOCKED, Light
 from gauntlet.datasets.streets.mesh import (
     ANCHOR,
     COLOR_A,
@@ -29,52 +26,13 @@ from gauntlet.datasets.streets.mesh import (
     ROUND,
     SPOKES,
 )
+from gauntlet.datasets.streets.noise import Tile, cell, fraction, smooth
 from gauntlet.datasets.streets.street import Street
 
 Floats = npt.NDArray[np.float64]
-Tile = npt.NDArray[np.float32]
 RGB = tuple[float, float, float]
 
-TILE = 256  # the noise tiles are this many cells wide and high, and wrap around
-
-
-@functools.cache
-def noise_tiles() -> tuple[Tile, Tile]:
-    """Two tiles in [0, 1] that wrap around: fractal noise (cells of all sizes) and white noise."""
-    dice = Dice("streets|noise tiles")
-    total, weight = np.zeros((TILE, TILE)), 1.0
-    for octave in range(2, 9):
-        cells = 2**octave
-        grid = dice.bytes(cells * cells).reshape(cells, cells).astype(np.float64)
-        position = np.arange(TILE) * (cells / TILE)
-        low = position.astype(np.int64)
-        part = position - low
-        part = part * part * (3 - 2 * part)
-        high = (low + 1) % cells
-        rows = grid[low] * (1 - part)[:, None] + grid[high] * part[:, None]
-        total += (rows[:, low] * (1 - part) + rows[:, high] * part) * weight
-        weight *= 0.6
-    total = (total - total.min()) / (total.max() - total.min())
-    white = dice.bytes(TILE * TILE).reshape(TILE, TILE) / 255
-    return total.astype(np.float32), white.astype(np.float32)
-
-
-@compiled
-def smooth(tile: Tile, u: float, v: float) -> float:
-    """A tile at a place between its cells."""
-    column, row = np.floor(u), np.floor(v)
-    s, t = u - column, v - row
-    x0, y0 = int(column) & (TILE - 1), int(row) & (TILE - 1)
-    x1, y1 = (x0 + 1) & (TILE - 1), (y0 + 1) & (TILE - 1)
-    top = tile[y0, x0] * (1.0 - s) + tile[y0, x1] * s
-    bottom = tile[y1, x0] * (1.0 - s) + tile[y1, x1] * s
-    return float(top * (1.0 - t) + bottom * t)
-
-
-@compiled
-def cell(tile: Tile, u: float, v: float) -> float:
-    """The value of the cell that a place lies in."""
-    return float(tile[int(np.floor(v)) & (TILE - 1), int(np.floor(u)) & (TILE - 1)])
+SAMPLES = SUPERSAMPLING * SUPERSAMPLING
 
 
 @compiled
@@ -132,12 +90,12 @@ def is_marked(street: Street, lateral: float, z: float) -> bool:
         return False
     across = abs(lateral)
     if street.zebra_near < z < street.zebra_far:
-        return (lateral + 50.0) % 1.0 < 0.5
+        return fraction(lateral) < 0.5
     thin = 0.07 + 0.002 * z
     if across < thin:
-        return street.dash == 0.0 or z % (2.5 * street.dash) < street.dash
+        return street.dash == 0.0 or fraction(z / (2.5 * street.dash)) < 0.4
     if abs(across - street.lane) < thin and street.half_width > 1.5 * street.lane:
-        return z % 6.0 < 2.0
+        return fraction(z / 6.0) < 0.35
     return street.edge_line > 0.0 and abs(across - street.half_width + 0.35) < thin
 
 
@@ -157,13 +115,13 @@ def ground_color(street: Street, lateral: float, x: float, z: float, fractal: Ti
         return color
     across = abs(lateral) - street.half_width
     if 0.0 < across < 0.22:
-        joint = 0.75 if z % 1.0 < 0.05 * (1.0 + z * 0.1) else 1.0
+        joint = 0.75 if fraction(z) < 0.05 + z * 0.005 else 1.0
         return scaled(street.kerb, (1.0 + fine) * joint)
     color = scaled(street.pavement, 1.0 + fine + 0.35 * broad)
     slab_u, slab_v = across / street.slab, z / street.slab
     tone = cell(grain, slab_u + street.shift, slab_v + street.shift) - 0.5
     width = 0.05 + 0.004 * z
-    joint = slab_u % 1.0 < width / street.slab or slab_v % 1.0 < width / street.slab
+    joint = min(fraction(slab_u), fraction(slab_v)) < width / street.slab
     return scaled(color, (1.0 + 0.16 * tone) * (1.0 - 0.22 * fade if joint else 1.0))
 
 
@@ -188,7 +146,7 @@ def facade_color(row: Floats, u: float, v: float, fractal: Tile, grain: Tile, du
         return scaled(trim, rough), 0.0
     if v < ground_floor:
         shop = u / (2.0 * bay)
-        part, pick = shop % 1.0, cell(grain, shop + shift, shift)
+        part, pick = fraction(shop), cell(grain, shop + shift, shift)
         if v > ground_floor - 0.7:
             return mix(trim, (pick, 1.0 - pick, cell(grain, shop + shift, shift + 3.0)), 0.5), 0.25 * dusk
         if 0.1 < part < 0.9 and v > 0.5 - 0.4 * pick:
@@ -200,7 +158,8 @@ def facade_color(row: Floats, u: float, v: float, fractal: Tile, grain: Tile, du
     if style == 2.0:
         return wall, 0.0
     column, line = u / bay, (v - ground_floor) / storey
-    across, along = abs(column % 1.0 - 0.5), abs(line % 1.0 - 0.5)
+    above = fraction(line)
+    across, along = abs(fraction(column) - 0.5), abs(above - 0.5)
     if style == 1.0:
         across = across * 0.6
     if across < wide and along < high:
@@ -210,10 +169,10 @@ def facade_color(row: Floats, u: float, v: float, fractal: Tile, grain: Tile, du
         if dusk > 0.0 and pick < 0.45 * dusk:
             return (1.0, 0.84 + 0.1 * pick, 0.5 + 0.3 * pick), 0.9 * dusk
         reflection = 0.7 + 0.7 * smooth(fractal, u * 9.0 + pick * 99.0, v * 7.0)
-        if pick > 0.75 and line % 1.0 > 0.5:  # a curtain
+        if pick > 0.75 and above > 0.5:  # a curtain
             return scaled(trim, 0.8), 0.0
         return scaled(glass, reflection * (0.8 + 0.4 * pick)), 0.0
-    if across < wide + 0.06 and 0.0 < 0.5 - line % 1.0 - high < 0.07:  # the sill
+    if across < wide + 0.06 and 0.0 < 0.5 - above - high < 0.07:  # the sill
         return scaled(trim, 0.85), 0.0
     if along > 0.47:
         return scaled(wall, 0.86), 0.0
@@ -247,7 +206,7 @@ def face_color(
         return facade_color(row, u, v, fractal, grain, light.dusk)
     if kind == LEAF:
         clump = smooth(fractal, (x + z) * p2 * 0.6, y * p2 * 0.6)
-        fine = cell(grain, (x + 7.0 * row[ANCHOR + 2]) * p2, y * p2)
+        fine = smooth(grain, (x + 7.0 * row[ANCHOR + 2]) * p2, y * p2)
         bulge = 0.85 + 0.28 * v / p0 + 0.25 * light.sun_color[0] * light.sun[0] * u / p0
         return scaled(mix(color, second, fine), bulge * (0.45 + 0.9 * clump)), 0.0
     if kind == ROUND:
@@ -256,7 +215,7 @@ def face_color(
         turn += p2 * (smooth(fractal, u * row[PARAMETERS + 3], v * row[PARAMETERS + 3] * 0.25) - 0.5)
         return scaled(color, turn), 0.0
     if kind == PLANKS:
-        gap = 0.6 if (u / p0) % 1.0 < 0.12 else 1.0
+        gap = 0.6 if fraction(u / p0) < 0.12 else 1.0
         tone = 1.0 + 0.2 * (cell(grain, u / p0 + row[ANCHOR], 3.0) - 0.5)
         tone += p1 * (smooth(fractal, u * 30.0, v * 4.0) - 0.5)
         return scaled(color, gap * tone), 0.0
@@ -272,18 +231,21 @@ def face_color(
 
 @compiled
 def screen_cover(row: Floats, normal: Floats, x: float, y: float, z: float) -> float:
-    """How much of what is behind a railing or a wheel is covered at a point of it, 0 to 1."""
+    """How much of what is behind a face is covered at a point of it, 0 to 1; less than 1 in railings and wheels."""
+    kind = int(row[KIND])
+    if kind not in (RAILING, SPOKES):
+        return 1.0
     dx, dy, dz = x - row[ANCHOR], y - row[ANCHOR + 1], z - row[ANCHOR + 2]
     p0, p1, p2 = row[PARAMETERS], row[PARAMETERS + 1], row[PARAMETERS + 2]
-    if int(row[KIND]) == SPOKES:
+    if kind == SPOKES:
         return 1.0 if dx * dx + dy * dy > p0 * p0 * p2 * p2 else p1
     u = dz * normal[0] - dx * normal[2]
     rail, between = row[PARAMETERS + 3], row[PARAMETERS + 4]
     if dy > p2 - rail or abs(dy - 0.2) < rail * 0.5 or abs(dy - 0.55 * p2) < rail * 0.4:
         return 1.0
-    if (u / 2.4) % 1.0 < 0.05:  # a post
+    if fraction(u / 2.4) < 0.05:  # a post
         return 1.0
-    return 1.0 if (u / p0) % 1.0 < p1 else between
+    return 1.0 if fraction(u / p0) < p1 else between
 
 
 @compiled
@@ -306,6 +268,64 @@ def develop(value: float, light: Light, gain: float, noise: float) -> int:
         shown = 0.8 + (shown - 0.8) / (1.0 + 2.5 * (shown - 0.8))
     level = np.floor(shown * 255.0 + noise + 0.5)
     return int(min(255.0, max(0.0, level)))
+
+
+@compiled
+def surface(
+    front: int,
+    right: float,
+    down: float,
+    row: float,
+    column: float,
+    camera: Camera,
+    light: Light,
+    faces: Floats,
+    normals: Floats,
+    planes: Floats,
+    received: Floats,
+    fractal: Tile,
+    grain: Tile,
+) -> tuple[RGB, int, float, float]:
+    """A face as one sample sees it: its colour, its key (label + 16 instance), its depth and how much it covers."""
+    z = 1.0 / (planes[front, 0] * column + planes[front, 1] * row + planes[front, 2])
+    x, y = right * z, camera.eye - down * z
+    tone, glow = face_color(faces[front], normals[front], x, y, z, fractal, grain, light)
+    color = lit(tone, glow, (received[front, 0], received[front, 1], received[front, 2]), z, light)
+    key = int(faces[front, LABEL]) + 16 * int(faces[front, INSTANCE])
+    return color, key, z, screen_cover(faces[front], normals[front], x, y, z)
+
+
+@compiled
+def ground(
+    right: float, down: float, shade: int, camera: Camera, street: Street, light: Light, fractal: Tile, grain: Tile
+) -> tuple[RGB, int, float]:
+    """The ground as one sample sees it: its colour, its label and its depth."""
+    z = camera.eye / down
+    x = right * z
+    lateral = x - street.offset - street.slope * z - street.bend * z * z
+    received = light.ambient
+    if shade == CONTACT:
+        received = scaled(received, CONTACT_SHARE)
+    elif shade == SPOT:
+        received = scaled(received, SPOT_SHARE)
+    elif shade != SUN_BLOCKED:
+        sun = scaled(light.sun_color, light.sun[1])
+        received = (received[0] + sun[0], received[1] + sun[1], received[2] + sun[2])
+    color = lit(ground_color(street, lateral, x, z, fractal, grain), 0.0, received, z, light)
+    return color, ground_label(street, lateral, z), z
+
+
+@compiled
+def elect(keys: npt.NDArray[np.int64], depths: Floats, count: int) -> int:
+    """The sample whose key most samples share; a tie goes to the nearest one."""
+    best, best_votes = 0, 0
+    for sample in range(count):
+        votes = 0
+        for other in range(count):
+            votes += keys[other] == keys[sample]
+        if votes > best_votes or (votes == best_votes and depths[sample] < depths[best]):
+            best, best_votes = sample, votes
+    return best
 
 
 @compiled
@@ -332,6 +352,8 @@ def resolve(
 ) -> None:
     """Pixels from samples: the mean of the colours; label, instance and depth of the surface most samples see.
 
+    Where the four samples of a pixel see one face, the two on the diagonal stand for all: it halves the time.
+
     Args:
         camera, street, light: the scene.
         faces, normals, planes: the face table and what `orient` made of it.
@@ -339,87 +361,73 @@ def resolve(
         nearness, seen, screen_nearness, screen, shadow: from `fill_faces` and `fill_shadows`.
         fractal, grain: the noise tiles.
         static: (H, W, 3, 2) random bytes for the camera's noise.
-        image, labels, instances, depth: what is filled; a tie between surfaces goes to the nearest one.
+        image, labels, instances, depth: what is filled.
     """
     height, width = labels.shape
-    samples = SUPERSAMPLING * SUPERSAMPLING
-    keys, depths = np.empty(samples, np.int64), np.empty(samples)
-    sunny = (
-        light.ambient[0] + light.sun_color[0] * light.sun[1],
-        light.ambient[1] + light.sun_color[1] * light.sun[1],
-        light.ambient[2] + light.sun_color[2] * light.sun[1],
-    )
+    keys, depths = np.empty(SAMPLES, np.int64), np.empty(SAMPLES)
+    strength = light.noise / 104.5  # the standard deviation of the sum of two uniform bytes
     for row in range(height):
         for column in range(width):
-            red, green, blue = 0.0, 0.0, 0.0
-            for sample in range(samples):
-                r = row * SUPERSAMPLING + sample // SUPERSAMPLING
-                c = column * SUPERSAMPLING + sample % SUPERSAMPLING
+            top, left = row * SUPERSAMPLING, column * SUPERSAMPLING
+            same = True
+            for sample in range(SAMPLES):
+                r, c = top + sample // SUPERSAMPLING, left + sample % SUPERSAMPLING
+                same = same and seen[r, c] == seen[top, left] and screen[r, c] < 0
+            red, green, blue, count = 0.0, 0.0, 0.0, 0
+            for sample in range(0, SAMPLES, SAMPLES - 1 if same else 1):
+                r, c = top + sample // SUPERSAMPLING, left + sample % SUPERSAMPLING
                 right = (c + 0.5 - camera.center_x) / camera.focal
                 down = (r + 0.5 - camera.center_y) / camera.focal
-                face = seen[r, c]
-                if face >= 0:
-                    z = 1.0 / (planes[face, 0] * (c + 0.5) + planes[face, 1] * (r + 0.5) + planes[face, 2])
-                    tone, glow = face_color(
-                        faces[face], normals[face], right * z, camera.eye - down * z, z, fractal, grain, light
+                if seen[r, c] >= 0:
+                    color, key, z, _ = surface(
+                        seen[r, c],
+                        right,
+                        down,
+                        r + 0.5,
+                        c + 0.5,
+                        camera,
+                        light,
+                        faces,
+                        normals,
+                        planes,
+                        received,
+                        fractal,
+                        grain,
                     )
-                    color = lit(
-                        tone, glow, (received[face, 0], received[face, 1], received[face, 2]), z, light
-                    )
-                    key = int(faces[face, LABEL]) + 16 * int(faces[face, INSTANCE])
                 elif down > 0.0:
-                    z = camera.eye / down
-                    x = right * z
-                    lateral = x - street.offset - street.slope * z - street.bend * z * z
-                    tone = ground_color(street, lateral, x, z, fractal, grain)
-                    if shadow[r, c] == CONTACT:
-                        color = lit(tone, 0.0, scaled(light.ambient, 0.42), z, light)
-                    elif shadow[r, c] == SUN_BLOCKED:
-                        color = lit(tone, 0.0, light.ambient, z, light)
-                    else:
-                        color = lit(tone, 0.0, sunny, z, light)
-                    key = ground_label(street, lateral, z)
+                    color, key, z = ground(right, down, shadow[r, c], camera, street, light, fractal, grain)
                 else:
-                    z = np.inf
-                    color = sky_color(light, right, -down, fractal)
-                    key = SKY
-                front = screen[r, c]
-                if front >= 0 and screen_nearness[r, c] > nearness[r, c]:
-                    z = 1.0 / (planes[front, 0] * (c + 0.5) + planes[front, 1] * (r + 0.5) + planes[front, 2])
-                    x, y = right * z, camera.eye - down * z
-                    cover = screen_cover(faces[front], normals[front], x, y, z)
-                    tone, glow = face_color(faces[front], normals[front], x, y, z, fractal, grain, light)
-                    shown = lit(
-                        tone, glow, (received[front, 0], received[front, 1], received[front, 2]), z, light
+                    color, key, z = sky_color(light, right, -down, fractal), SKY, np.inf
+                if screen[r, c] >= 0 and screen_nearness[r, c] > nearness[r, c]:
+                    shown, key, z, cover = surface(
+                        screen[r, c],
+                        right,
+                        down,
+                        r + 0.5,
+                        c + 0.5,
+                        camera,
+                        light,
+                        faces,
+                        normals,
+                        planes,
+                        received,
+                        fractal,
+                        grain,
                     )
                     color = mix(color, shown, cover)
-                    key = int(faces[front, LABEL]) + 16 * int(faces[front, INSTANCE])
                 red, green, blue = red + color[0], green + color[1], blue + color[2]
-                keys[sample], depths[sample] = key, z
-            best, best_votes = 0, 0
-            for sample in range(samples):
-                votes = 0
-                for other in range(samples):
-                    votes += keys[other] == keys[sample]
-                if votes > best_votes or (votes == best_votes and depths[sample] < depths[best]):
-                    best, best_votes = sample, votes
-            labels[row, column] = keys[best] % 16
-            instances[row, column] = keys[best] // 16
+                keys[count], depths[count] = key, z
+                count += 1
+            best = elect(keys, depths, count)
+            labels[row, column] = keys[best] & 15
+            instances[row, column] = keys[best] >> 4
             depth[row, column] = depths[best]
             dx, dy = (column + 0.5) / width - 0.5, (row + 0.5) / height - 0.5
-            gain = light.exposure * (1.0 - light.vignette * 2.0 * (dx * dx + dy * dy)) / samples
-            # The sum of two uniform bytes has a standard deviation of 104.5.
-            strength = light.noise / 104.5
-            noise = static[row, column]
-            image[row, column, 0] = develop(
-                red * light.balance[0], light, gain, strength * (float(noise[0, 0]) + float(noise[0, 1]) - 255.0)
-            )
-            image[row, column, 1] = develop(
-                green * light.balance[1], light, gain, strength * (float(noise[1, 0]) + float(noise[1, 1]) - 255.0)
-            )
-            image[row, column, 2] = develop(
-                blue * light.balance[2], light, gain, strength * (float(noise[2, 0]) + float(noise[2, 1]) - 255.0)
-            )
+            gain = light.exposure * (1.0 - light.vignette * 2.0 * (dx * dx + dy * dy)) / count
+            light_of = (red * light.balance[0], green * light.balance[1], blue * light.balance[2])
+            for channel in range(3):
+                noise = float(static[row, column, channel, 0]) + float(static[row, column, channel, 1]) - 255.0
+                image[row, column, channel] = develop(light_of[channel], light, gain, strength * noise)
 
 
 @compiled

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from gauntlet.datasets.streets.light import CONTACT, SUN_BLOCKED
+from gauntlet.datasets.streets.light import CONTACT, SPOT, SUN_BLOCKED
 from gauntlet.datasets.streets.mesh import Point
 
 # The corners of a circle; written out, so that no machine's sin and cos come in.
@@ -82,8 +82,8 @@ class Shadows:
         self._add(points, CONTACT)
 
     def spot(self, x: float, z: float, width: float, length: float) -> None:
-        """A dark ellipse on the ground, in any weather."""
-        self.contact([(x + u * width / 2, 0.0, z + v * length / 2) for u, v in CIRCLE])
+        """A faint ellipse on the ground around the foot of something, in any weather."""
+        self._add([(x + u * width / 2, 0.0, z + v * length / 2) for u, v in CIRCLE], SPOT)
 
     def tables(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
         """Vertices (V, 3), bounds (P + 1,) and strengths (P,)."""

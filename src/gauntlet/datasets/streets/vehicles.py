@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gauntlet.datasets.streets.classes import CAR
@@ -25,9 +26,11 @@ _PAINTS: tuple[Color, ...] = (
     (0.80, 0.40, 0.12),
     (0.40, 0.56, 0.70),
 )
-_TYRE: Color = (0.07, 0.07, 0.08)
-_HUB: Color = (0.55, 0.56, 0.58)
-_GLASS_DARK: Color = (0.10, 0.12, 0.14)
+_DARK = plain((0.07, 0.07, 0.08), 0.1)
+_HUB = plain((0.55, 0.56, 0.58), 0.3, 9.0)
+_RED, _WHITE = plain((0.72, 0.08, 0.08), 0.1), plain((0.95, 0.94, 0.88), 0.1)
+_BUMPER = plain((0.16, 0.16, 0.17), 0.15)
+_PLATES = (plain((0.9, 0.9, 0.88), 0.1), plain((0.9, 0.8, 0.25), 0.1))
 
 
 class Shape(NamedTuple):
@@ -69,24 +72,127 @@ _SHAPES = {
 _COMMON = ("saloon", "hatchback", "estate", "off-roader", "saloon", "hatchback", "van")
 
 
-class _Frame:
-    """Places points of a vehicle (forward, right, height) in the scene."""
+def choose_shape(dice: Dice) -> Shape:
+    """Mostly cars; sometimes a lorry."""
+    return _SHAPES["lorry"] if dice.chance(0.04) else _SHAPES[dice.choice(_COMMON)]
 
-    def __init__(self, x: float, z: float, heading: float) -> None:
+
+class _Car:
+    """A vehicle that is being built; its own coordinates are forward of and right of its middle, and height."""
+
+    def __init__(self, mesh: Mesh, shape: Shape, instance: int, x: float, z: float, heading: float) -> None:
+        self.mesh, self.shape, self.instance = mesh, shape, instance
         self.x, self.z = x, z
+        # Rounded, so that machines whose sin and cos differ in the last bit agree.
         self.sin, self.cos = round(math.sin(heading), 9), round(math.cos(heading), 9)
+        self.nose, self.half = shape.length / 2, shape.width / 2
+        self.floor = 0.85 * shape.wheel
+        self.belt_half, self.roof_half = 0.97 * self.half, 0.84 * self.half
 
-    def __call__(self, forward: float, right: float, height: float) -> Point:
+    def at(self, forward: float, right: float, height: float) -> Point:
+        """A point of the vehicle in the scene."""
         return (
             self.x + forward * self.sin + right * self.cos,
             height,
             self.z + forward * self.cos - right * self.sin,
         )
 
+    def face(self, corners: Sequence[Point], paint: Paint, bias: float = 0.0) -> None:
+        """Adds a face of the vehicle."""
+        self.mesh.add(corners, paint, CAR, self.instance, bias)
 
-def choose_shape(dice: Dice) -> Shape:
-    """Mostly cars; sometimes a lorry."""
-    return _SHAPES["lorry"] if dice.chance(0.04) else _SHAPES[dice.choice(_COMMON)]
+    def body(self, paint: Paint, glass: Paint) -> None:
+        """The hull: strips across from tail to nose, and both sides."""
+        shape, nose, floor, half = self.shape, self.nose, self.floor, self.half
+        profile = (  # forward, height, half width; from the tail's bottom over the roof to the nose's bottom
+            (-nose + 0.05, floor, half * 0.94),
+            (-nose, floor + 0.3, half),
+            (-nose + 0.04, shape.boot, self.belt_half),
+            (shape.tail, shape.belt, self.belt_half),
+            (shape.rear_top, shape.roof, self.roof_half),
+            (shape.front_top, shape.roof, self.roof_half),
+            (shape.scuttle, shape.belt, self.belt_half),
+            (nose - 0.12, shape.bonnet, half * 0.95),
+            (nose, floor + 0.28, half * 0.97),
+            (nose - 0.05, floor, half * 0.92),
+        )
+        rear_window, windscreen = 3, 5
+        for step in range(len(profile) - 1):
+            (f0, y0, w0), (f1, y1, w1) = profile[step], profile[step + 1]
+            self.face([self.at(f0, -w0, y0), self.at(f0, w0, y0), self.at(f1, w1, y1), self.at(f1, -w1, y1)], paint)
+            if step == windscreen or (step == rear_window and shape.windows == 1.0):
+                inset = [
+                    self.at(f0 + (f1 - f0) * s, w * (w0 + (w1 - w0) * s), y0 + (y1 - y0) * s)
+                    for s, w in ((0.1, -0.86), (0.1, 0.86), (0.9, 0.86), (0.9, -0.86))
+                ]
+                self.face(inset, glass, 0.004)
+        lower = [(f, y) for f, y, _ in profile if y <= shape.belt]
+        for side in (-1, 1):
+            self.face([self.at(f, side * half, y) for f, y in lower], paint)
+            self.face([self.at(f, side * w, y) for f, y, w in profile[3:7]], paint)
+
+    def side_windows(self, side: int, glass: Paint) -> None:
+        """Two panes between belt and roof."""
+        shape = self.shape
+        low, high = 0.12, 0.86
+        edges = []
+        for share in (low, high):
+            rear = shape.tail + (shape.rear_top - shape.tail) * share + 0.12
+            front = shape.scuttle + (shape.front_top - shape.scuttle) * share - 0.1
+            rear = front - (front - rear) * shape.windows
+            height = shape.belt + (shape.roof - shape.belt) * share
+            width = side * (self.belt_half + (self.roof_half - self.belt_half) * share)
+            edges.append((rear, front, width, height))
+        (rear_low, front_low, w0, y0), (rear_high, front_high, w1, y1) = edges
+        pillar = (rear_low + front_low) / 2
+        for back_low, back_high, fore_low, fore_high in (
+            (rear_low, rear_high, pillar - 0.05, pillar - 0.05),
+            (pillar + 0.05, pillar + 0.05, front_low, front_high),
+        ):
+            corners = [self.at(back_low, w0, y0), self.at(fore_low, w0, y0)]
+            self.face([*corners, self.at(fore_high, w1, y1), self.at(back_high, w1, y1)], glass, 0.004)
+
+    def wheels(self, side: int) -> None:
+        """Tyres and hubs of one side, and the tyres as seen from ahead or behind."""
+        radius, right = self.shape.wheel, side * self.half
+        for axle in (-self.nose + 0.2 * self.shape.length, self.nose - 0.18 * self.shape.length):
+            self.face([self.at(axle + radius * u, right, radius * (1 + v)) for u, v in CIRCLE], _DARK, 0.006)
+            hub = [self.at(axle + 0.6 * radius * u, right, radius * (1 + 0.6 * v)) for u, v in CIRCLE]
+            self.face(hub, _HUB, 0.009)
+            inner, top = right * 0.66, self.floor + 0.1
+            tread = [self.at(axle, inner, 0.0), self.at(axle, right, 0.0)]
+            self.face([*tread, self.at(axle, right, top), self.at(axle, inner, top)], _DARK)
+
+    def ends(self, plate: Paint) -> None:
+        """Lamps, plates, grille and bumpers."""
+        half, floor = self.half, self.floor
+        back, front = -self.nose - 0.01, self.nose + 0.01
+        tail_lamp = max(floor + 0.5, self.shape.boot - 0.08)
+        for forward, left, right, low, high, paint in (
+            (back, -half * 0.96, -half * 0.72, floor + 0.36, tail_lamp, _RED),
+            (back, half * 0.72, half * 0.96, floor + 0.36, tail_lamp, _RED),
+            (back, -half * 0.3, half * 0.3, floor + 0.34, floor + 0.46, plate),
+            (back, -half * 0.95, half * 0.95, floor, floor + 0.14, _BUMPER),
+            (front, -half * 0.94, -half * 0.6, floor + 0.26, floor + 0.42, _WHITE),
+            (front, half * 0.6, half * 0.94, floor + 0.26, floor + 0.42, _WHITE),
+            (front, -half * 0.3, half * 0.3, floor + 0.08, floor + 0.2, plate),
+            (front, -half * 0.5, half * 0.5, floor + 0.24, floor + 0.38, _BUMPER),
+        ):
+            corners = [self.at(forward, left, low), self.at(forward, right, low)]
+            self.face([*corners, self.at(forward, right, high), self.at(forward, left, high)], paint, 0.004)
+
+    def shadow(self, shadows: Shadows) -> None:
+        """The dark place under the vehicle and the shadows of two boxes, up to the belt and up to the roof."""
+        shape, half = self.shape, self.half
+        under = ((-self.nose, -half), (-self.nose, half), (self.nose, half), (self.nose, -half))
+        shadows.contact([self.at(f * 0.99, w * 1.04, 0.0) for f, w in under])
+        rear, front, w = shape.tail + 0.3, shape.front_top + 0.2, half * 0.87
+        cabin = ((rear, -w), (rear, w), (front, w), (front, -w))
+        for outline, low, high in ((under, 0.1, shape.belt), (cabin, shape.belt, shape.roof)):
+            for step in range(4):
+                (f0, w0), (f1, w1) = outline[step], outline[(step + 1) % 4]
+                shadows.cast([self.at(f0, w0, low), self.at(f1, w1, low), self.at(f1, w1, high), self.at(f0, w0, high)])
+            shadows.cast([self.at(f, w, high) for f, w in outline])
 
 
 def add_car(
@@ -102,116 +208,14 @@ def add_car(
         heading: where its nose points, radians from +z (away from the camera) to +x (right).
         bordered: whether it gets a void border in the label map.
     """
-    at = _Frame(x, z, heading)
-    instance = mesh.new_instance(CAR, bordered)
-    body = dice.choice(_PAINTS)
-    gain = dice.uniform(0.85, 1.1)
-    paint = plain((body[0] * gain, body[1] * gain, body[2] * gain), 0.12, 3.0)
-    dark = plain(_TYRE, 0.1)
-    sheen = dice.uniform(0.45, 0.8)
-    glass = Paint(GLASS, _GLASS_DARK, (sheen, sheen * 1.04, sheen * 1.1), parameters=(0.3, 6.0, shape.roof - shape.belt))
-
-    nose, half, floor = shape.length / 2, shape.width / 2, 0.28 * shape.wheel / 0.33
-    top = half * 0.84
-
-    def face(corners: list[Point], with_paint: Paint, bias: float = 0.0) -> None:
-        mesh.add(corners, with_paint, CAR, instance, bias)
-
-    # The profile from the tail's bottom over the roof to the nose's bottom: forward, height, half width.
-    profile = (
-        (-nose + 0.05, floor, half * 0.94),
-        (-nose, floor + 0.3, half),
-        (-nose + 0.04, shape.boot, half * 0.97),
-        (shape.tail, shape.belt, half * 0.97),
-        (shape.rear_top, shape.roof, top),
-        (shape.front_top, shape.roof, top),
-        (shape.scuttle, shape.belt, half * 0.97),
-        (nose - 0.12, shape.bonnet, half * 0.95),
-        (nose, floor + 0.28, half * 0.97),
-        (nose - 0.05, floor, half * 0.92),
-    )
-    boxy = shape.windows < 1.0
-    for step in range(len(profile) - 1):
-        (f0, y0, w0), (f1, y1, w1) = profile[step], profile[step + 1]
-        is_glass = step == 5 or (step == 3 and not boxy)
-        corners = [at(f0, -w0, y0), at(f0, w0, y0), at(f1, w1, y1), at(f1, -w1, y1)]
-        face(corners, paint)
-        if is_glass:
-            inset = [
-                at(f0 + (f1 - f0) * s, w * (w0 + (w1 - w0) * s), y0 + (y1 - y0) * s)
-                for s, w in ((0.1, -0.86), (0.1, 0.86), (0.9, 0.86), (0.9, -0.86))
-            ]
-            face(inset, glass, 0.004)
+    color, gain, sheen = dice.choice(_PAINTS), dice.uniform(0.85, 1.1), dice.uniform(0.45, 0.8)
+    paint = plain((color[0] * gain, color[1] * gain, color[2] * gain), 0.12, 3.0)
+    reflection = (sheen, sheen * 1.04, sheen * 1.1)
+    glass = Paint(GLASS, (0.10, 0.12, 0.14), reflection, parameters=(0.3, 6.0, shape.roof - shape.belt))
+    car = _Car(mesh, shape, mesh.new_instance(CAR, bordered), x, z, heading)
+    car.body(paint, glass)
     for side in (-1, 1):
-        lower = [(f, y) for f, y, _ in profile if y <= shape.belt]
-        face([at(f, side * half, y) for f, y in lower], paint)
-        pillars = [(shape.tail, shape.belt, half * 0.97), (shape.rear_top, shape.roof, top)]
-        pillars += [(shape.front_top, shape.roof, top), (shape.scuttle, shape.belt, half * 0.97)]
-        face([at(f, side * w, y) for f, y, w in pillars], paint)
-        _add_side_windows(shape, at, side, half, top, face, glass)
-        for axle in (-nose + 0.2 * shape.length, nose - 0.18 * shape.length):
-            wheel = [at(axle + shape.wheel * u, side * half, shape.wheel * (1 + v)) for u, v in CIRCLE]
-            face(wheel, dark, 0.006)
-            hub = [at(axle + 0.6 * shape.wheel * u, side * half, shape.wheel * (1 + 0.6 * v)) for u, v in CIRCLE]
-            face(hub, plain(_HUB, 0.3, 9.0), 0.009)
-            inner = side * half * 0.66
-            tyre = [at(axle, inner, 0.0), at(axle, side * half, 0.0)]
-            tyre += [at(axle, side * half, floor + 0.1), at(axle, inner, floor + 0.1)]
-            face(tyre, dark)
-    _add_ends(dice, at, shape, nose, half, floor, face)
-    _add_shadow(shadows, at, shape, nose, half)
-
-
-def _add_side_windows(shape: Shape, at: _Frame, side: int, half: float, top: float, face, glass: Paint) -> None:  # type: ignore[no-untyped-def]
-    """The windows of one side, between belt and roof."""
-    low, high = 0.12, 0.86
-    rear_low = shape.tail + (shape.rear_top - shape.tail) * low + 0.12
-    rear_high = shape.tail + (shape.rear_top - shape.tail) * high + 0.12
-    front_low = shape.scuttle + (shape.front_top - shape.scuttle) * low - 0.1
-    front_high = shape.scuttle + (shape.front_top - shape.scuttle) * high - 0.1
-    rear_low = front_low - (front_low - rear_low) * shape.windows
-    rear_high = front_high - (front_high - rear_high) * shape.windows
-    y0, y1 = shape.belt + (shape.roof - shape.belt) * low, shape.belt + (shape.roof - shape.belt) * high
-    w0, w1 = half * 0.97 + (top - half * 0.97) * low, half * 0.97 + (top - half * 0.97) * high
-    middle = (rear_low + front_low) / 2
-    panes = [(rear_low, rear_high, middle - 0.05, middle - 0.05), (middle + 0.05, middle + 0.05, front_low, front_high)]
-    for back_low, back_high, fore_low, fore_high in panes:
-        corners = [at(back_low, side * w0, y0), at(fore_low, side * w0, y0)]
-        corners += [at(fore_high, side * w1, y1), at(back_high, side * w1, y1)]
-        face(corners, glass, 0.004)
-
-
-def _add_ends(dice: Dice, at: _Frame, shape: Shape, nose: float, half: float, floor: float, face) -> None:  # type: ignore[no-untyped-def]
-    """Lamps, plates, grille and bumpers."""
-    plate = plain(dice.choice(((0.9, 0.9, 0.88), (0.9, 0.8, 0.25))), 0.1)
-    red, white = plain((0.72, 0.08, 0.08), 0.1), plain((0.95, 0.94, 0.88), 0.1)
-    bumper = plain((0.16, 0.16, 0.17), 0.15)
-
-    def quad(forward: float, left: float, right: float, low: float, high: float, paint: Paint) -> None:
-        corners = [at(forward, left, low), at(forward, right, low), at(forward, right, high), at(forward, left, high)]
-        face(corners, paint, 0.004)
-
-    lamp_low, lamp_high = floor + 0.36, max(floor + 0.5, shape.boot - 0.08)
-    for side in (-1, 1):
-        quad(-nose - 0.01, side * half * 0.72, side * half * 0.96, lamp_low, lamp_high, red)
-        quad(nose + 0.01, side * half * 0.6, side * half * 0.94, floor + 0.26, floor + 0.42, white)
-    quad(-nose - 0.01, -half * 0.3, half * 0.3, floor + 0.34, floor + 0.46, plate)
-    quad(nose + 0.01, -half * 0.3, half * 0.3, floor + 0.08, floor + 0.2, plate)
-    quad(nose + 0.01, -half * 0.5, half * 0.5, floor + 0.24, floor + 0.38, bumper)
-    quad(-nose - 0.01, -half * 0.95, half * 0.95, floor, floor + 0.14, bumper)
-
-
-def _add_shadow(shadows: Shadows, at: _Frame, shape: Shape, nose: float, half: float) -> None:
-    """The dark place under the car and the shadow of its box."""
-    corners = ((-nose, -half), (-nose, half), (nose, half), (nose, -half))
-    shadows.contact([at(f * 0.99, w * 1.04, 0.0) for f, w in corners])
-    for step in range(4):
-        (f0, w0), (f1, w1) = corners[step], corners[(step + 1) % 4]
-        shadows.cast([at(f0, w0, 0.1), at(f1, w1, 0.1), at(f1, w1, shape.belt), at(f0, w0, shape.belt)])
-    shadows.cast([at(f, w, shape.belt) for f, w in corners])
-    ends = (shape.tail + 0.3, shape.front_top + 0.2)
-    shadows.cast([at(ends[0], -half * 0.85, shape.roof), at(ends[1], -half * 0.85, shape.roof),
-                  at(ends[1], half * 0.85, shape.roof), at(ends[0], half * 0.85, shape.roof)])
-    for w in (-half, half):
-        shadows.cast([at(ends[0], w * 0.9, shape.belt), at(ends[1], w * 0.9, shape.belt),
-                      at(ends[1], w * 0.85, shape.roof), at(ends[0], w * 0.85, shape.roof)])
+        car.side_windows(side, glass)
+        car.wheels(side)
+    car.ends(dice.choice(_PLATES))
+    car.shadow(shadows)

@@ -13,7 +13,7 @@ from gauntlet.datasets.streets.mesh import Mesh
 from gauntlet.datasets.streets.shadows import Shadows
 from gauntlet.datasets.streets.street import FARTHEST, Street, sample_street
 
-_NEAREST = 5.5  # metres; nothing that moves stands nearer
+_NEAREST = 4.8  # metres; nothing that moves stands nearer
 
 
 class Scene(NamedTuple):
@@ -49,7 +49,7 @@ class _Builder:
         self.dice = dice
         self.light = sample_light(dice)
         self.street = sample_street(dice)
-        self.lens = Lens(dice.uniform(1.35, 1.9), dice.uniform(1.15, 1.4), dice.uniform(0.40, 0.52))
+        self.lens = Lens(dice.uniform(1.35, 1.9), dice.uniform(1.2, 1.5), dice.uniform(0.42, 0.55))
         self.mesh = Mesh()
         self.shadows = Shadows(self.light.sun)
         self.plot = _Plot()
@@ -61,9 +61,9 @@ class _Builder:
         self.backdrop()
         for side in (-1, 1):
             self.side(side)
+        self.riders()
         self.traffic()
         self.walkers()
-        self.riders()
         if self.dice.chance(0.6):
             bottom = (1.0 - self.lens.horizon) / self.lens.focal
             furniture.add_bonnet(self.mesh, self.dice, self.lens.eye, bottom)
@@ -99,9 +99,15 @@ class _Builder:
                 buildings.add_house(self.mesh, self.shadows, dice, street, side, z, far, self.wall + depth)
             else:
                 for _ in range(2):
-                    x = street.x(side * (self.wall + dice.uniform(2.0, 7.0)), far)
+                    at = dice.uniform(max(4.0, z), max(5.0, far))
+                    x = street.x(side * (self.wall + dice.uniform(2.0, 7.0)), at)
                     plants.add_tree(
-                        self.mesh, self.shadows, dice, x, dice.uniform(max(4.0, z), max(5.0, far)), dice.uniform(5.0, 9.0)
+                        self.mesh,
+                        self.shadows,
+                        dice,
+                        x,
+                        at,
+                        dice.uniform(5.0, 9.0),
                     )
             self.boundary(side, z, far, built, depth)
             z = far + (dice.uniform(1.0, 4.0) if dice.chance(0.25) else 0.0)
@@ -169,23 +175,23 @@ class _Builder:
             shape = vehicles.choose_shape(dice)
             center = z + shape.length / 2
             x = street.x(lateral, center)
-            if self.plot.take(x, center, shape.length * 0.42):
+            if self.plot.take(x, center, shape.length * 0.4):
                 turn = math.atan(street.slope + 2.0 * street.bend * center)
                 border = dice.chance(0.5)
                 vehicles.add_car(self.mesh, self.shadows, dice, shape, x, center, heading + turn, border)
 
         for side in (-1, 1):
-            if dice.chance(0.55):
-                z = dice.uniform(3.0, 14.0)
+            if dice.chance(0.7):
+                z = dice.uniform(2.5, 9.0)
                 while z < 40.0:
                     if not street.is_crossed(side, z - 1.0, z + 6.0):
                         heading = 0.0 if side == drives else math.pi
                         put(side * (self.kerb - 1.05), z, heading + dice.uniform(-0.05, 0.05))
-                    z += dice.uniform(5.2, 14.0)
+                    z += dice.uniform(5.2, 12.0)
         own = -street.offset
-        if dice.chance(0.6):
-            put(own + dice.uniform(-0.3, 0.3), dice.uniform(7.5, 30.0), dice.uniform(-0.04, 0.04))
-        for _ in range(dice.integer(0, 2)):
+        if dice.chance(0.65):
+            put(own + dice.uniform(-0.3, 0.3), dice.uniform(6.5, 26.0), dice.uniform(-0.04, 0.04))
+        for _ in range(dice.integer(0, 3)):
             put(-drives * street.lane * dice.uniform(0.45, 0.6), dice.uniform(6.0, 38.0), math.pi)
         if street.cross_far > street.cross_near and dice.chance(0.5):
             lateral = dice.uniform(-6.0, 6.0)
@@ -194,24 +200,22 @@ class _Builder:
     def walkers(self) -> None:
         """Pedestrians on the pavements and some on the road."""
         dice, street = self.dice, self.street
-        for _ in range(dice.integer(2, 6)):
-            z = dice.uniform(_NEAREST, 19.0)
+        for _ in range(dice.integer(3, 7)):
+            z = _NEAREST + 13.0 * dice.uniform() * dice.uniform(0.3, 1.0)
             if dice.chance(0.82):
                 side = dice.sign()
                 lateral = side * dice.uniform(self.kerb + 0.5, self.wall - 0.5)
-                ground = 0.0
             else:
-                lateral, ground = dice.uniform(-self.kerb, self.kerb), 0.0
-                z = max(z, 8.0)
+                lateral = dice.uniform(-self.kerb, self.kerb)
             x = street.x(lateral, z)
-            if abs(x) < 0.9 * z and self.plot.take(x, z, 0.35):
-                people.add_pedestrian(self.mesh, self.shadows, dice, x, z, ground, dice.chance(0.35))
+            if abs(x) < 0.75 * z and self.plot.take(x, z, 0.35):
+                people.add_pedestrian(self.mesh, self.shadows, dice, x, z, dice.chance(0.35))
 
     def riders(self) -> None:
         """Bicyclists at the edge of the road, crossing it, or on the pavement."""
         dice, street = self.dice, self.street
-        for _ in range(dice.integer(1, 3)):
-            z = dice.uniform(_NEAREST + 0.5, 18.0)
+        for _ in range(dice.integer(1, 4)):
+            z = _NEAREST + 12.0 * dice.uniform() * dice.uniform(0.4, 1.0)
             lateral = dice.choice(
                 (
                     dice.sign() * (self.kerb - dice.uniform(0.4, 1.2)),
@@ -220,7 +224,7 @@ class _Builder:
                 )
             )
             x = street.x(lateral, z)
-            if abs(x) < 0.9 * z and self.plot.take(x, z, 0.7):
+            if abs(x) < 0.75 * z and self.plot.take(x, z, 0.7):
                 people.add_bicyclist(self.mesh, self.shadows, dice, x, z, dice.chance(0.35))
 
 
