@@ -1,6 +1,8 @@
 """Threats: what happens to an image before the model sees it."""
 
-from gauntlet.threats import attack as _attack  # noqa: F401 - registers itself
+from gauntlet.threats import attack as _attack  # noqa: F401 - these register themselves
+from gauntlet.threats import corruption as _corruption  # noqa: F401
+from gauntlet.threats import localized as _localized  # noqa: F401
 from gauntlet.threats.build import build_threat
 from gauntlet.threats.contract import Candidate, Perturbed, Threat, threats
 
