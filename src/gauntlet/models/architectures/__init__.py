@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.models.architectures import enet as _enet  # noqa: F401 - registers itself
+from gauntlet.models.architectures import cgnet, enet, espnet, pspnet, segformer  # noqa: F401 - they register themselves
 from gauntlet.models.architectures.base import Architecture, architectures
 
 __all__ = ["Architecture", "architectures", "build", "load_published", "names"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -29,7 +30,7 @@ class Architecture(nn.Module):
         decoder: Features to logits (N, K, h, w), h and w at or below the input's.
     """
 
-    stride: ClassVar[int]
+    stride: int
     published_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     encoder: nn.Module
     decoder: nn.Module
@@ -42,6 +43,16 @@ class Architecture(nn.Module):
     def rename_published(cls, state: Mapping[str, torch.Tensor]) -> State:
         """The state dict of this network from the one its authors published; our own names by default."""
         return dict(state)
+
+
+def renamed(state: Mapping[str, torch.Tensor], rules: Sequence[tuple[str, str]]) -> State:
+    """A state dict under other names: every rule (regular expression, replacement) is applied to each, in order."""
+    result: State = {}
+    for name, value in state.items():
+        for pattern, replacement in rules:
+            name = re.sub(pattern, replacement, name)
+        result[name] = value
+    return result
 
 
 architectures: Registry[type[Architecture]] = Registry("architecture", "gauntlet.architectures")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -11,21 +10,25 @@ from torch import nn
 from torch.nn import functional
 
 from gauntlet.errors import GauntletError
-from gauntlet.models.architectures.base import Architecture, Features, State, architectures
+from gauntlet.models.architectures.base import Architecture, Features, State, architectures, renamed
 
 DILATIONS = (2, 4, 8, 16)
 DECODER_ACTIVATIONS = ("prelu", "relu")
 
-# The key names of davidtvs/PyTorch-ENet and ours.
-PUBLISHED_PARTS = {
-    "main_branch": "convolution",
-    "batch_norm": "normalisation",
-    "ext_conv1": "projection",
-    "ext_conv2": "convolution",
-    "ext_conv3": "expansion",
-    "main_conv1": "shortcut",
-    "out_prelu": "activation",
-}
+# Regular expressions over the key names of davidtvs/PyTorch-ENet, and ours.
+PUBLISHED_NAMES = (
+    (r"^initial_block\.", "encoder.initial."),
+    (r"^transposed_conv\.", "decoder.classifier."),
+    (r"^[a-z]+([123])_(\d)\.", r"encoder.stage\1.\2."),
+    (r"^[a-z]+([45])_(\d)\.", r"decoder.stage\1.\2."),
+    (r"\.main_branch\.", ".convolution."),
+    (r"\.batch_norm\.", ".normalisation."),
+    (r"\.main_conv1\.", ".shortcut."),
+    (r"\.ext_conv1\.", ".projection."),
+    (r"\.ext_conv2\.", ".convolution."),
+    (r"\.ext_conv3\.", ".expansion."),
+    (r"\.out_prelu\.", ".activation."),
+)
 
 
 def _activation(channels: int, prelu: bool) -> nn.Module:
@@ -197,7 +200,6 @@ class ENet(Architecture):
             as in the network of the public PyTorch weights.
     """
 
-    stride = 8
     published_options = MappingProxyType({"pooling": 3})
 
     def __init__(
@@ -210,25 +212,11 @@ class ENet(Architecture):
             raise GauntletError(
                 f"decoder_activation must be one of {', '.join(DECODER_ACTIVATIONS)}, not '{decoder_activation}'."
             )
+        self.stride = 8
         self.encoder = Encoder(dropout, pooling)
         self.decoder = Decoder(num_classes, dropout, prelu=decoder_activation == "prelu")
 
     @classmethod
     def rename_published(cls, state: Mapping[str, torch.Tensor]) -> State:
         """From the names of davidtvs/PyTorch-ENet: "dilated2_2.ext_conv1" is our "encoder.stage2.2.projection"."""
-        return {_own_name(name): value for name, value in state.items()}
-
-
-def _own_name(published: str) -> str:
-    block, _, rest = published.partition(".")
-    part, _, tail = rest.partition(".")
-    if block == "transposed_conv":
-        return f"decoder.classifier.{rest}"
-    ending = f"{PUBLISHED_PARTS.get(part, part)}.{tail}"
-    if block == "initial_block":
-        return f"encoder.initial.{ending}"
-    found = re.fullmatch(r"[a-z]+(\d)_(\d)", block)
-    if found is None:
-        return published
-    stage, index = found.groups()
-    return f"{'encoder' if int(stage) <= 3 else 'decoder'}.stage{stage}.{index}.{ending}"
+        return renamed(state, PUBLISHED_NAMES)

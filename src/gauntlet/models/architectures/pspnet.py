@@ -1,0 +1,130 @@
+"""PSPNet (Zhao et al. 2017, arXiv:1612.01105) with a light residual encoder."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gauntlet.errors import GauntletError
+from gauntlet.models.architectures.base import Architecture, Features, architectures
+from gauntlet.models.architectures.layers import convolution
+
+BINS = (1, 2, 3, 6)
+OUTPUT_STRIDES = (4, 8, 16)
+
+
+def _unit(in_channels: int, out_channels: int, kernel: int, stride: int = 1, dilation: int = 1) -> nn.Sequential:
+    return nn.Sequential(
+        convolution(in_channels, out_channels, kernel, stride=stride, dilation=dilation),
+        nn.BatchNorm2d(out_channels),
+        nn.ReLU(inplace=True),
+    )
+
+
+class ResidualBlock(nn.Module):
+    """Two 3x3 convolutions added to the input, which a 1x1 convolution fits where the shape changes."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int, dilation: int) -> None:
+        super().__init__()
+        self.first = _unit(in_channels, out_channels, 3, stride, dilation)
+        self.second = nn.Sequential(
+            convolution(out_channels, out_channels, 3, dilation=dilation), nn.BatchNorm2d(out_channels)
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or in_channels != out_channels:
+            self.shortcut = nn.Sequential(
+                convolution(in_channels, out_channels, 1, stride=stride), nn.BatchNorm2d(out_channels)
+            )
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.second(self.first(features)) + self.shortcut(features))
+
+
+class PyramidPooling(nn.Module):
+    """Section 3.2: means over 1x1 to 6x6 regions, each reduced, upsampled and put beside the features."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.levels = nn.ModuleList(_unit(channels, channels // len(BINS), 1) for _ in BINS)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        size = features.shape[-2:]
+        levels = [
+            functional.interpolate(
+                level(functional.adaptive_avg_pool2d(features, bins)), size=size, mode="bilinear", align_corners=False
+            )
+            for bins, level in zip(BINS, self.levels, strict=True)
+        ]
+        return torch.cat((features, *levels), dim=1)
+
+
+class Encoder(nn.Module):
+    """A stem at half resolution and four residual stages; dilation stands in for the strides that are left out."""
+
+    def __init__(self, widths: tuple[int, ...], depths: tuple[int, ...], output_stride: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [_unit(3, widths[0], 3, stride=2), _unit(widths[0], widths[0], 3)]
+        in_channels, reached, dilation = widths[0], 2, 1
+        for stage, (width, depth) in enumerate(zip(widths, depths, strict=True)):
+            stride = 1
+            if stage:
+                if reached < output_stride:
+                    stride, reached = 2, reached * 2
+                else:
+                    dilation *= 2
+            for index in range(depth):
+                layers.append(ResidualBlock(in_channels, width, stride if index == 0 else 1, dilation))
+                in_channels = width
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, images: torch.Tensor) -> Features:
+        return (self.layers(images),)
+
+
+class Decoder(nn.Module):
+    """Pyramid pooling, a 3x3 convolution, dropout, the classifier."""
+
+    def __init__(self, channels: int, num_classes: int, dropout: float) -> None:
+        super().__init__()
+        self.pooling = PyramidPooling(channels)
+        self.fusion = nn.Sequential(_unit(2 * channels, channels, 3), nn.Dropout2d(dropout))
+        self.classifier = nn.Conv2d(channels, num_classes, 1)
+
+    def forward(self, encoded: Features) -> torch.Tensor:
+        logits: torch.Tensor = self.classifier(self.fusion(self.pooling(encoded[0])))
+        return logits
+
+
+@architectures.register("pspnet")
+class PSPNet(Architecture):
+    """PSPNet with a residual encoder of 16 layers; logits at 1 / output_stride of the resolution.
+
+    Args:
+        num_classes: number of logits.
+        widths: channels of the four stages; the last must be a multiple of 4.
+        depths: residual blocks of the four stages.
+        output_stride: 8 as published, 16 (faster) or 4 (finer, for small images).
+        dropout: before the classifier.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        widths: tuple[int, int, int, int] = (24, 40, 64, 96),
+        depths: tuple[int, int, int, int] = (1, 2, 2, 2),
+        output_stride: int = 8,
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        if output_stride not in OUTPUT_STRIDES:
+            raise GauntletError(f"output_stride must be 4, 8 or 16, not {output_stride}.")
+        if len(widths) != 4 or len(depths) != 4 or widths[-1] % len(BINS):
+            raise GauntletError("widths and depths need four values each, the last width a multiple of 4.")
+        self.stride = 1
+        self.encoder = Encoder(tuple(widths), tuple(depths), output_stride)
+        self.decoder = Decoder(widths[-1], num_classes, dropout)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -1,0 +1,240 @@
+"""SegFormer (Xie et al. 2021, arXiv:2105.15203): a hierarchical transformer encoder (MiT) and an all-MLP decoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gauntlet.errors import unknown_name
+from gauntlet.models.architectures.base import Architecture, Features, architectures
+
+REDUCTIONS = (8, 4, 2, 1)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Sizes of a SegFormer.
+
+    Attributes:
+        widths, depths, heads: channels, blocks and attention heads of the four stages.
+        decoder_width: channels of the decoder.
+        expansion: hidden width of the Mix-FFN over its input.
+        first_stride: of the first patch embedding: 4 as published; 2 keeps thin things at small image sizes.
+    """
+
+    widths: tuple[int, int, int, int]
+    depths: tuple[int, int, int, int]
+    heads: tuple[int, int, int, int]
+    decoder_width: int
+    expansion: int = 4
+    first_stride: int = 4
+
+
+VARIANTS = {
+    "b0": Variant((32, 64, 160, 256), (2, 2, 2, 2), (1, 2, 5, 8), 256),
+    "b1": Variant((64, 128, 320, 512), (2, 2, 2, 2), (1, 2, 5, 8), 256),
+    "tiny": Variant((16, 32, 64, 128), (1, 2, 2, 2), (1, 1, 2, 4), 64, first_stride=2),
+}
+
+
+class PatchEmbedding(nn.Module):
+    """Overlapped patches (section 3.1): a strided convolution whose windows overlap, then layer norm."""
+
+    def __init__(self, in_channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(in_channels, width, 2 * stride - 1, stride, stride - 1)
+        self.normalisation = nn.LayerNorm(width, eps=1e-6)
+
+    def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int]]:
+        embedded = self.convolution(features)
+        return self.normalisation(to_tokens(embedded)), (embedded.shape[2], embedded.shape[3])
+
+
+class EfficientAttention(nn.Module):
+    """Equation 2: keys and values from a map that is reduced R times in height and width."""
+
+    def __init__(self, width: int, heads: int, reduction: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.output = nn.Linear(width, width)
+        self.reduction: nn.Conv2d | None = None
+        if reduction > 1:
+            self.reduction = nn.Conv2d(width, width, reduction, reduction)
+            self.normalisation = nn.LayerNorm(width, eps=1e-6)
+
+    def forward(self, tokens: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+        source = tokens
+        if self.reduction is not None:
+            source = self.normalisation(to_tokens(self.reduction(to_map(tokens, size))))
+        query = self._split(self.query(tokens))
+        key, value = (self._split(part) for part in self.key_value(source).chunk(2, dim=-1))
+        attended = functional.scaled_dot_product_attention(query, key, value)
+        result: torch.Tensor = self.output(attended.transpose(1, 2).flatten(2))
+        return result
+
+    def _split(self, tokens: torch.Tensor) -> torch.Tensor:
+        batch, count, width = tokens.shape
+        return tokens.reshape(batch, count, self.heads, width // self.heads).transpose(1, 2)
+
+
+class MixFeedForward(nn.Module):
+    """Equation 3: a 3x3 channel-wise convolution between two linear layers tells positions apart."""
+
+    def __init__(self, width: int, expansion: int) -> None:
+        super().__init__()
+        hidden = width * expansion
+        self.expand = nn.Linear(width, hidden)
+        self.convolution = nn.Conv2d(hidden, hidden, 3, padding=1, groups=hidden)
+        self.reduce = nn.Linear(hidden, width)
+
+    def forward(self, tokens: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+        hidden = to_tokens(self.convolution(to_map(self.expand(tokens), size)))
+        result: torch.Tensor = self.reduce(functional.gelu(hidden))
+        return result
+
+
+class Block(nn.Module):
+    """Attention and Mix-FFN, each after a layer norm and added to its input; whole branches drop out in training."""
+
+    def __init__(self, width: int, heads: int, reduction: int, expansion: int, drop_path: float) -> None:
+        super().__init__()
+        self.drop_path = drop_path
+        self.attention_norm = nn.LayerNorm(width, eps=1e-6)
+        self.attention = EfficientAttention(width, heads, reduction)
+        self.feed_forward_norm = nn.LayerNorm(width, eps=1e-6)
+        self.feed_forward = MixFeedForward(width, expansion)
+
+    def forward(self, tokens: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+        tokens = tokens + self._drop(self.attention(self.attention_norm(tokens), size))
+        return tokens + self._drop(self.feed_forward(self.feed_forward_norm(tokens), size))
+
+    def _drop(self, branch: torch.Tensor) -> torch.Tensor:
+        if not self.training or self.drop_path == 0.0:
+            return branch
+        keep = 1.0 - self.drop_path
+        return branch * (torch.rand(len(branch), 1, 1, device=branch.device) < keep).to(branch.dtype).div(keep)
+
+
+class Stage(nn.Module):
+    """Patches of the features before, transformer blocks, layer norm; a map out."""
+
+    def __init__(self, embedding: PatchEmbedding, blocks: list[Block], width: int) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.blocks = nn.ModuleList(blocks)
+        self.normalisation = nn.LayerNorm(width, eps=1e-6)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        tokens, size = self.embedding(features)
+        for block in self.blocks:
+            tokens = block(tokens, size)
+        return to_map(self.normalisation(tokens), size)
+
+
+class Encoder(nn.Module):
+    """The Mix Transformer: four stages, each at half the resolution of the one before."""
+
+    def __init__(self, variant: Variant, drop_path: float) -> None:
+        super().__init__()
+        total = sum(variant.depths)
+        before = 0
+        stages: list[Stage] = []
+        in_channels = 3
+        for index, width in enumerate(variant.widths):
+            # Stochastic depth grows linearly over all blocks, as in the authors' code.
+            blocks = [
+                Block(
+                    width,
+                    variant.heads[index],
+                    REDUCTIONS[index],
+                    variant.expansion,
+                    drop_path * (before + number) / max(1, total - 1),
+                )
+                for number in range(variant.depths[index])
+            ]
+            embedding = PatchEmbedding(in_channels, width, variant.first_stride if index == 0 else 2)
+            stages.append(Stage(embedding, blocks, width))
+            before += variant.depths[index]
+            in_channels = width
+        self.stages = nn.ModuleList(stages)
+
+    def forward(self, images: torch.Tensor) -> Features:
+        maps = []
+        for stage in self.stages:
+            images = stage(images)
+            maps.append(images)
+        return tuple(maps)
+
+
+class Decoder(nn.Module):
+    """The all-MLP decoder (equation 4): one width for every stage, upsampled to the first, fused, classified."""
+
+    def __init__(self, variant: Variant, num_classes: int, dropout: float) -> None:
+        super().__init__()
+        width = variant.decoder_width
+        self.projections = nn.ModuleList(nn.Conv2d(channels, width, 1) for channels in variant.widths)
+        self.fusion = nn.Sequential(
+            nn.Conv2d(width * len(variant.widths), width, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Dropout2d(dropout),
+        )
+        self.classifier = nn.Conv2d(width, num_classes, 1)
+
+    def forward(self, encoded: Features) -> torch.Tensor:
+        size = encoded[0].shape[-2:]
+        fused = torch.cat(
+            [
+                functional.interpolate(projection(features), size=size, mode="bilinear", align_corners=False)
+                for projection, features in zip(self.projections, encoded, strict=True)
+            ],
+            dim=1,
+        )
+        logits: torch.Tensor = self.classifier(self.fusion(fused))
+        return logits
+
+
+@architectures.register("segformer")
+class SegFormer(Architecture):
+    """SegFormer; logits at a quarter of the input's resolution ("tiny": a half), to be resized bilinearly.
+
+    Args:
+        num_classes: number of logits.
+        variant: "b0" (3.7 M) or "b1" as published, or "tiny" for small images.
+        dropout: before the classifier.
+        drop_path: stochastic depth of the last block.
+    """
+
+    def __init__(self, num_classes: int, *, variant: str = "b0", dropout: float = 0.1, drop_path: float = 0.1) -> None:
+        super().__init__()
+        if variant not in VARIANTS:
+            raise unknown_name("variant of segformer", variant, VARIANTS)
+        sizes = VARIANTS[variant]
+        self.stride = sizes.first_stride * 8
+        self.encoder = Encoder(sizes, drop_path)
+        self.decoder = Decoder(sizes, num_classes, dropout)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                nn.init.zeros_(cast(torch.Tensor, module.bias))
+            elif isinstance(module, nn.Conv2d):
+                fan_out = module.kernel_size[0] * module.kernel_size[1] * module.out_channels // module.groups
+                nn.init.normal_(module.weight, std=(2.0 / fan_out) ** 0.5)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+
+def to_tokens(features: torch.Tensor) -> torch.Tensor:
+    """(N, C, H, W) to (N, H * W, C)."""
+    return features.flatten(2).transpose(1, 2)
+
+
+def to_map(tokens: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    """(N, H * W, C) to (N, C, H, W)."""
+    return tokens.transpose(1, 2).reshape(len(tokens), -1, *size)
