@@ -118,7 +118,8 @@ class Folder(LabelledImages):
         for entry in self._entries:
             assert entry.labels is not None
             stored = read_indices(self.tree.path(entry.labels))
-            largest = max(largest, int(np.max(stored, initial=-1, where=stored != self.ignore_index)))
+            counted = stored[stored != self.ignore_index]
+            largest = max(largest, int(counted.max()) if counted.size else -1)
         return largest
 
 

@@ -126,11 +126,14 @@ class HuggingFace(Dataset):
 
 def _load(name: str, split: str, revision: str | None, config: str | None) -> Any:
     try:
-        library = importlib.import_module("datasets")
+        library: Any = importlib.import_module("datasets")
     except ImportError:
+        library = None
+    # A folder called "datasets" in the working directory imports as an empty package.
+    if not hasattr(library, "load_dataset"):
         raise GauntletError(
             "datasets of the Hugging Face hub need the package 'datasets'; install it with 'pip install datasets'."
-        ) from None
+        )
     try:
         if not Path(name).is_dir():
             return library.load_dataset(name, config, split=split, revision=revision)

@@ -19,6 +19,23 @@ Size = tuple[int, int]
 INTERPOLATIONS = ("area", "bilinear")
 
 
+def _pixels(value: object, name: str) -> int:
+    try:
+        number = int(value)  # type: ignore[call-overload]
+        whole = not isinstance(value, bool) and number == float(value) and number >= 1  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise GauntletError(f"{name} of a protocol must be a whole number of pixels, at least 1, not {value!r}.")
+    return int(number)
+
+
+def _pair(value: object, name: str) -> Size:
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
+        raise GauntletError(f"{name} of a protocol must be a height and a width, not {value!r}.")
+    return _pixels(value[0], name), _pixels(value[1], name)
+
+
 @dataclass(frozen=True)
 class Protocol:
     """A resize, then a crop; nothing set means full size.
@@ -187,23 +204,6 @@ def _settings(text: str) -> dict[str, Any]:
         name, _, value = (piece.strip() for piece in part.partition("="))
         settings[name] = value.split("x") if "x" in value else value
     return settings
-
-
-def _pixels(value: object, name: str) -> int:
-    try:
-        number = int(value)  # type: ignore[call-overload]
-        whole = not isinstance(value, bool) and number == float(value) and number >= 1  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        whole = False
-    if not whole:
-        raise GauntletError(f"{name} of a protocol must be a whole number of pixels, at least 1, not {value!r}.")
-    return int(number)
-
-
-def _pair(value: object, name: str) -> Size:
-    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
-        raise GauntletError(f"{name} of a protocol must be a height and a width, not {value!r}.")
-    return _pixels(value[0], name), _pixels(value[1], name)
 
 
 def _scaled(side: int, wanted: int, given: int) -> int:

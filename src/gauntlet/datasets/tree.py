@@ -84,8 +84,11 @@ class Tree:
         visited: set[str] = set()
         for directory, folders, names in os.walk(self.root / folder, followlinks=True):
             real = os.path.realpath(directory)
-            folders[:] = [] if real in visited else [name for name in folders if not name.startswith(".")]
+            if real in visited:
+                folders.clear()
+                continue
             visited.add(real)
+            folders[:] = [name for name in folders if not name.startswith(".")]
             inside = Path(directory).relative_to(self.root).as_posix()
             prefix = "" if inside == "." else f"{inside}/"
             found.extend(prefix + name for name in names if not name.startswith(".") and name.lower().endswith(endings))
