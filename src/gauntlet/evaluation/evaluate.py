@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from gauntlet.datasets import load_dataset
-from gauntlet.datasets.contract import Dataset
+from gauntlet.datasets.contract import Dataset, DatasetIdentity
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.pipeline import Loaded, Unit, cut_units, load_ahead
 from gauntlet.evaluation.prediction import PRECISIONS
@@ -109,14 +109,14 @@ def evaluate(
     return run_job(source, data, built, settings, store or Store(), retrieve_existing, progress)
 
 
-def make_job(identity: ModelIdentity, task: str, dataset: Dataset, threat: Threat, settings: Settings) -> Job:
+def make_job(identity: ModelIdentity, task: str, dataset: DatasetIdentity, threat: Threat, settings: Settings) -> Job:
     """What is to be evaluated, with its key."""
     description = threat.describe()
     return Job(
         task=task,
         model=identity.name,
         model_digest=identity.digest,
-        dataset=dataset.identity.as_dict(),
+        dataset=dataset.as_dict(),
         threat=threat.name,
         kind=next(iter(description)),
         description=description,
@@ -137,7 +137,7 @@ def run_job(
 ) -> Evaluation:
     """Runs what of a job is not in the store yet and returns the evaluation; loads the model only when it must."""
     telling = progress or Silent()
-    job = make_job(source.identity, "segmentation", dataset, threat, settings)
+    job = make_job(source.identity, "segmentation", dataset.identity, threat, settings)
     if not retrieve_existing:
         store.delete(job.key)
     found = store.load(job.key)

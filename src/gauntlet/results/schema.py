@@ -77,6 +77,31 @@ image_counts = Table(
     Column("details", JSON, nullable=False),
 )
 
+failures = Table(
+    "failures",
+    metadata,
+    Column("evaluation_id", ForeignKey("evaluations.id", ondelete="CASCADE"), primary_key=True),
+    Column("start", Integer, primary_key=True),
+    Column("stop", Integer, nullable=False),
+    Column("error", Text, nullable=False),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("state", String(16), nullable=False),
+    Column("started", String(32), nullable=False),
+    Column("updated", String(32), nullable=False),
+    Column("host", Text, nullable=False),
+    Column("process", Integer, nullable=False),
+    Column("jobs", Integer, nullable=False),
+    Column("done", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("command", Text, nullable=False),
+    Column("log", Text, nullable=False),
+)
+
 Index("evaluations_by_model", evaluations.c.model, evaluations.c.dataset)
 
 # Step n brings a store of version n to version n + 1, inside the transaction that opens it.

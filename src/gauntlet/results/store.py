@@ -175,6 +175,50 @@ class Store:
             connection.execute(self._insert_new(schema.figures, key), values)
             connection.execute(table.update().where(table.c.id == started.id).values(state="complete"))
 
+    def set_aside(self, started: Started, start: int, stop: int, error: str) -> None:
+        """Remembers a unit that failed for good, with its error."""
+        values = {"evaluation_id": started.id, "start": start, "stop": stop, "error": error}
+        table = schema.failures
+        with self._write() as connection:
+            connection.execute(table.delete().where(table.c.evaluation_id == started.id, table.c.start == start))
+            connection.execute(table.insert().values(**values))
+
+    def forget_failures(self, started: Started) -> None:
+        """Gives the units of an evaluation that were set aside another chance."""
+        table = schema.failures
+        with self._write() as connection:
+            connection.execute(table.delete().where(table.c.evaluation_id == started.id))
+
+    def failures(self) -> pd.DataFrame:
+        """Units that were set aside: model, threat, images and the error."""
+        evaluations, table = schema.evaluations, schema.failures
+        columns = (
+            evaluations.c.key,
+            evaluations.c.model,
+            evaluations.c.threat,
+            table.c.start,
+            table.c.stop,
+            table.c.error,
+        )
+        query = select(*columns).join(table, table.c.evaluation_id == evaluations.c.id).order_by(evaluations.c.id)
+        with self._engine.connect() as connection:
+            rows = connection.execute(query).all()
+        return pd.DataFrame(rows, columns=["key", "model", "threat", "start", "stop", "error"])
+
+    def save_run(self, run: Mapping[str, Any]) -> None:
+        """Writes the state of a run, new or known."""
+        table = schema.runs
+        with self._write() as connection:
+            connection.execute(table.delete().where(table.c.id == run["id"]))
+            connection.execute(table.insert().values(**run))
+
+    def runs(self) -> pd.DataFrame:
+        """Every run that wrote into this store, newest first."""
+        table = schema.runs
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(table).order_by(table.c.started.desc())).all()
+        return pd.DataFrame(rows, columns=[column.name for column in table.columns])
+
     def delete(self, key: str) -> bool:
         """Removes an evaluation with its figures and counts; whether there was one."""
         table = schema.evaluations
@@ -182,7 +226,7 @@ class Store:
             found = connection.execute(select(table.c.id).where(table.c.key == key)).scalar_one_or_none()
             if found is None:
                 return False
-            for child in (schema.figures, schema.image_counts):
+            for child in (schema.figures, schema.image_counts, schema.failures):
                 connection.execute(child.delete().where(child.c.evaluation_id == found))
             connection.execute(table.delete().where(table.c.id == found))
         return True

@@ -9,27 +9,43 @@ from typing import Any
 import yaml
 
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.threats import semsegbench
 from gauntlet.threats.contract import Threat, threats
+from gauntlet.threats.sweeps import expand
 
 ThreatLike = str | Path | Mapping[str, Any] | Threat
 
 
 def build_threat(value: ThreatLike) -> Threat:
-    """The Threat that a value stands for.
+    """The one Threat that a value stands for.
 
     Args:
-        value: a Threat; a description such as {"attack": {"name": "pgd", "epsilon": "8/255"}}; the name of a threat
-            that needs no more ("clean", an attack, a battery, a corruption at severity 3); or the path of a YAML file
-            that holds a description.
+        value: as for `build_threats`.
+    """
+    found = build_threats(value)
+    if len(found) != 1:
+        raise GauntletError(f"{value} stands for {len(found)} threats; 'gauntlet run' takes several, this takes one.")
+    return found[0]
+
+
+def build_threats(value: ThreatLike) -> list[Threat]:
+    """Every Threat that a value stands for.
+
+    Args:
+        value: a Threat; a description such as {"attack": {"name": "pgd", "epsilon": "8/255"}}, with lists and ranges
+            for sweeps (see `sweeps`); the name of a threat that needs no more ("clean", an attack, a battery, a
+            corruption at severity 3); or the path of a YAML file that holds a description, also in SemSegBench's form.
     """
     if isinstance(value, Threat):
-        return value
+        return [value]
     if isinstance(value, Mapping):
-        return _from_description(value)
-    path = Path(value)
-    if path.suffix in (".yml", ".yaml"):
-        return _from_file(path)
-    return _from_description(describe_name(str(value)))
+        content = value
+    elif Path(value).suffix in (".yml", ".yaml"):
+        content = _read(Path(value))
+    else:
+        content = describe_name(str(value))
+    described = semsegbench.convert(content) if semsegbench.is_semsegbench(content) else expand(content)
+    return [_from_description(each) for each in described]
 
 
 def describe_name(name: str) -> dict[str, Any]:
@@ -62,7 +78,7 @@ def _from_description(description: Mapping[str, Any]) -> Threat:
     return threat
 
 
-def _from_file(path: Path) -> Threat:
+def _read(path: Path) -> Mapping[str, Any]:
     try:
         content = yaml.safe_load(path.read_text())
     except OSError as error:
@@ -74,4 +90,4 @@ def _from_file(path: Path) -> Threat:
         raise GauntletError(
             f"the threat file {path} must hold a mapping such as 'corruption: {{name: fog, severity: 3}}'."
         )
-    return _from_description(content)
+    return content

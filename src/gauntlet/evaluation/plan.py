@@ -1,0 +1,163 @@
+"""Plans: models x datasets x threats from a YAML file or the command line, checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from gauntlet.datasets import load_dataset
+from gauntlet.datasets.contract import Dataset
+from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.evaluation.evaluate import DEFAULT_BATCH_SIZE, Settings, make_job
+from gauntlet.models import resolve_model
+from gauntlet.models.contract import GauntletModel
+from gauntlet.models.sources.contract import ModelSource
+from gauntlet.results.record import Job
+from gauntlet.threats import build_threats, suites
+from gauntlet.threats.contract import Threat
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelEntry(_Section):
+    """A model: its address, and the options of its source (num_classes, mean, std, ...)."""
+
+    address: str = Field(description="A shipped name such as streets/enet, or prefix:rest such as script:net.pt.")
+    options: dict[str, Any] = Field(default={}, description="What the model's source takes.")
+
+
+class DatasetEntry(_Section):
+    """A dataset and the part of it that is evaluated."""
+
+    name: str = Field(description="A dataset; 'gauntlet list datasets' shows them.")
+    split: str | None = Field(default=None, description="Its usual evaluation split by default.")
+    root: str | None = Field(default=None, description="Where it lies on disk.")
+    limit: int | None = Field(default=None, ge=1, description="Only the first so many images.")
+    protocol: str | dict[str, Any] | None = Field(default=None, description="How images are resized and cropped.")
+    options: dict[str, Any] = Field(default={}, description="What else the dataset takes, such as condition for acdc.")
+
+
+class Plan(_Section):
+    """Every combination of models, datasets, threats and seeds."""
+
+    models: list[ModelEntry] = Field(min_length=1)
+    datasets: list[DatasetEntry] = Field(default=[DatasetEntry(name="streets")], min_length=1)
+    suites: list[str] = Field(default=[], description="Built-in lists of threats.")
+    threats: list[str | dict[str, Any]] = Field(
+        default=[], description="Names, files or descriptions; lists and ranges in a description are sweeps."
+    )
+    seeds: list[int] = Field(default=[0], min_length=1)
+    batch_size: int = Field(default=DEFAULT_BATCH_SIZE, ge=1)
+    precision: str = "fp32"
+
+    @field_validator("models", "datasets", mode="before")
+    @classmethod
+    def _texts_are_names(cls, value: Any, info: Any) -> Any:
+        """A bare text is short for a mapping with only the name."""
+        key = "address" if info.field_name == "models" else "name"
+        return [{key: each} if isinstance(each, str) else each for each in value] if isinstance(value, list) else value
+
+
+def read_plan(path: str | Path) -> Plan:
+    """The plan of a YAML file."""
+    path = Path(path)
+    try:
+        content = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise GauntletError(f"the plan {path} cannot be read: {error.strerror}.") from None
+    except yaml.YAMLError as error:
+        line = str(error).replace("\n", " ")
+        raise GauntletError(f"the plan {path} is not valid YAML: {line}") from None
+    if not isinstance(content, Mapping):
+        raise GauntletError(f"the plan {path} must hold a mapping with 'models' and 'threats' or 'suites'.")
+    return parse_plan(content, str(path))
+
+
+def parse_plan(content: Mapping[str, Any], where: str = "the plan") -> Plan:
+    """A plan from a mapping; the first fault in one sentence, with a suggestion for a misspelt key."""
+    try:
+        return Plan.model_validate(dict(content))
+    except ValidationError as error:
+        raise GauntletError(f"{where}: {_sentence(error)}") from None
+
+
+def _sentence(error: ValidationError) -> str:
+    fault = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        section = {"models": ModelEntry, "datasets": DatasetEntry}.get(str(fault["loc"][0]), Plan)
+        return str(unknown_name("key", str(fault["loc"][-1]), section.model_fields))
+    if fault["type"] == "missing":
+        return f"the key '{place}' is missing."
+    return f"'{place}' is {fault['input']!r}, but: {fault['msg']}."
+
+
+def plan_schema() -> dict[str, Any]:
+    """The JSON schema of a plan, for editors."""
+    return Plan.model_json_schema()
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """One evaluation of a plan, with everything that is needed to run it here or elsewhere.
+
+    Attributes:
+        model, dataset, threat: the objects; the model is not loaded yet.
+        model_entry, dataset_entry: how a worker finds them again; None for objects that only live here.
+        settings: seed, batch size, precision.
+        job: identity and key.
+    """
+
+    model: GauntletModel | ModelSource
+    dataset: Dataset
+    threat: Threat
+    settings: Settings
+    job: Job
+    model_entry: ModelEntry | None = None
+    dataset_entry: DatasetEntry | None = None
+
+
+def plan_jobs(plan: Plan, device: str | None = None) -> list[PlannedJob]:
+    """Every evaluation of a plan, those of one model together; nothing is loaded, duplicates are dropped."""
+    threats = plan_threats(plan)
+    datasets = [(entry, open_dataset(entry)) for entry in plan.datasets]
+    jobs: dict[str, PlannedJob] = {}
+    identities = {id(dataset): dataset.identity for _, dataset in datasets}
+    for model_entry in plan.models:
+        source = resolve_model(model_entry.address, **model_entry.options)
+        model_identity = source.identity
+        for dataset_entry, dataset in datasets:
+            for threat in threats:
+                for seed in plan.seeds:
+                    settings = Settings(seed, plan.batch_size, device, plan.precision)
+                    job = make_job(model_identity, "segmentation", identities[id(dataset)], threat, settings)
+                    jobs.setdefault(
+                        job.key, PlannedJob(source, dataset, threat, settings, job, model_entry, dataset_entry)
+                    )
+    return list(jobs.values())
+
+
+def plan_threats(plan: Plan) -> list[Threat]:
+    """The threats of a plan's suites and of its own list, in order."""
+    values: list[str | dict[str, Any]] = []
+    for name in plan.suites:
+        values += suites.build(name)
+    threats = [threat for value in [*values, *plan.threats] for threat in build_threats(value)]
+    if not threats:
+        raise GauntletError("the plan names no threat; add 'suites: [quick]' or 'threats: [clean, pgd]'.")
+    return threats
+
+
+def open_dataset(entry: DatasetEntry) -> Dataset:
+    """The dataset of an entry."""
+    given = {"split": entry.split, "root": entry.root, "limit": entry.limit, "protocol": entry.protocol}
+    return load_dataset(
+        entry.name, **{name: value for name, value in given.items() if value is not None}, **entry.options
+    )

@@ -1,0 +1,75 @@
+"""Sweeps: one description with lists and ranges, expanded to one description per value."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gauntlet.errors import GauntletError
+from gauntlet.threats.corruptions import COMMON
+
+# Options that hold one number or one word, so that a list can only mean several evaluations.
+SWEPT = (
+    "name", "epsilon", "alpha", "steps", "norm", "restarts", "samples", "severity", "ratio", "mode", "rounds",
+    "threshold",
+)  # fmt: skip
+ALL = "all"
+_MAX_RANGE = 10_000
+
+
+def expand(description: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every threat that a description with lists and ranges stands for, in the order they are written.
+
+    A list ([1, 3, 5]), a range of whole numbers ("1..5") or {"range": [start, stop, step]} (stop included) may stand
+    for any option of SWEPT, and "all" for the name of a corruption.
+
+    >>> [each["corruption"]["severity"] for each in expand({"corruption": {"name": "fog", "severity": "1..3"}})]
+    [1, 2, 3]
+    """
+    return [dict(each) for each in _expand(description, "")]
+
+
+def _expand(node: Mapping[str, Any], parent: str) -> Iterator[dict[str, Any]]:
+    choices: list[list[tuple[str, Any]]] = []
+    for key, value in node.items():
+        values: list[Any]
+        if key in SWEPT:
+            values = _values(key, value, parent)
+        elif isinstance(value, Mapping):
+            values = list(_expand(value, key))
+        else:
+            values = [value]
+        choices.append([(key, each) for each in values])
+    for combination in itertools.product(*choices):
+        yield dict(combination)
+
+
+def _values(key: str, value: Any, parent: str) -> list[Any]:
+    if key == "name" and parent == "corruption" and value == ALL:
+        return list(COMMON)
+    if isinstance(value, list):
+        if not value:
+            raise GauntletError(f"the list of values for '{key}' is empty; write at least one.")
+        return value
+    if isinstance(value, Mapping):
+        return _range(key, value)
+    if isinstance(value, str) and ".." in value:
+        try:
+            low, high = (int(each) for each in value.split(".."))
+        except ValueError:
+            raise GauntletError(f"'{key}: {value}' is not a range of whole numbers such as 1..5.") from None
+        return _range(key, {"range": [low, high, 1]})
+    return [value]
+
+
+def _range(key: str, value: Mapping[str, Any]) -> list[Any]:
+    bounds = value.get("range")
+    numbers = isinstance(bounds, list) and all(isinstance(each, (int, float)) for each in bounds)
+    if set(value) != {"range"} or not isinstance(bounds, list) or not numbers or len(bounds) not in (2, 3):
+        raise GauntletError(f"'{key}' takes a value, a list or {{range: [start, stop, step]}}, not {dict(value)}.")
+    start, stop, step = (*bounds, 1)[:3]
+    if step <= 0 or stop < start or (stop - start) / step > _MAX_RANGE:
+        raise GauntletError(f"the range {bounds} of '{key}' must go upwards in positive steps.")
+    count = int((stop - start) / step + 1e-9) + 1
+    return [start + index * step for index in range(count)]
