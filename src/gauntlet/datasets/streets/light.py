@@ -85,7 +85,7 @@ def sample_light(dice: Dice) -> Light:
         tint, sky_tint = (1.15, 0.88, 0.6), (0.98, 0.96, 1.08)
         zenith, horizon = (0.38, 0.48, 0.74), (0.98, 0.82, 0.62)
     else:  # dusk
-        sun, ambient = dice.uniform(0.02, 0.1), dice.uniform(0.34, 0.5)
+        sun, ambient = dice.uniform(0.02, 0.1), dice.uniform(0.42, 0.58)
         elevation, cover, dusk = dice.uniform(0.12, 0.3), dice.uniform(0.1, 0.8), dice.uniform(0.6, 1.0)
         tint, sky_tint = (1.1, 0.8, 0.7), (0.9, 0.95, 1.2)
         zenith, horizon = (0.20, 0.26, 0.46), (0.72, 0.58, 0.58)
@@ -103,7 +103,7 @@ def sample_light(dice: Dice) -> Light:
         cloud_shift=dice.uniform(0.0, 256.0),
         haze_distance=dice.choice((140.0, 250.0, 400.0, 800.0)) * dice.uniform(0.8, 1.3),
         dusk=dusk,
-        exposure=dice.uniform(0.92, 1.28),
+        exposure=dice.uniform(0.98, 1.32),
         contrast=dice.uniform(0.85, 1.15),
         balance=(1.0 + warmth, 1.0, 1.0 - warmth),
         vignette=dice.uniform(0.0, 0.22),

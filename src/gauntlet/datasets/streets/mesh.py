@@ -23,6 +23,8 @@ PARAMETERS, PARAMETER_COUNT = 13, 8
 ANCHOR = PARAMETERS + PARAMETER_COUNT
 COLUMNS = ANCHOR + 3
 
+_PADDING = tuple((0.0,) * (PARAMETER_COUNT - given) for given in range(PARAMETER_COUNT + 1))
+
 BLACK: Color = (0.0, 0.0, 0.0)
 
 
@@ -92,19 +94,10 @@ class Mesh:
         """
         self.vertices.extend(points)
         self.ends.append(len(self.vertices))
-        parameters = paint.parameters + (0.0,) * (PARAMETER_COUNT - len(paint.parameters))
+        kind, color, second, third, parameters = paint
+        padding = _PADDING[len(parameters)]
         self.rows.append(
-            (
-                label,
-                instance,
-                paint.kind,
-                bias,
-                *paint.color,
-                *paint.second,
-                *paint.third,
-                *parameters,
-                *(anchor or points[0]),
-            )
+            (label, instance, kind, bias) + color + second + third + parameters + padding + (anchor or points[0])
         )
 
     def board(

@@ -41,7 +41,7 @@ class Picture(NamedTuple):
 def _received(normals: npt.NDArray[np.float64], light: Light) -> npt.NDArray[np.float64]:
     """(F, 3) light that faces receive from the sky and the sun (Lambert)."""
     sun = normals[:, 0] * light.sun[0] + normals[:, 1] * light.sun[1] + normals[:, 2] * light.sun[2]
-    sky = 0.82 + 0.18 * normals[:, 1]
+    sky = 0.9 + 0.1 * normals[:, 1]
     return np.asarray(
         sky[:, None] * np.array(light.ambient) + np.maximum(sun, 0.0)[:, None] * np.array(light.sun_color)
     )

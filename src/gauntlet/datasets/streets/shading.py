@@ -378,42 +378,30 @@ def resolve(
                 r, c = top + sample // SUPERSAMPLING, left + sample % SUPERSAMPLING
                 right = (c + 0.5 - camera.center_x) / camera.focal
                 down = (r + 0.5 - camera.center_y) / camera.focal
-                if seen[r, c] >= 0:
-                    color, key, z, _ = surface(
-                        seen[r, c],
-                        right,
-                        down,
-                        r + 0.5,
-                        c + 0.5,
-                        camera,
-                        light,
-                        faces,
-                        normals,
-                        planes,
-                        received,
-                        fractal,
-                        grain,
-                    )
-                elif down > 0.0:
-                    color, key, z = ground(right, down, shadow[r, c], camera, street, light, fractal, grain)
-                else:
-                    color, key, z = sky_color(light, right, -down, fractal), SKY, np.inf
-                if screen[r, c] >= 0 and screen_nearness[r, c] > nearness[r, c]:
-                    shown, key, z, cover = surface(
-                        screen[r, c],
-                        right,
-                        down,
-                        r + 0.5,
-                        c + 0.5,
-                        camera,
-                        light,
-                        faces,
-                        normals,
-                        planes,
-                        received,
-                        fractal,
-                        grain,
-                    )
+                color, key, z = (0.0, 0.0, 0.0), SKY, np.inf
+                layers = 2 if screen_nearness[r, c] > nearness[r, c] else 1
+                for layer in range(layers):  # what is opaque, then what one looks through
+                    face, cover = (seen[r, c] if layer == 0 else screen[r, c]), 1.0
+                    if face >= 0:
+                        shown, key, z, cover = surface(
+                            face,
+                            right,
+                            down,
+                            r + 0.5,
+                            c + 0.5,
+                            camera,
+                            light,
+                            faces,
+                            normals,
+                            planes,
+                            received,
+                            fractal,
+                            grain,
+                        )
+                    elif down > 0.0:
+                        shown, key, z = ground(right, down, shadow[r, c], camera, street, light, fractal, grain)
+                    else:
+                        shown = sky_color(light, right, -down, fractal)
                     color = mix(color, shown, cover)
                 red, green, blue = red + color[0], green + color[1], blue + color[2]
                 keys[count], depths[count] = key, z

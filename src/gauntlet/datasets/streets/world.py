@@ -13,7 +13,8 @@ from gauntlet.datasets.streets.mesh import Mesh
 from gauntlet.datasets.streets.shadows import Shadows
 from gauntlet.datasets.streets.street import FARTHEST, Street, sample_street
 
-_NEAREST = 4.8  # metres; nothing that moves stands nearer
+_NEAREST = 4.8  # metres; nobody stands nearer
+_IN_VIEW = 0.75  # a person is placed where |x| is less than this share of z
 
 
 class Scene(NamedTuple):
@@ -132,7 +133,7 @@ class _Builder:
 
         def place(low: float, high: float, radius: float, lateral: float | None = None) -> tuple[float, float] | None:
             for _ in range(4):
-                # Squared: more of them near the camera, where they can be seen.
+                # More of them near the camera, where they can be seen.
                 share = dice.uniform()
                 z = low + (high - low) * share * (0.4 + 0.6 * share)
                 if street.is_crossed(side, z - 0.5, z + 0.5):
@@ -200,15 +201,14 @@ class _Builder:
     def walkers(self) -> None:
         """Pedestrians on the pavements and some on the road."""
         dice, street = self.dice, self.street
-        for _ in range(dice.integer(3, 7)):
-            z = _NEAREST + 13.0 * dice.uniform() * dice.uniform(0.3, 1.0)
+        for _ in range(dice.integer(5, 12)):
+            z = _NEAREST + 12.0 * dice.uniform() * dice.uniform(0.4, 1.0)
             if dice.chance(0.82):
-                side = dice.sign()
-                lateral = side * dice.uniform(self.kerb + 0.5, self.wall - 0.5)
+                lateral = dice.sign() * dice.uniform(self.kerb + 0.5, self.wall - 0.5)
             else:
                 lateral = dice.uniform(-self.kerb, self.kerb)
             x = street.x(lateral, z)
-            if abs(x) < 0.75 * z and self.plot.take(x, z, 0.35):
+            if abs(x) < _IN_VIEW * z and self.plot.take(x, z, 0.35):
                 people.add_pedestrian(self.mesh, self.shadows, dice, x, z, dice.chance(0.35))
 
     def riders(self) -> None:
@@ -224,7 +224,7 @@ class _Builder:
                 )
             )
             x = street.x(lateral, z)
-            if abs(x) < 0.75 * z and self.plot.take(x, z, 0.7):
+            if abs(x) < _IN_VIEW * z and self.plot.take(x, z, 0.7):
                 people.add_bicyclist(self.mesh, self.shadows, dice, x, z, dice.chance(0.35))
 
 
