@@ -1,0 +1,50 @@
+"""What the figures say: leaderboards, correlations, curves, distributions, significance. Tidy frames in and out."""
+
+from gauntlet.analysis.classes import by_class
+from gauntlet.analysis.correlation import correlate, correlations, scores_by_dataset, scores_by_metric
+from gauntlet.analysis.curves import curve
+from gauntlet.analysis.distribution import (
+    best_attack,
+    image_distribution,
+    image_summary,
+    median_perturbation,
+    minimum_norms,
+    perturbation_cdf,
+)
+from gauntlet.analysis.leaderboard import leaderboard, threat_table
+from gauntlet.analysis.significance import compare_counts, compare_groups, compare_images, image_differences
+from gauntlet.analysis.size_bias import by_size, image_to_dataset_ratio, objects, size_bias
+from gauntlet.analysis.summary import gam, rem, scores, summaries
+from gauntlet.analysis.transfer import transfer, transfer_matrix, transform_matrix
+
+__all__ = [
+    "best_attack",
+    "by_class",
+    "by_size",
+    "compare_counts",
+    "compare_groups",
+    "compare_images",
+    "correlate",
+    "correlations",
+    "curve",
+    "gam",
+    "image_differences",
+    "image_distribution",
+    "image_summary",
+    "image_to_dataset_ratio",
+    "leaderboard",
+    "median_perturbation",
+    "minimum_norms",
+    "objects",
+    "perturbation_cdf",
+    "rem",
+    "scores",
+    "scores_by_dataset",
+    "scores_by_metric",
+    "size_bias",
+    "summaries",
+    "threat_table",
+    "transfer",
+    "transfer_matrix",
+    "transform_matrix",
+]

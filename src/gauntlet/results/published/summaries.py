@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from gauntlet.metrics.summary import DETECTION_ATTACKS, SEGMENTATION_ATTACKS
@@ -26,22 +27,13 @@ SPATIAL_CORRUPTIONS = (
 
 ATTACKS = {"segmentation": SEGMENTATION_ATTACKS, "detection": DETECTION_ATTACKS}
 CORRUPTIONS = {"segmentation": COMMON_CORRUPTIONS, "detection": (*COMMON_CORRUPTIONS, *SPATIAL_CORRUPTIONS)}
-UNIT_COLUMNS = ("source", "task", "model", "model_digest", "dataset", "split", "seed", "view")
+UNIT_COLUMNS = ("source", "table", "task", "model", "model_digest", "dataset", "split", "seed", "view")
 """What makes figures comparable: one model on one dataset in one view; only those a frame has are used."""
 
 
 def unit_columns(frame: pd.DataFrame) -> list[str]:
     """Those of UNIT_COLUMNS that a frame has."""
     return [column for column in UNIT_COLUMNS if column in frame]
-
-
-def dataset_figures(frame: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """Figures of whole datasets (not of single classes) under one kind of threat, joined with its settings."""
-    rows = frame[frame["kind"].eq(kind)]
-    if "class_name" in rows:
-        rows = rows[rows["class_name"].eq("")]
-    settings = threat_settings(rows)
-    return rows.drop(columns=[column for column in settings if column in rows]).join(settings)
 
 
 def rem(frame: pd.DataFrame, *, members: Sequence[str] | None = None) -> pd.DataFrame:
@@ -55,13 +47,7 @@ def rem(frame: pd.DataFrame, *, members: Sequence[str] | None = None) -> pd.Data
         Per unit and metric: summary ("linf-ReM^8_20", epsilon on the 0 to 255 scale), value, mean over the same
         attacks, worst (the attack that gave the value), members, missing; NaN unless every member has a figure.
     """
-    rows = dataset_figures(frame, "attack")
-    rows = rows[rows["source_model"].eq("")]
-    names = [
-        f"{norm}-ReM^{grey_levels(epsilon):g}_{steps:g}"
-        for norm, epsilon, steps in zip(rows["norm"], rows["epsilon"], rows["steps"], strict=True)
-    ]
-    return _summarise(rows.assign(summary=names), "attack", ATTACKS, members)
+    return _summarise(frame, "attack", {None: ATTACKS if members is None else _for_any_task(members)})
 
 
 def gam(frame: pd.DataFrame, *, members: Sequence[str] | None = None) -> pd.DataFrame:
@@ -75,44 +61,97 @@ def gam(frame: pd.DataFrame, *, members: Sequence[str] | None = None) -> pd.Data
     Returns:
         As `rem`, with summary "GAM_3".
     """
-    rows = dataset_figures(frame, "corruption")
-    names = [f"GAM_{severity:g}" for severity in rows["severity"]]
-    return _summarise(rows.assign(summary=names), "corruption", CORRUPTIONS, members)
+    return _summarise(frame, "corruption", {None: CORRUPTIONS if members is None else _for_any_task(members)})
 
 
-def _summarise(
-    rows: pd.DataFrame, member_column: str, defaults: dict[str, tuple[str, ...]], members: Sequence[str] | None
-) -> pd.DataFrame:
+def corruption_families(frame: pd.DataFrame) -> pd.DataFrame:
+    """As `gam`, for every family of corruptions on its own: summary "noise_3", "blur_3", "weather_3", "digital_3"."""
+    return _summarise(
+        frame, "corruption", {name: _for_any_task(members) for name, members in CORRUPTION_FAMILIES.items()}
+    )
+
+
+def union_of_flags(rows: pd.DataFrame, codes: npt.NDArray[np.intp], groups: int) -> list[str]:
+    """The flags that occur in every group of rows; codes (n,) say to which of the groups a row belongs."""
+    found = [""] * groups
+    if "flag" not in rows:
+        return found
+    flagged = rows["flag"].ne("").to_numpy()
+    pairs = pd.DataFrame({"group": codes[flagged], "flag": rows["flag"].to_numpy()[flagged]}).drop_duplicates()
+    gathered: dict[int, set[str]] = {}
+    for group, text in pairs.itertuples(index=False):
+        gathered.setdefault(group, set()).update(text.split())
+    for group, flags in gathered.items():
+        found[group] = " ".join(sorted(flags))
+    return found
+
+
+def group_codes(rows: pd.DataFrame, keys: list[str]) -> tuple[pd.DataFrame, npt.NDArray[np.intp]]:
+    """The different keys in order of appearance, and which of them every row has."""
+    codes = np.asarray(rows.groupby(keys, sort=False, dropna=False).ngroup(), dtype=np.intp)
+    return rows[keys].drop_duplicates().reset_index(drop=True), codes
+
+
+def _for_any_task(members: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    return dict.fromkeys(ATTACKS, tuple(members))
+
+
+def _summarise(frame: pd.DataFrame, kind: str, sets: dict[str | None, dict[str, tuple[str, ...]]]) -> pd.DataFrame:
+    """Minimum and mean over sets of members, for every unit, metric and budget; a set's name stands for "GAM"."""
+    rows = frame[frame["kind"].eq(kind)]
+    if "class_name" in rows:
+        rows = rows[rows["class_name"].eq("")]
+    names, described = _budgets(rows, kind)
+    rows = rows.assign(summary=names, member=described[kind]).loc[described["source_model"].eq("")]
     keys = [*unit_columns(rows), "metric", "summary"]
     parts = []
-    for task, of_task in rows.groupby("task", sort=False):
-        wanted = tuple(members) if members is not None else defaults[str(task)]
-        of_task = of_task[of_task[member_column].isin(wanted)]
-        if len(of_task):
-            parts.append(_summarise_members(of_task, keys, member_column, wanted))
+    for name, members_of in sets.items():
+        for task, of_task in rows.groupby("task", sort=False):
+            wanted = members_of[str(task)]
+            part = of_task[of_task["member"].isin(wanted)]
+            if part.empty:
+                continue
+            result = _summarise_members(part, keys, wanted)
+            if name is not None:
+                result["summary"] = result["summary"].str.replace("GAM", name)
+            parts.append(result)
     columns = [*keys, "value", "mean", "worst", "members", "missing", "flag"]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
 
-def _summarise_members(rows: pd.DataFrame, keys: list[str], column: str, wanted: tuple[str, ...]) -> pd.DataFrame:
-    # An attack that was run twice with one budget (two step sizes) counts with its stronger run.
-    table = rows.groupby([*keys, column], dropna=False, sort=False)["value"].min().unstack(column)
-    values = table.reindex(columns=list(wanted)).to_numpy(float)
+def _budgets(rows: pd.DataFrame, kind: str) -> tuple[pd.Series, pd.DataFrame]:
+    """The published notation of every row's budget, and its settings."""
+    codes, unique = pd.factorize(rows["description"])
+    settings = threat_settings(pd.DataFrame({"description": unique}))
+    if kind == "attack":
+        names = [
+            f"{norm}-ReM^{grey_levels(epsilon):g}_{steps:g}"
+            for norm, epsilon, steps in settings[["norm", "epsilon", "steps"]].itertuples(index=False)
+        ]
+    else:
+        names = [f"GAM_{severity:g}" for severity in settings["severity"]]
+    notation = pd.Series(names, dtype=object).take(codes).set_axis(rows.index)
+    return notation, settings.take(codes).set_axis(rows.index)
+
+
+def _summarise_members(rows: pd.DataFrame, keys: list[str], wanted: tuple[str, ...]) -> pd.DataFrame:
+    result, groups = group_codes(rows, keys)
+    members = pd.Index(wanted).get_indexer(pd.Index(rows["member"]))
+    found = rows["value"].to_numpy(float)
+    values = np.full((len(result), len(wanted)), np.nan)
+    # An attack that was run twice with one budget (two step sizes) counts with its stronger run: the last one written.
+    order = np.argsort(-found, kind="stable")
+    order = order[~np.isnan(found[order])]
+    values[groups[order], members[order]] = found[order]
     present = ~np.isnan(values)
     smallest = np.where(present, values, np.inf).argmin(axis=1)
-    complete = present.all(axis=1)
-    result = table.index.to_frame(index=False).assign(
+    labels = np.array(wanted, dtype=object)
+    patterns, pattern = np.unique(present, axis=0, return_inverse=True)
+    return result.assign(
         value=values.min(axis=1),
         mean=values.mean(axis=1),
-        worst=np.where(complete, np.array(wanted, dtype=object)[smallest], ""),
-        members=[", ".join(np.array(wanted)[row]) for row in present],
-        missing=[", ".join(np.array(wanted)[~row]) for row in present],
+        worst=np.where(present.all(axis=1), labels[smallest], ""),
+        members=np.array([", ".join(labels[each]) for each in patterns], dtype=object)[pattern.ravel()],
+        missing=np.array([", ".join(labels[~each]) for each in patterns], dtype=object)[pattern.ravel()],
+        flag=union_of_flags(rows, groups, len(result)),
     )
-    if "flag" not in rows:
-        return result.assign(flag="")
-    codes = rows.groupby(keys, dropna=False, sort=False)["flag"].agg(_union).rename("flag").reset_index()
-    return result.merge(codes, on=keys, how="left")
-
-
-def _union(flags: pd.Series) -> str:
-    return " ".join(sorted({code for text in flags.unique() for code in text.split()}))

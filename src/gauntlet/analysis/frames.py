@@ -1,0 +1,70 @@
+"""Small tools over tidy frames of figures, shared by the analyses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+from gauntlet.errors import GauntletError
+
+MAIN_METRIC = {"segmentation": "mIoU", "detection": "mAP"}
+MODEL_FACTS = (
+    *("architecture", "backbone", "backbone_type", "proposal_type", "training", "crop_size", "parameters", "date"),
+    *("model_flag", "model_reason"),
+)
+"""Columns that say something about a model; a frame has them when it comes from the published figures or was joined
+with a table of models."""
+SAME = 1e-9
+
+
+def require_columns(frame: pd.DataFrame, columns: Iterable[str], what: str) -> None:
+    """An error that names the columns an analysis cannot do without."""
+    missing = [column for column in columns if column not in frame]
+    if missing:
+        raise GauntletError(
+            f"{what} needs the columns {', '.join(missing)}; this frame has {', '.join(frame.columns)}."
+        )
+
+
+def of_metric(frame: pd.DataFrame, metric: str | None) -> pd.DataFrame:
+    """Figures of whole datasets in one metric; by default mIoU for segmentation and mAP for detection."""
+    require_columns(frame, ["task", "metric", "value"], "an analysis of figures")
+    rows = frame[frame["class_name"].eq("")] if "class_name" in frame else frame
+    wanted = rows["task"].map(MAIN_METRIC) if metric is None else metric
+    return rows[rows["metric"].eq(wanted)]
+
+
+def one_each(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """One row per key: the latest where rows say when they were made, else an error if two values differ."""
+    if "created" in rows:
+        rows = rows.sort_values("created", kind="stable")
+    elif len(rows):
+        spread = rows.groupby(keys, dropna=False)["value"].agg(["min", "max"])
+        differ = spread[(spread["max"] - spread["min"]) > SAME]
+        if len(differ):
+            key = differ.index[0]
+            named = ", ".join(map(str, key if isinstance(key, tuple) else (key,)))
+            raise GauntletError(
+                f"there are two different figures for one cell ({named}); "
+                "filter the frame first, for example by source, table or seed."
+            )
+    return rows.drop_duplicates(keys, keep="last")
+
+
+def with_clean(table: pd.DataFrame, rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """The table with a column `clean`: the clean figure in the same view, else that of the whole image.
+
+    Args:
+        table: has the keys.
+        rows: figures, clean ones among them.
+        keys: what a clean figure must share with a row of the table; `view` among them where there is one.
+    """
+    clean = one_each(rows[rows["kind"].eq("clean")], keys)[[*keys, "value"]].rename(columns={"value": "clean"})
+    table = table.merge(clean, on=keys, how="left")
+    if "view" not in keys:
+        return table
+    rest = [key for key in keys if key != "view"]
+    whole = clean[clean["view"].eq("all")].drop(columns="view").rename(columns={"clean": "whole"})
+    table = table.merge(whole, on=rest, how="left")
+    return table.assign(clean=table["clean"].fillna(table["whole"])).drop(columns="whole")

@@ -1,0 +1,217 @@
+"""Is one model really better? Paired tests over the same images, unpaired ones between groups of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gauntlet.analysis.frames import require_columns
+from gauntlet.errors import GauntletError
+from gauntlet.metrics.counts import CountTable
+from gauntlet.metrics.segmentation import FloatArray, divide, nan_mean
+
+RESAMPLES = 1000
+PERMUTATIONS = 10_000
+LEVEL = 0.95
+EXACT_UP_TO = 12
+"""Images up to which all sign flips are tried instead of a sample of them."""
+_CHUNK = 500
+
+# The difference second - first of R samples, from the weight that each image has for either model: (R, N) -> (R,).
+Difference = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+def compare_images(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    metric: str = "mIoU",
+    *,
+    view: str = "all",
+    resamples: int = RESAMPLES,
+    permutations: int = PERMUTATIONS,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Whether a per-image figure differs between two models on the same images.
+
+    Args:
+        first, second: per-image frames of two evaluations: image_id, view and a column of the metric.
+        metric: "mIoU" or "accuracy".
+        view: the view to compare.
+        resamples: bootstrap samples of images for the interval.
+        permutations: sign flips for the p-value; all of them for at most 12 images.
+        level: coverage of the interval.
+        seed: of both.
+
+    Returns:
+        One row: metric, view, images (in both, with a value), first, second (means), difference (second - first), low,
+        high, p_value (two-sided), better, worse, equal (images on which the second model is).
+    """
+    pairs = image_differences(first, second, metric, view=view)
+    if len(pairs) < 2:
+        raise GauntletError(f"two models need at least 2 images in common to be compared, not {len(pairs)}.")
+    # In one order whatever the values, so that exchanging the models draws the same images.
+    pairs = pairs.sort_values("image_id", kind="stable")
+    x, y = pairs["first"].to_numpy(float), pairs["second"].to_numpy(float)
+
+    def difference(weights_first: FloatArray, weights_second: FloatArray) -> FloatArray:
+        return np.asarray((weights_second - weights_first) @ (y - x) / len(x))
+
+    row = _test(difference, len(x), resamples, permutations, level, seed)
+    change = pairs["difference"]
+    return pd.DataFrame(
+        [
+            {"metric": metric, "view": view, "images": len(x), "first": x.mean(), "second": y.mean(), **row}
+            | {"better": int((change > 0).sum()), "worse": int((change < 0).sum()), "equal": int((change == 0).sum())}
+        ]
+    )
+
+
+def image_differences(
+    first: pd.DataFrame, second: pd.DataFrame, metric: str = "mIoU", *, view: str = "all"
+) -> pd.DataFrame:
+    """Images that two evaluations share, the largest loss of the second model first.
+
+    Returns:
+        image_id, first, second, difference (second - first).
+    """
+    columns = ["image_id", "view", metric]
+    for frame in (first, second):
+        require_columns(frame, columns, "a comparison of images")
+    sides = [frame[frame["view"].eq(view)][["image_id", metric]].dropna() for frame in (first, second)]
+    pairs = sides[0].merge(sides[1], on="image_id", suffixes=("_first", "_second"), validate="1:1")
+    pairs = pairs.rename(columns={f"{metric}_first": "first", f"{metric}_second": "second"})
+    pairs = pairs.assign(difference=pairs["second"] - pairs["first"])
+    return pairs.sort_values("difference", kind="stable").reset_index(drop=True)
+
+
+def compare_counts(
+    first: CountTable,
+    second: CountTable,
+    *,
+    resamples: int = RESAMPLES,
+    permutations: int = PERMUTATIONS,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Whether the dataset mIoU (CmIoU) differs between two models on the same images.
+
+    The bootstrap draws images, the permutation swaps the two models' counts of an image; both recompute the dataset
+    figure, which is no mean over images.
+
+    Args:
+        first, second: counts of the same N images, in the same order.
+        resamples, permutations, level, seed: as for `compare_images`.
+
+    Returns:
+        One row: metric, images, first, second, difference (second - first), low, high, p_value.
+    """
+    if len(first) != len(second) or not np.array_equal(first.ground_truth, second.ground_truth):
+        raise GauntletError("the two tables count different images; evaluate both models on the same dataset.")
+    if len(first) < 2:
+        raise GauntletError(f"two models need at least 2 images to be compared, not {len(first)}.")
+    hits = [table.true_positives.astype(np.float64) for table in (first, second)]
+    union = [table.union.astype(np.float64) for table in (first, second)]
+
+    def figure(weights: FloatArray, swapped: FloatArray, model: int) -> FloatArray:
+        own, other = model, 1 - model
+        top = weights @ hits[own] + swapped @ hits[other]
+        bottom = weights @ union[own] + swapped @ union[other]
+        return nan_mean(divide(top, bottom), axis=1)
+
+    def difference(swapped: FloatArray, kept: FloatArray) -> FloatArray:
+        return figure(kept, swapped, 1) - figure(kept, swapped, 0)
+
+    everything, nothing = np.ones((1, len(first))), np.zeros((1, len(first)))
+    values = [float(figure(everything, nothing, model)[0]) for model in (0, 1)]
+    row = _test(difference, len(first), resamples, permutations, level, seed)
+    return pd.DataFrame([{"metric": "mIoU", "images": len(first), "first": values[0], "second": values[1], **row}])
+
+
+def compare_groups(
+    table: pd.DataFrame,
+    score: str,
+    group: str,
+    first: str,
+    second: str,
+    *,
+    resamples: int = RESAMPLES,
+    permutations: int = PERMUTATIONS,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Whether a score differs between two groups of models (transformer against convolution backbones).
+
+    Args:
+        table: one row per model, such as `scores` gives.
+        score: the column to compare; NaN rows are left out.
+        group: the column that tells the groups apart.
+        first, second: two of its values.
+        resamples, permutations, level, seed: bootstrap of both groups, random relabelling for the p-value.
+
+    Returns:
+        One row: score, group, first, second, n_first, n_second, mean_first, mean_second, difference (second - first),
+        low, high, p_value (two-sided); NaN where a group has fewer than two models.
+    """
+    require_columns(table, [score, group], "a comparison of groups")
+    rows = table.dropna(subset=score)
+    x = rows.loc[rows[group].eq(first), score].to_numpy(float)
+    y = rows.loc[rows[group].eq(second), score].to_numpy(float)
+    head = {"score": score, "group": group, "first": first, "second": second, "n_first": len(x), "n_second": len(y)}
+    means = {"mean_first": _mean(x), "mean_second": _mean(y), "difference": _mean(y) - _mean(x)}
+    if min(len(x), len(y)) < 2:
+        return pd.DataFrame([{**head, **means, "low": np.nan, "high": np.nan, "p_value": np.nan}])
+    generator = np.random.default_rng(seed)
+    drawn = [values[generator.integers(len(values), size=(resamples, len(values)))].mean(axis=1) for values in (x, y)]
+    low, high = np.percentile(drawn[1] - drawn[0], [50 * (1 - level), 50 * (1 + level)])
+    pooled = np.concatenate([x, y])
+    shuffled = generator.permuted(np.tile(pooled, (permutations, 1)), axis=1)
+    chance = shuffled[:, len(x) :].mean(axis=1) - shuffled[:, : len(x)].mean(axis=1)
+    p_value = _p_value(means["difference"], chance, exact=False)
+    return pd.DataFrame([{**head, **means, "low": float(low), "high": float(high), "p_value": p_value}])
+
+
+def _mean(values: FloatArray) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def _test(
+    difference: Difference, images: int, resamples: int, permutations: int, level: float, seed: int
+) -> dict[str, float]:
+    """Observed difference, bootstrap interval over images and sign-flip p-value."""
+    generator = np.random.default_rng(seed)
+    observed = float(difference(np.zeros((1, images)), np.ones((1, images)))[0])
+    drawn = []
+    for count in _chunks(resamples):
+        weights = generator.multinomial(images, np.full(images, 1 / images), size=count).astype(np.float64)
+        drawn.append(difference(np.zeros_like(weights), weights))
+    low, high = np.nanpercentile(np.concatenate(drawn), [50 * (1 - level), 50 * (1 + level)])
+    exact = images <= EXACT_UP_TO
+    tried = _all_flips(images) if exact else _random_flips(images, permutations, generator)
+    chance = [difference(flips, 1 - flips) for flips in tried]
+    p_value = _p_value(observed, np.concatenate(chance), exact=exact)
+    return {"difference": observed, "low": float(low), "high": float(high), "p_value": p_value}
+
+
+def _chunks(total: int) -> list[int]:
+    """Parts of at most _CHUNK samples: weights of 1000 samples of 100,000 images are not small."""
+    return [min(_CHUNK, total - start) for start in range(0, total, _CHUNK)]
+
+
+def _all_flips(images: int) -> Iterator[FloatArray]:
+    codes = np.arange(2**images)
+    yield ((codes[:, None] >> np.arange(images)) & 1).astype(np.float64)
+
+
+def _random_flips(images: int, permutations: int, generator: np.random.Generator) -> Iterator[FloatArray]:
+    for count in _chunks(permutations):
+        yield generator.integers(0, 2, size=(count, images)).astype(np.float64)
+
+
+def _p_value(observed: float, chance: npt.NDArray[np.float64], *, exact: bool) -> float:
+    """Share of relabellings at least as extreme, two-sided; a sampled one counts the observed labelling too."""
+    extreme = int((np.abs(chance) >= abs(observed) - 1e-12).sum())
+    return extreme / len(chance) if exact else (extreme + 1) / (len(chance) + 1)

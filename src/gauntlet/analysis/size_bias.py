@@ -1,0 +1,156 @@
+"""Are small objects lost first? Recall by object size, clean and attacked (specs/metrics.md, 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gauntlet.analysis.frames import require_columns
+from gauntlet.errors import GauntletError
+from gauntlet.metrics.segmentation import divide
+from gauntlet.results.published.summaries import unit_columns
+
+FRACTION_EDGES = (0.0, 0.001, 0.01, 0.05, 0.2, 1.0)
+"""Bins by the share of the image: under 0.1 %, 0.1 to 1 %, 1 to 5 %, 5 to 20 %, 20 % and more."""
+COCO_EDGES = (0.0, 32.0**2, 96.0**2, np.inf)
+"""Bins by pixels: small, medium, large."""
+
+Labels = npt.NDArray[np.integer]
+
+
+def objects(
+    labels: Labels,
+    clean_prediction: Labels,
+    attacked_prediction: Labels,
+    *,
+    ignore_index: int | None = 255,
+    background: Collection[int] = (),
+    image_id: str = "",
+) -> pd.DataFrame:
+    """The objects of one image and how much of each is still right.
+
+    An object is an 8-connected component of one ground-truth class; ignored pixels belong to none.
+
+    Args:
+        labels: (H, W) ground truth.
+        clean_prediction: (H, W) label map on the clean image.
+        attacked_prediction: (H, W) label map under the threat.
+        ignore_index: the label that counts for nothing.
+        background: classes that are no objects.
+        image_id: written into every row.
+
+    Returns:
+        One row per object: image_id, class_index, area (pixels), fraction (of the image), clean_recall, recall.
+    """
+    if not labels.shape == clean_prediction.shape == attacked_prediction.shape or labels.ndim != 2:
+        raise GauntletError(
+            f"labels and predictions must share one shape (H, W), not {labels.shape}, {clean_prediction.shape} and "
+            f"{attacked_prediction.shape}."
+        )
+    skipped = {*background} if ignore_index is None else {*background, ignore_index}
+    kept_clean, kept = labels == clean_prediction, labels == attacked_prediction
+    parts: list[pd.DataFrame] = []
+    for index in np.unique(labels):
+        if int(index) in skipped:
+            continue
+        mask = labels == index
+        count, components = cv2.connectedComponents(mask.astype(np.uint8), connectivity=8)
+        inside = components[mask]
+        area = np.bincount(inside, minlength=count)[1:]
+        right = [np.bincount(inside, hits[mask], minlength=count)[1:] for hits in (kept_clean, kept)]
+        recalls = {"clean_recall": right[0] / area, "recall": right[1] / area}
+        parts.append(pd.DataFrame({"class_index": int(index), "area": area, "fraction": area / labels.size, **recalls}))
+    columns = ["class_index", "area", "fraction", "clean_recall", "recall"]
+    found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns, dtype=float)
+    found.insert(0, "image_id", image_id)
+    return found
+
+
+def by_size(found: pd.DataFrame, *, bins: str = "fraction") -> pd.DataFrame:
+    """Recall of objects in bins of size.
+
+    Args:
+        found: objects of any number of images, as `objects` gives them.
+        bins: "fraction" (of the image) or "coco" (pixels).
+
+    Returns:
+        One row per bin: bin (0 is smallest), low, high, objects, recall, clean_recall, counted (objects that are right
+        somewhere on the clean image), ratio (mean of recall / clean_recall over those).
+    """
+    require_columns(found, ["area", "fraction", "recall", "clean_recall"], "robustness by size")
+    edges, sizes = _edges(found, bins)
+    # Bins are closed on the left; an object that fills the whole image belongs to the last.
+    which = np.clip(np.searchsorted(edges, sizes, side="right") - 1, 0, len(edges) - 2)
+    ratio = divide(found["recall"], found["clean_recall"])
+    table = found.assign(bin=which, ratio=ratio, objects=1, counted=(~np.isnan(ratio)).astype(int))
+    grouped = table.groupby("bin").agg(
+        objects=("objects", "sum"),
+        recall=("recall", "mean"),
+        clean_recall=("clean_recall", "mean"),
+        counted=("counted", "sum"),
+        ratio=("ratio", "mean"),
+    )
+    result = grouped.reindex(range(len(edges) - 1)).reset_index()
+    result[["objects", "counted"]] = result[["objects", "counted"]].fillna(0).astype(int)
+    result.insert(1, "low", edges[:-1])
+    result.insert(2, "high", edges[1:])
+    return result
+
+
+def size_bias(found: pd.DataFrame, *, bins: str = "fraction") -> pd.DataFrame:
+    """One row that says how much recall depends on size.
+
+    Args:
+        found: objects of any number of images, as `objects` gives them.
+        bins: "fraction" (of the image) or "coco" (pixels).
+
+    Returns:
+        bias (mean recall in the largest non-empty bin minus that in the smallest; 0 with one bin), slope (recall
+        gained per tenfold size), clean_bias and clean_slope (the same on the clean image), objects.
+    """
+    table = by_size(found, bins=bins)
+    table = table[table["objects"] > 0]
+    size = np.log10(found["fraction"].to_numpy(float))
+    row: dict[str, float] = {}
+    for name, column in (("", "recall"), ("clean_", "clean_recall")):
+        means = table[column].to_numpy(float)
+        row[f"{name}bias"] = float(means[-1] - means[0]) if len(means) else np.nan
+        row[f"{name}slope"] = _slope(size, found[column].to_numpy(float))
+    return pd.DataFrame([{**row, "objects": len(found)}])
+
+
+def image_to_dataset_ratio(frame: pd.DataFrame) -> pd.DataFrame:
+    """NmIoU over CmIoU under every threat, the size indicator of Halmosi et al.: falling means small objects go first.
+
+    Args:
+        frame: tidy figures with the metrics NmIoU and mIoU.
+
+    Returns:
+        Tidy: the unit, threat, kind, NmIoU, CmIoU, ratio.
+    """
+    rows = frame[frame["metric"].isin(["NmIoU", "mIoU"])]
+    rows = rows[rows["class_name"].eq("")] if "class_name" in rows else rows
+    keys = [*unit_columns(rows), "threat", "kind"]
+    wide = rows.drop_duplicates([*keys, "metric"]).set_index([*keys, "metric"])["value"].unstack("metric")
+    wide = wide.reindex(columns=["NmIoU", "mIoU"]).rename(columns={"mIoU": "CmIoU"}).dropna()
+    return wide.assign(ratio=divide(wide["NmIoU"], wide["CmIoU"])).reset_index().rename_axis(columns=None)
+
+
+def _edges(found: pd.DataFrame, bins: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    if bins == "fraction":
+        return np.array(FRACTION_EDGES), found["fraction"].to_numpy(float)
+    if bins == "coco":
+        return np.array(COCO_EDGES), found["area"].to_numpy(float)
+    raise GauntletError(f"bins must be 'fraction' or 'coco', not '{bins}'.")
+
+
+def _slope(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float:
+    """Least-squares slope; NaN without variance in x."""
+    if len(x) < 2 or np.ptp(x) == 0:
+        return float("nan")
+    x = x - x.mean()
+    return float(x @ y / (x @ x))

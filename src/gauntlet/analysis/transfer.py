@@ -1,0 +1,86 @@
+"""Who fools whom: attacks made on one model and shown to another (specs/metrics.md, 11)."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from gauntlet.analysis.frames import of_metric, one_each, require_columns, with_clean
+from gauntlet.errors import GauntletError
+from gauntlet.metrics.segmentation import divide
+from gauntlet.results.published.summaries import unit_columns
+from gauntlet.results.published.threats import threat_settings
+
+RATIO = "IoU ratio"
+
+
+def transfer(frame: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:
+    """Ratios of attacked to clean figures for every pair of target and source model.
+
+    An attack whose description names a `source_model` was made there; one that names none was made on the model
+    itself (white box). Figures that are printed as IoU ratios are taken as they are.
+
+    Args:
+        frame: tidy figures with clean and attack rows.
+        metric: by default mIoU for segmentation and mAP for detection.
+
+    Returns:
+        Tidy: what the target's unit has beside the model, target, made_on, threat, ratio (NaN when the clean figure is
+        0 or missing), attacked, clean.
+    """
+    rows = of_metric(frame, metric)
+    printed = frame[frame["metric"].eq(RATIO)] if metric is None else rows.iloc[:0]
+    rows = pd.concat([rows, printed]) if len(printed) else rows
+    attacks = rows[rows["kind"].eq("attack")]
+    if "transform" in attacks:  # attacks on transformed inputs are another table, see `transform_matrix`
+        attacks = attacks[attacks["transform"].eq("")]
+    sources = threat_settings(attacks)["source_model"]
+    attacks = attacks.assign(made_on=sources.where(sources.ne(""), attacks["model"]))
+    units = unit_columns(rows)
+    attacks = one_each(attacks, [*units, "metric", "threat", "made_on"])
+    attacks = with_clean(attacks, rows, [*units, "metric"])
+    is_ratio = attacks["metric"].eq(RATIO)
+    ratio = pd.Series(divide(attacks["value"], attacks["clean"]), index=attacks.index)
+    result = attacks.assign(
+        target=attacks["model"],
+        ratio=ratio.where(~is_ratio, attacks["value"]),
+        attacked=attacks["value"].mask(is_ratio),
+    )
+    rest = [column for column in units if column not in ("model", "model_digest")]
+    columns = [*rest, "target", "made_on", "threat", "ratio", "attacked", "clean"]
+    return result[columns].reset_index(drop=True)
+
+
+def transfer_matrix(frame: pd.DataFrame, threat: str, metric: str | None = None) -> pd.DataFrame:
+    """R[target, made on]: the ratio of the row model on images made with the column model; the diagonal is white box.
+
+    Args:
+        frame: tidy figures of one dataset.
+        threat: the attack's short name.
+        metric: by default mIoU for segmentation and mAP for detection.
+    """
+    rows = transfer(frame, metric)
+    rows = rows[rows["threat"].eq(threat)]
+    return _matrix(rows, "target", "made_on", "ratio", f"transfers of '{threat}'")
+
+
+def transform_matrix(frame: pd.DataFrame, metric: str = "mIoU") -> pd.DataFrame:
+    """Absolute figures, inference transformation in rows, the attack's own transformation in columns (Arnab, Table 2).
+
+    Args:
+        frame: published figures with the columns `transform` and `source_transform`.
+        metric: its name in the frame.
+    """
+    require_columns(frame, ["transform", "source_transform"], "a matrix of transformations")
+    rows = frame[frame["metric"].eq(metric) & frame["transform"].ne("")]
+    return _matrix(rows, "transform", "source_transform", "value", "transformations")
+
+
+def _matrix(rows: pd.DataFrame, index: str, columns: str, values: str, what: str) -> pd.DataFrame:
+    if rows.empty:
+        raise GauntletError(f"this frame holds no {what}; look at its column 'threat' for what there is.")
+    if rows.duplicated([index, columns]).any():
+        raise GauntletError(f"this frame holds several {what} for one pair of models; filter it by dataset or table.")
+    order_rows, order_columns = list(dict.fromkeys(rows[index])), list(dict.fromkeys(rows[columns]))
+    # White-box cells on the diagonal: sources in the order of the targets where both are there.
+    order_columns.sort(key=lambda name: order_rows.index(name) if name in order_rows else len(order_rows))
+    return rows.set_index([index, columns])[values].unstack(columns).loc[order_rows, order_columns]

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gauntlet.analysis import by_class, curve, transfer, transfer_matrix, transform_matrix
+from gauntlet.errors import GauntletError
+from gauntlet.results import published
+
+Figure = Callable[..., dict[str, Any]]
+
+
+def pgd(epsilon: float | str, steps: int = 20, **settings: Any) -> dict[str, Any]:
+    return {"attack": {"name": "pgd", "epsilon": epsilon, "steps": steps, "norm": "linf", **settings}}
+
+
+def test_an_epsilon_curve_starts_at_the_clean_figure(figure: Figure) -> None:
+    rows = [figure("a", {"clean": {}}, 0.8), figure("a", pgd("8/255"), 0.2), figure("a", pgd("2/255"), 0.4)]
+    found = curve(pd.DataFrame(rows), "epsilon")
+    assert found["x"].tolist() == pytest.approx([0, 2 / 255, 8 / 255])
+    assert found["value"].tolist() == [0.8, 0.4, 0.2]
+    assert found["relative"].tolist() == pytest.approx([1, 0.5, 0.25])
+    assert set(found["series"]) == {"pgd, steps 20, norm linf"}
+
+
+def test_other_settings_make_other_series(figure: Figure) -> None:
+    rows = [figure("a", pgd(epsilon, steps), 0.5) for epsilon in (0.01, 0.02) for steps in (10, 20)]
+    assert curve(pd.DataFrame(rows), "epsilon")["series"].nunique() == 2
+    steps = curve(pd.DataFrame(rows), "steps")
+    assert set(steps["series"]) == {"pgd, epsilon 0.01, norm linf", "pgd, epsilon 0.02, norm linf"}
+    assert steps["x"].tolist() == [10, 20, 10, 20]
+
+
+def test_a_single_setting_is_no_curve(figure: Figure) -> None:
+    rows = pd.DataFrame([figure("a", {"clean": {}}, 0.8), figure("a", pgd("8/255"), 0.2)])
+    assert curve(rows, "epsilon").empty
+    assert len(curve(rows, "epsilon", least=1)) == 2
+    assert len(curve(rows, "epsilon", least=1, from_clean=False)) == 1
+
+
+@pytest.mark.parametrize(
+    ("parameter", "description"),
+    [
+        ("severity", lambda value: {"corruption": {"name": "fog", "severity": value}}),
+        ("ratio", lambda value: {"localized": {"corruption": {"name": "fog", "severity": 3}, "ratio": value}}),
+        ("steps", lambda value: {"attack": {"name": "bim", "steps": value}}),
+        ("rounds", lambda value: {"region_aware": {"attack": {"name": "bim", "steps": 50}, "rounds": value}}),
+    ],
+)
+def test_every_parameter_is_read_from_the_description(
+    figure: Figure, parameter: str, description: Callable[[float], dict[str, Any]]
+) -> None:
+    rows = [figure("a", description(value), 1 - value / 10) for value in (3, 1, 2)]
+    found = curve(pd.DataFrame(rows), parameter)
+    assert found["x"].tolist() == [1, 2, 3]
+    assert found["value"].tolist() == pytest.approx([0.9, 0.8, 0.7])
+    assert found["clean"].isna().all()
+
+
+def test_views_are_curves_of_their_own_and_share_the_clean_figure(figure: Figure) -> None:
+    def local(ratio: float) -> dict[str, Any]:
+        return {"localized": {"corruption": {"name": "fog", "severity": 3}, "ratio": ratio}}
+
+    rows = [figure("a", {"clean": {}}, 0.8)]
+    rows += [figure("a", local(ratio), 0.5, view=view) for ratio in (0.25, 0.5) for view in ("inside", "outside")]
+    found = curve(pd.DataFrame(rows), "ratio")
+    assert found.groupby("view")["x"].agg(list).to_dict() == {"inside": [0, 0.25, 0.5], "outside": [0, 0.25, 0.5]}
+    assert found["clean"].eq(0.8).all()
+
+
+def test_unknown_parameters_are_an_error(figure: Figure) -> None:
+    with pytest.raises(GauntletError, match="did you mean 'epsilon'"):
+        curve(pd.DataFrame([figure("a", {"clean": {}}, 0.8)]), "epsilo")
+
+
+def test_the_published_epsilon_curve_of_arnab() -> None:
+    rows = published.frame(source="arnab")
+    found = curve(rows[rows["table"].eq("13") & rows["model"].eq("ICNet")], "epsilon")
+    assert (found["x"] * 255).tolist() == pytest.approx([0, 0.25, 0.5, 1, 2, 4, 8, 16, 32])
+    assert found["value"].tolist() == [0.565, 0.458, 0.388, 0.286, 0.166, 0.097, 0.073, 0.025, 0.009]
+
+
+def test_a_transfer_matrix_is_relative_to_the_row_models_own_clean_figure(figure: Figure) -> None:
+    rows = [figure("a", {"clean": {}}, 0.8), figure("b", {"clean": {}}, 0.5)]
+    rows += [
+        figure("a", pgd("8/255"), 0.2, threat="pgd"),
+        figure("b", pgd("8/255"), 0.1, threat="pgd"),
+        figure("a", pgd("8/255", source_model="b"), 0.6, threat="pgd"),
+        figure("b", pgd("8/255", source_model="a"), 0.3, threat="pgd"),
+    ]
+    matrix = transfer_matrix(pd.DataFrame(rows), "pgd")
+    assert list(matrix.index) == list(matrix.columns) == ["a", "b"]
+    np.testing.assert_allclose(matrix.to_numpy(), [[0.25, 0.75], [0.6, 0.2]])
+
+
+def test_a_clean_figure_of_zero_gives_no_ratio(figure: Figure) -> None:
+    rows = pd.DataFrame([figure("a", {"clean": {}}, 0.0), figure("a", pgd("8/255"), 0.0)])
+    assert transfer(rows)["ratio"].isna().all()
+
+
+def test_the_published_transfer_matrix_of_arnab_table_one() -> None:
+    rows = published.frame(source="arnab")
+    matrix = transfer_matrix(rows[rows["table"].eq("1")], "fgsm linf 8/255")
+    assert matrix.shape == (7, 4)
+    assert np.diag(matrix.to_numpy()[:4]).tolist() == [0.373, 0.397, 0.377, 0.531]
+    assert matrix.loc["Deeplab v2 50% scale (ResNet)", "Deeplab v2 75% scale (ResNet)"] == 0.705
+    with pytest.raises(GauntletError, match="several transfers"):
+        transfer_matrix(rows, "fgsm linf 8/255")
+    with pytest.raises(GauntletError, match="no transfers"):
+        transfer_matrix(rows, "nothing")
+
+
+def test_the_published_transform_matrix_of_arnab_table_two() -> None:
+    matrix = transform_matrix(published.frame(source="arnab"))
+    assert matrix.shape == (5, 5)
+    assert matrix.loc["JPEG recompression", "None"] == 0.477
+    assert list(matrix.index) == list(matrix.columns)
+
+
+def test_classes_are_compared_with_their_clean_figure(figure: Figure) -> None:
+    rows = [
+        figure("a", {"clean": {}}, value, metric="IoU", class_name=name)
+        for name, value in (("road", 0.9), ("pole", 0.5), ("sky", 0.0))
+    ]
+    rows += [
+        figure("a", pgd("8/255"), value, metric="IoU", class_name=name, threat="pgd")
+        for name, value in (("road", 0.8), ("pole", 0.1), ("sky", 0.0))
+    ]
+    rows.append(figure("a", pgd("8/255"), 0.3, threat="pgd"))
+    found = by_class(pd.DataFrame(rows))
+    assert found["class_name"].tolist() == ["pole", "road", "sky"]
+    assert found["drop"].tolist() == pytest.approx([0.4, 0.1, 0.0])
+    assert found["ratio"].tolist()[:2] == pytest.approx([0.2, 8 / 9])
+    assert np.isnan(found["ratio"].iloc[2])

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gauntlet.analysis import gam, leaderboard, rem, scores, summaries, threat_table
+from gauntlet.errors import GauntletError
+from gauntlet.results import published
+from gauntlet.results.published.summaries import COMMON_CORRUPTIONS
+
+Figure = Callable[..., dict[str, Any]]
+
+
+def attack(name: str, epsilon: float | str = "8/255", **settings: Any) -> dict[str, Any]:
+    return {"attack": {"name": name, "epsilon": epsilon, "steps": 20, "norm": "linf", **settings}}
+
+
+def corruption(name: str, severity: int = 3) -> dict[str, Any]:
+    return {"corruption": {"name": name, "severity": severity}}
+
+
+def full_model(figure: Figure, model: str, clean: float, pgd: float, fog: float) -> list[dict[str, Any]]:
+    rows = [figure(model, {"clean": {}}, clean)]
+    rows += [figure(model, attack(name), pgd + shift) for name, shift in (("pgd", 0.2), ("segpgd", 0.1), ("cospgd", 0))]
+    rows += [figure(model, corruption(name), 0.5) for name in COMMON_CORRUPTIONS if name != "fog"]
+    rows.append(figure(model, corruption("fog"), fog))
+    return rows
+
+
+def test_rem_is_the_minimum_in_the_published_notation(figure: Figure) -> None:
+    rows = pd.DataFrame(full_model(figure, "a", 0.8, 0.1, 0.2))
+    found = rem(rows)
+    assert len(found) == 1
+    assert found.loc[0, "summary"] == "linf-ReM^8_20"
+    assert found.loc[0, "value"] == pytest.approx(0.1)
+    assert found.loc[0, "mean"] == pytest.approx(0.2)
+    assert found.loc[0, "worst"] == "cospgd"
+    assert found.loc[0, "members"] == "pgd, segpgd, cospgd"
+
+
+def test_epsilon_as_text_and_as_number_are_one_budget(figure: Figure) -> None:
+    rows = [figure("a", attack("pgd", "8/255"), 0.3), figure("a", attack("segpgd", 8 / 255), 0.2)]
+    found = rem(pd.DataFrame(rows), members=["pgd", "segpgd"])
+    assert list(found["summary"]) == ["linf-ReM^8_20"]
+    assert found.loc[0, "value"] == 0.2
+
+
+def test_budgets_are_kept_apart(figure: Figure) -> None:
+    rows = [
+        figure("a", attack("pgd"), 0.3),
+        figure("a", attack("pgd", "4/255"), 0.5),
+        figure("a", attack("pgd", "64/255", norm="l2"), 0.4),
+        figure("a", attack("pgd", "0.5/255", steps=40), 0.7),
+    ]
+    found = rem(pd.DataFrame(rows), members=["pgd"]).set_index("summary")["value"]
+    assert found.to_dict() == {
+        "linf-ReM^8_20": 0.3,
+        "linf-ReM^4_20": 0.5,
+        "l2-ReM^64_20": 0.4,
+        "linf-ReM^0.5_40": 0.7,
+    }
+
+
+def test_a_missing_member_gives_nan_and_its_name(figure: Figure) -> None:
+    rows = [row for row in full_model(figure, "a", 0.8, 0.1, 0.2) if "pgd" not in row["description"].split('"')]
+    found = rem(pd.DataFrame(rows))
+    assert np.isnan(found.loc[0, "value"])
+    assert np.isnan(found.loc[0, "mean"])
+    assert found.loc[0, "missing"] == "pgd"
+    assert found.loc[0, "worst"] == ""
+
+
+def test_a_stronger_second_run_of_one_attack_counts(figure: Figure) -> None:
+    rows = [figure("a", attack("pgd", alpha=0.01), 0.3), figure("a", attack("pgd", alpha=0.1), 0.2)]
+    assert rem(pd.DataFrame(rows), members=["pgd"]).loc[0, "value"] == 0.2
+
+
+def test_transferred_localized_and_class_figures_do_not_enter(figure: Figure) -> None:
+    rows = [
+        figure("a", attack("pgd"), 0.3),
+        figure("a", attack("pgd", source_model="b"), 0.1),
+        figure("a", {"localized": {"attack": {"name": "pgd", "epsilon": 8 / 255}, "ratio": 0.5}}, 0.05),
+        figure("a", attack("pgd"), 0.01, class_name="car", metric="mIoU"),
+    ]
+    found = rem(pd.DataFrame(rows), members=["pgd"])
+    assert list(found["value"]) == [0.3]
+
+
+def test_gam_by_severity(figure: Figure) -> None:
+    rows = [*full_model(figure, "a", 0.8, 0.1, 0.2), figure("a", corruption("fog", 5), 0.1)]
+    found = gam(pd.DataFrame(rows)).set_index("summary")
+    assert found.loc["GAM_3", "value"] == 0.2
+    assert found.loc["GAM_3", "worst"] == "fog"
+    assert found.loc["GAM_3", "mean"] == pytest.approx((14 * 0.5 + 0.2) / 15)
+    assert np.isnan(found.loc["GAM_5", "value"])
+    assert found.loc["GAM_5", "members"] == "fog"
+
+
+def test_summaries_hold_both(figure: Figure) -> None:
+    found = summaries(pd.DataFrame(full_model(figure, "a", 0.8, 0.1, 0.2)))
+    assert list(found["summary"]) == ["linf-ReM^8_20", "GAM_3"]
+
+
+def test_scores_put_everything_about_a_model_in_one_row(figure: Figure) -> None:
+    rows = full_model(figure, "a", 0.8, 0.1, 0.2)
+    rows.append(figure("a", {"battery": {"name": "halmosi"}}, 0.05, threat="halmosi"))
+    rows.append(figure("a", {"battery": {"name": "halmosi"}}, 0.06, threat="halmosi", view="dag"))
+    table = scores(pd.DataFrame(rows))
+    assert len(table) == 1
+    row = table.iloc[0]
+    assert row["clean"] == 0.8
+    assert row["linf-ReM^8_20"] == pytest.approx(0.1)
+    assert row["mean of linf-ReM^8_20"] == pytest.approx(0.2)
+    assert row["GAM_3"] == 0.2
+    assert row["noise_3"] == 0.5
+    assert row["weather_3"] == pytest.approx((0.2 + 3 * 0.5) / 4)
+    assert row["halmosi"] == 0.05
+
+
+def test_clean_figures_on_acdc_are_weather_for_the_other_datasets(figure: Figure) -> None:
+    rows = [
+        figure("a", {"clean": {}}, 0.8, dataset="cityscapes"),
+        figure("a", {"clean": {}}, 0.4, dataset="acdc", split="fog"),
+        figure("b", {"clean": {}}, 0.7, dataset="cityscapes"),
+    ]
+    table = scores(pd.DataFrame(rows)).set_index(["dataset", "model"])
+    assert table.loc[("cityscapes", "a"), "acdc fog"] == 0.4
+    assert np.isnan(table.loc[("cityscapes", "b"), "acdc fog"])
+    assert table.loc[("acdc", "a"), "clean"] == 0.4
+
+
+def test_the_latest_of_two_clean_runs_counts_in_a_store(figure: Figure) -> None:
+    rows = [
+        figure("a", {"clean": {}}, 0.8, created="2025-02-01"),
+        figure("a", {"clean": {}}, 0.7, created="2025-01-01"),
+    ]
+    assert scores(pd.DataFrame(rows)).loc[0, "clean"] == 0.8
+
+
+def test_two_different_figures_without_a_date_are_an_error(figure: Figure) -> None:
+    rows = pd.DataFrame([figure("a", {"clean": {}}, 0.8), figure("a", {"clean": {}}, 0.7)]).drop(columns="created")
+    with pytest.raises(GauntletError, match="two different figures"):
+        scores(rows)
+
+
+def test_a_leaderboard_ranks_within_a_dataset_and_shares_ties(figure: Figure) -> None:
+    rows = full_model(figure, "a", 0.8, 0.1, 0.2) + full_model(figure, "b", 0.7, 0.2, 0.3)
+    rows += [*full_model(figure, "c", 0.9, 0.0, 0.3), figure("d", {"clean": {}}, 0.95)]
+    rows.append(figure("z", {"clean": {}}, 0.1, dataset="other"))
+    board = leaderboard(pd.DataFrame(rows))
+    streets = board[board["dataset"].eq("streets")]
+    assert list(streets["model"]) == ["b", "c", "a", "d"]
+    assert list(streets["rank"].astype(object)[:3]) == [1, 1, 3]
+    assert pd.isna(streets["rank"].iloc[3])
+    by_clean = leaderboard(pd.DataFrame(rows), sort_by="clean")
+    assert list(by_clean[by_clean["dataset"].eq("streets")]["model"]) == ["d", "c", "a", "b"]
+    assert by_clean.loc[by_clean["model"].eq("z"), "rank"].iloc[0] == 1
+    with pytest.raises(GauntletError, match="score to sort by"):
+        leaderboard(pd.DataFrame(rows), sort_by="GAM_4")
+
+
+def test_a_leaderboard_of_detection_uses_map(figure: Figure) -> None:
+    rows = [
+        figure(model, description, value, task="detection", metric="mAP")
+        for model, shift in (("a", 0.0), ("b", 0.1))
+        for description, value in (({"clean": {}}, 0.4), (attack("bim"), 0.2 + shift), (attack("pgd"), 0.1 + shift))
+    ]
+    board = leaderboard(pd.DataFrame(rows))
+    assert list(board["model"]) == ["b", "a"]
+    assert list(board["linf-ReM^8_20"]) == [pytest.approx(0.2), pytest.approx(0.1)]
+
+
+def test_the_published_leaderboard_of_ade20k() -> None:
+    board = leaderboard(published.frame(source="semsegbench", dataset="ade20k"))
+    assert len(board) == 26
+    assert board.loc[0, "model"] == "upernet/internimage-h"
+    assert board.loc[0, "GAM_3"] == 0.4193
+    assert set(board.tail(2)["model"]) == {"deeplabv3/resnet50", "deeplabv3/resnet101"}
+    assert board.tail(2)["flag"].str.contains("failed_run").all()
+
+
+def test_a_threat_table_has_a_column_per_threat(figure: Figure) -> None:
+    rows = [figure("a", {"clean": {}}, 0.8, threat="clean"), figure("a", corruption("fog"), 0.5, threat="fog 3")]
+    rows.append(figure("b", {"clean": {}}, 0.7, threat="clean"))
+    table = threat_table(pd.DataFrame(rows)).set_index("model")
+    assert list(table.columns)[-2:] == ["clean", "fog 3"]
+    assert table.loc["a", "fog 3"] == 0.5
+    assert np.isnan(table.loc["b", "fog 3"])
