@@ -1,0 +1,137 @@
+"""Which public checkpoint stands for a model of the published benchmarks: a table, and how to look things up in it.
+
+`models.csv` has one row per model. `source` is an address for `load_model` (hub names that are known to exist; nothing
+is made up), `openmmlab_config` and `openmmlab_weights` name what OpenMMLab (or InternImage's authors, on its framework)
+publish, `openmmlab_match` says whether those weights score what the benchmark reports on clean images: "exact" (within
+0.02 points), "near" (0.15) or "other". `note` says how the checkpoint of `source` differs from the benchmark's.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from gauntlet.errors import GauntletError, unknown_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ZooEntry", "entries", "find", "frame"]
+
+_SIZES = {"tiny": "t", "small": "s", "base": "b", "large": "l", "xlarge": "xl", "huge": "h"}
+_DATASETS = {"voc2012": "voc", "voc2007": "voc", "ade": "ade20k"}
+
+
+@dataclass(frozen=True)
+class ZooEntry:
+    """One model of a benchmark, or a public one beside them.
+
+    Attributes:
+        task: "segmentation" or "detection".
+        model_name, backbone, dataset: the triple that names it.
+        crop_size: HEIGHTxWIDTH it was trained on, or "" where that is not known.
+        benchmark: "semsegbench", "detecbench", or "" for a public checkpoint that neither has.
+        architecture: the name as printed.
+        date: as the benchmark dates it.
+        source: an address for `load_model`, or "" when no public checkpoint is known to the loaders.
+        openmmlab_config: name of the configuration on OpenMMLab's framework, or "".
+        openmmlab_weights: where its weights are, or "".
+        openmmlab_match: "exact", "near", "other" or "": see the module.
+        note: how the checkpoint of `source` differs from the benchmark's, and what else to know.
+    """
+
+    task: str
+    model_name: str
+    backbone: str
+    dataset: str
+    crop_size: str
+    benchmark: str
+    architecture: str
+    date: str
+    source: str
+    openmmlab_config: str
+    openmmlab_weights: str
+    openmmlab_match: str
+    note: str
+
+    @property
+    def title(self) -> str:
+        """The triple in words."""
+        return f"{self.model_name} with {self.backbone} on {self.dataset}"
+
+    @property
+    def address(self) -> str | None:
+        """What `load_model` is to be given: the source, else the OpenMMLab configuration, else None."""
+        return self.source or (f"mmseg:{self.openmmlab_config}" if self.openmmlab_config else None)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options that go with the address."""
+        return {} if self.source or not self.openmmlab_weights else {"checkpoint": self.openmmlab_weights}
+
+    def require_address(self) -> str:
+        """The address, or an error that says that no public checkpoint is known."""
+        if self.address is None:
+            raise GauntletError(
+                f"no public checkpoint of {self.title} is known; give your own, for example "
+                "load_model('script:PATH') or load_model('python:MODULE:FUNCTION')."
+            )
+        return self.address
+
+
+@lru_cache(maxsize=1)
+def entries() -> tuple[ZooEntry, ...]:
+    """Every row of the table, in order."""
+    text = (files(__name__) / "models.csv").read_text(encoding="utf-8")
+    return tuple(ZooEntry(**row) for row in csv.DictReader(text.splitlines()))
+
+
+def frame() -> pd.DataFrame:
+    """The table as a DataFrame, with a column `address`."""
+    import pandas as pd
+
+    return pd.DataFrame([{**asdict(entry), "address": entry.address} for entry in entries()])
+
+
+def find(model_name: str, backbone: str, dataset: str, *, crop_size: str | None = None) -> ZooEntry:
+    """The entry of a triple; spelling is lenient ("DeepLabV3+", "ResNet-50", "Swin-Tiny").
+
+    Where a benchmark has one triple with several crop sizes, the one with published weights comes first.
+
+    Args:
+        model_name: the architecture ("upernet").
+        backbone: ("convnext-t").
+        dataset: what it was trained on ("ade20k").
+        crop_size: HEIGHTxWIDTH, to choose among several.
+    """
+    found = _narrow(entries(), "zoo model", "model_name", model_name, "")
+    found = _narrow(found, "backbone", "backbone", backbone, f" of the zoo model '{found[0].model_name}'")
+    found = _narrow(
+        found, "dataset", "dataset", dataset, f" of the zoo's {found[0].model_name} with {found[0].backbone}"
+    )
+    if crop_size is not None:
+        found = _narrow(found, "crop size", "crop_size", crop_size, f" of {found[0].title}")
+    return found[0]
+
+
+def _narrow(found: Iterable[ZooEntry], kind: str, field: str, wanted: str, where: str) -> list[ZooEntry]:
+    candidates = list(found)
+    kept = [entry for entry in candidates if _key(getattr(entry, field)) == _key(wanted)]
+    if not kept:
+        known = dict.fromkeys(getattr(entry, field) for entry in candidates)
+        raise unknown_name(f"{kind}{where}", wanted, [name for name in known if name])
+    return kept
+
+
+def _key(name: str) -> str:
+    """One spelling for the spellings of a name."""
+    name = name.strip().lower().replace("+", "plus")
+    name = _DATASETS.get(name, name)
+    name = re.sub(r"^(r|x)(?=\d+$)", lambda match: {"r": "resnet", "x": "resnext"}[match[1]], name)
+    name = re.sub(r"(?<=[-_ ])(tiny|small|base|large|xlarge|huge)$", lambda match: _SIZES[match[1]], name)
+    return re.sub(r"[^a-z0-9]", "", name)
