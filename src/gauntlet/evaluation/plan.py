@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.evaluation.evaluate import DEFAULT_BATCH_SIZE, Settings, make_job
+from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, Settings, make_job
 from gauntlet.models import resolve_model
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.sources.contract import ModelSource
@@ -92,7 +92,8 @@ def _sentence(error: ValidationError) -> str:
     fault = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in fault["loc"])
     if fault["type"] == "extra_forbidden":
-        section = {"models": ModelEntry, "datasets": DatasetEntry}.get(str(fault["loc"][0]), Plan)
+        sections: dict[str, type[BaseModel]] = {"models": ModelEntry, "datasets": DatasetEntry}
+        section = sections.get(str(fault["loc"][0]), Plan)
         return str(unknown_name("key", str(fault["loc"][-1]), section.model_fields))
     if fault["type"] == "missing":
         return f"the key '{place}' is missing."
@@ -157,7 +158,11 @@ def plan_threats(plan: Plan) -> list[Threat]:
 
 def open_dataset(entry: DatasetEntry) -> Dataset:
     """The dataset of an entry."""
-    given = {"split": entry.split, "root": entry.root, "limit": entry.limit, "protocol": entry.protocol}
     return load_dataset(
-        entry.name, **{name: value for name, value in given.items() if value is not None}, **entry.options
+        entry.name,
+        split=entry.split,
+        root=entry.root,
+        limit=entry.limit,
+        protocol=entry.protocol,
+        **entry.options,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from types import TracebackType
@@ -16,11 +17,11 @@ class Progress(Protocol):
     def start(self, label: str, total: int, done: int = 0) -> None:
         """A new evaluation of `total` images begins, `done` of them were committed before."""
 
-    def advance(self, images: int) -> None:
-        """So many images more are committed."""
+    def advance(self, images: int, figure: float = math.nan) -> None:
+        """So many images more are committed; the figure over this session's images, where there is one."""
 
-    def note(self, text: str) -> None:
-        """Something the user should know."""
+    def note_once(self, text: str) -> None:
+        """Something the user should know; the same text is said once."""
 
 
 class Silent:
@@ -28,9 +29,9 @@ class Silent:
 
     def start(self, label: str, total: int, done: int = 0) -> None: ...
 
-    def advance(self, images: int) -> None: ...
+    def advance(self, images: int, figure: float = math.nan) -> None: ...
 
-    def note(self, text: str) -> None: ...
+    def note_once(self, text: str) -> None: ...
 
 
 class Terminal:
@@ -44,6 +45,7 @@ class Terminal:
         self._stream = stream or sys.stderr
         self._console = Console(file=self._stream)
         self._label, self._total, self._done, self._fresh, self._began, self._said = "", 0, 0, 0, 0.0, 0.0
+        self._notes: set[str] = set()
         self._bar: RichProgress | None = None
         if self._console.is_terminal:
             self._bar = RichProgress(
@@ -72,19 +74,22 @@ class Terminal:
         elif done < total:
             self._line(f"{label}: {total} images" + (f", {done} of them done before" if done else ""))
 
-    def advance(self, images: int) -> None:
+    def advance(self, images: int, figure: float = math.nan) -> None:
         self._done += images
         self._fresh += images
         rate = self._fresh / max(time.monotonic() - self._began, 1e-9)
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[-1], completed=self._done, rate=f"{rate:.1f} images/s")
+            said = f"{rate:.1f} images/s" + ("" if math.isnan(figure) else f", mIoU {100 * figure:.1f}")
+            self._bar.update(self._bar.task_ids[-1], completed=self._done, rate=said)
         elif time.monotonic() - self._said >= _LINE_EVERY_SECONDS:
             self._said = time.monotonic()
             left = (self._total - self._done) / rate
             self._line(f"{self._label}: {self._done}/{self._total} images, {rate:.1f} images/s, {left:.0f} s left")
 
-    def note(self, text: str) -> None:
-        self._line(text)
+    def note_once(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes.add(text)
+            self._line(text)
 
     def _line(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)

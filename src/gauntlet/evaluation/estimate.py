@@ -1,0 +1,109 @@
+"""How long will it take? A short measured probe of the model times the passes a threat needs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gauntlet.evaluation.jobs import ready_model
+from gauntlet.evaluation.pipeline import Unit, load_unit
+from gauntlet.evaluation.plan import PlannedJob
+from gauntlet.evaluation.provenance import choose_device
+from gauntlet.samples import Batch
+from gauntlet.threats import attacks
+from gauntlet.threats.contract import Clean
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Seconds per image that were measured: loading, a forward pass, a forward and backward pass."""
+
+    load: float
+    forward: float
+    gradient: float
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How often the model is asked per image, at most: forward only, forward and backward."""
+
+    forward: int
+    gradient: int
+
+
+def estimate(jobs: Sequence[PlannedJob]) -> list[float]:
+    """Seconds that each job will take, at most; NaN for a model that cannot be loaded.
+
+    Every model is probed once per dataset, on one batch, after a warm-up.
+    """
+    probes: dict[tuple[int, int], Probe | None] = {}
+    seconds = []
+    for planned in jobs:
+        key = (id(planned.model), id(planned.dataset))
+        if key not in probes:
+            probes[key] = probe(planned)
+        measured = probes[key]
+        if measured is None:
+            seconds.append(math.nan)
+            continue
+        passes = count_passes(planned.threat.describe())
+        per_image = measured.load + passes.forward * measured.forward + passes.gradient * measured.gradient
+        seconds.append(per_image * len(planned.dataset))
+    return seconds
+
+
+def probe(planned: PlannedJob) -> Probe | None:
+    """Measures one batch of a job's dataset on its model."""
+    device = choose_device(planned.settings.device)
+    model = ready_model(planned.model, planned.dataset, device)
+    unit = Unit(0, min(planned.settings.batch_size, len(planned.dataset)))
+
+    def load() -> Batch:
+        return load_unit(planned.dataset, unit, Clean(), model, 0, device)[0].batch
+
+    batch = load()  # warm-up: files, compiled code
+    loading, batch = _timed(load)
+
+    def forward() -> None:
+        with torch.inference_mode():
+            model(batch.images)
+
+    def gradient() -> None:
+        images = batch.images.clone().requires_grad_()
+        torch.autograd.grad(model(images).logsumexp(dim=1).sum(), images)
+
+    gradient()
+    images = len(batch)
+    return Probe(loading / images, _timed(forward)[0] / images, _timed(gradient)[0] / images)
+
+
+def _timed(function: Any) -> tuple[float, Any]:
+    began = time.perf_counter()
+    value = function()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - began, value
+
+
+def count_passes(description: Mapping[str, Any]) -> Passes:
+    """Passes per image of a described threat; an upper bound where an attack stops early."""
+    kind, options = next(iter(description.items()))
+    if kind == "attack":
+        return Passes(1, _attack_passes(options))
+    if kind == "region_aware":
+        return Passes(2, int(options.get("rounds", 3)) * _attack_passes(options["attack"]))
+    if kind == "battery":
+        members = attacks.members(options["name"])
+        return Passes(len(members) + 1, sum(_attack_passes(attacks.build(name).describe()) for name in members))
+    if kind == "localized":
+        return Passes(2, 0)
+    return Passes(1, 0)
+
+
+def _attack_passes(options: Mapping[str, Any]) -> int:
+    return int(options.get("steps") or 1) * int(options.get("restarts") or 1) * int(options.get("samples") or 1)

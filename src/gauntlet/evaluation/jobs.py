@@ -1,0 +1,215 @@
+"""A job from its beginning to its figures; local runs and clusters share these steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from gauntlet.datasets.contract import Dataset, DatasetIdentity
+from gauntlet.errors import GauntletError
+from gauntlet.evaluation.pipeline import Loaded, Unit, cut_units
+from gauntlet.evaluation.prediction import PRECISIONS
+from gauntlet.evaluation.progress import Progress
+from gauntlet.evaluation.provenance import describe_run
+from gauntlet.evaluation.task import Importance, SegmentationTask
+from gauntlet.metrics import SegmentationMetric, segmentation
+from gauntlet.metrics.counts import CountTable, ImageCounts
+from gauntlet.metrics.dense import WHOLE
+from gauntlet.models import GauntletModel, SegmentationModel
+from gauntlet.models.contract import ModelIdentity
+from gauntlet.models.sources.contract import ModelSource
+from gauntlet.results.record import Evaluation, ImageRow, Job
+from gauntlet.results.store import Started, Store
+from gauntlet.samples import Batch
+from gauntlet.threats.contract import Threat
+
+DEFAULT_BATCH_SIZE = 4
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an evaluation runs.
+
+    Attributes:
+        seed: of all randomness.
+        batch_size: images computed together.
+        device: a torch device, or None for the best there is.
+        precision: "fp32" or "bf16" for forward passes.
+        importance: weights of pixels for A_P; its name is part of the key.
+    """
+
+    seed: int = 0
+    batch_size: int = DEFAULT_BATCH_SIZE
+    device: str | torch.device | None = None
+    precision: str = "fp32"
+    importance: Importance | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise GauntletError(f"batch_size must be at least 1, not {self.batch_size}.")
+        if self.precision not in PRECISIONS:
+            raise GauntletError(f"precision must be one of {', '.join(PRECISIONS)}, not '{self.precision}'.")
+
+    @property
+    def in_key(self) -> dict[str, Any]:
+        """What changes figures beyond rounding and therefore belongs to the key."""
+        changed: dict[str, Any] = {}
+        if self.precision != "fp32":
+            changed["precision"] = self.precision
+        if self.importance is not None:
+            changed["importance"] = getattr(self.importance, "__qualname__", type(self.importance).__qualname__)
+        return changed
+
+
+def make_job(identity: ModelIdentity, task: str, dataset: DatasetIdentity, threat: Threat, settings: Settings) -> Job:
+    """What is to be evaluated, with its key."""
+    description = threat.describe()
+    return Job(
+        task=task,
+        model=identity.name,
+        model_digest=identity.digest,
+        dataset=dataset.as_dict(),
+        threat=threat.name,
+        kind=next(iter(description)),
+        description=description,
+        threat_version=threat.version,
+        seed=settings.seed,
+        settings=settings.in_key,
+    )
+
+
+@dataclass
+class RunningJob:
+    """A job that the store knows: what of it is done, and where the rest goes.
+
+    Attributes:
+        figure: mIoU over the images computed in this session so far, NaN where the threat has no plain one.
+    """
+
+    store: Store
+    started: Started
+    task: SegmentationTask
+    images: int
+    done: set[int]
+    views: tuple[str, ...] | None
+    figure: float = float("nan")
+    _confusion: npt.NDArray[np.int64] | None = field(default=None, repr=False)
+
+    def units_left(self) -> list[Unit]:
+        """Units with an image that is not committed; cut as they were when the evaluation began."""
+        units = cut_units(self.images, self.started.batch_size)
+        return [unit for unit in units if not self.done.issuperset(unit.positions)]
+
+    def commit(self, unit: Unit, rows: Sequence[ImageRow], views: tuple[str, ...], seconds: float) -> None:
+        """Writes the counts of a unit, all or nothing."""
+        self.store.add_images(self.started, rows, views, seconds)
+        self.done.update(unit.positions)
+        self.views = views
+        if views == WHOLE:
+            total = sum(self.task.metric.decode(row.counts).confusion[0] for row in rows)
+            self._confusion = total if self._confusion is None else self._confusion + total
+            self.figure = segmentation.cmiou(CountTable.of([self._confusion], len(self._confusion)))
+
+
+def begin_job(store: Store, job: Job, dataset: Dataset, settings: Settings, device: torch.device) -> RunningJob:
+    """Registers a job in the store, or finds what is there of it."""
+    options = SegmentationTask.metric_options(dataset)
+    provenance = describe_run(device=device, batch_size=settings.batch_size, precision=settings.precision)
+    started = store.begin(
+        job, images=len(dataset), batch_size=settings.batch_size, metric=options, provenance=provenance
+    )
+    task = SegmentationTask(SegmentationMetric(**options), settings.importance, settings.precision)
+    return RunningJob(store, started, task, len(dataset), store.positions(started), started.views)
+
+
+def finish_job(running: RunningJob) -> Evaluation:
+    """Computes the figures of a job whose images are all committed, and marks it complete."""
+    if running.views is None:
+        raise GauntletError("the dataset has no images; nothing was evaluated.")
+    counts = stored_counts(running.store, running.started, running.task.metric)
+    running.store.finish(running.started, running.task.metric.compute(counts, running.views))
+    finished = running.store.load(running.started.key)
+    if finished is None:
+        raise GauntletError(f"the evaluation {running.started.key} was removed from the store while it ran.")
+    return replace(finished, from_store=False)
+
+
+def stored_counts(store: Store, started: Started, metric: SegmentationMetric) -> Iterator[ImageCounts]:
+    """The counts of every image, in order, a page at a time."""
+    for row in store.image_rows(started):
+        yield metric.decode(row.counts)
+
+
+def ready_model(source: GauntletModel | ModelSource, dataset: Dataset, device: torch.device) -> SegmentationModel:
+    """The model, frozen and on its device; an error where it does not fit the dataset."""
+    model = source.load() if isinstance(source, ModelSource) else source
+    if not isinstance(model, SegmentationModel):
+        raise GauntletError(f"'{model.identity.name}' is not a segmentation model.")
+    if model.num_classes != dataset.num_classes:
+        raise GauntletError(
+            f"the model '{model.identity.name}' has {model.num_classes} classes, the dataset '{dataset.name}' "
+            f"{dataset.num_classes}; they must agree."
+        )
+    model.freeze()
+    return model.to(device)
+
+
+def compute_groups(
+    model: SegmentationModel,
+    threat: Threat,
+    task: SegmentationTask,
+    groups: Sequence[Loaded],
+    progress: Progress | None = None,
+) -> tuple[list[ImageRow], tuple[str, ...]]:
+    """Rows of the images of a unit, in the order of the dataset, and what their views are."""
+    rows: list[ImageRow] = []
+    views: tuple[str, ...] = ()
+    for group in groups:
+        more, views = _compute_group(model, threat, task, group, progress)
+        rows += more
+    return sorted(rows, key=lambda row: row.position), views
+
+
+def _compute_group(
+    model: SegmentationModel, threat: Threat, task: SegmentationTask, group: Loaded, progress: Progress | None
+) -> tuple[list[ImageRow], tuple[str, ...]]:
+    try:
+        perturbed = group.perturbed or threat.perturb(model, group.batch, group.seeds)
+        counts, views = task.count(model, group.batch, perturbed)
+    except torch.cuda.OutOfMemoryError:
+        if len(group.positions) == 1:
+            raise GauntletError(
+                f"image '{group.batch.samples[0].id}' alone does not fit into the memory of {model.device}; "
+                "use smaller images (a protocol) or another device."
+            ) from None
+        torch.cuda.empty_cache()
+        if progress is not None:
+            progress.note_once("out of memory: batches are halved where they do not fit.")
+        return compute_groups(model, threat, task, _halves(group), progress)
+    rows = []
+    for index, (position, sample) in enumerate(zip(group.positions, group.batch.samples, strict=True)):
+        details = {name: values[index] for name, values in perturbed.details.items()}
+        rows.append(ImageRow(position, sample.id, counts[index].to_bytes(), details))
+    return rows, views
+
+
+def _halves(group: Loaded) -> list[Loaded]:
+    """The group cut in two; a threat that ran ahead runs again, on each half."""
+    middle = len(group.positions) // 2
+
+    def part(which: slice) -> Loaded:
+        batch = group.batch
+        labels = None if batch.labels is None else batch.labels[which]
+        return Loaded(
+            group.positions[which],
+            Batch(batch.samples[which], batch.images[which], labels, batch.ignore_index),
+            group.seeds[which],
+            None,
+        )
+
+    return [part(slice(None, middle)), part(slice(middle, None))]
