@@ -102,6 +102,25 @@ class TestImages:
         exif[0x0112] = 6  # rotate by 90 degrees to look at it
         Image.fromarray(pixels, "RGB").save(tmp_path / "x.png", exif=exif)
         assert (read_image(tmp_path / "x.png") == pixels).all()
+        Image.fromarray(pixels, "RGB").save(tmp_path / "x.jpg", exif=exif)
+        assert read_image(tmp_path / "x.jpg").shape == (6, 8, 3)
+
+    @pytest.mark.parametrize("suffix", ["png", "jpg", "bmp"])
+    def test_pixels_are_those_that_pillow_reads(self, suffix: str, tmp_path: Path) -> None:
+        path = tmp_path / f"bild ö.{suffix}"
+        write_image(path, size=(37, 53))
+        assert (read_image(path) == np.array(Image.open(path))).all()
+        # Bytes after the end of the image are no harm.
+        path.write_bytes(path.read_bytes() + b"\0\0")
+        assert (read_image(path) == np.array(Image.open(path))).all()
+
+    @pytest.mark.parametrize("suffix", ["png", "jpg"])
+    def test_files_that_were_cut_off_are_not_half_read(self, suffix: str, tmp_path: Path) -> None:
+        write_image(tmp_path / f"x.{suffix}", size=(64, 64))
+        content = (tmp_path / f"x.{suffix}").read_bytes()
+        (tmp_path / f"x.{suffix}").write_bytes(content[: 3 * len(content) // 4])
+        with pytest.raises(GauntletError, match="cannot be read as an image"):
+            read_image(tmp_path / f"x.{suffix}")
 
     def test_sixteen_bits_are_not_squeezed_into_eight(self, tmp_path: Path) -> None:
         Image.fromarray(np.full((4, 4), 1000, np.uint16)).save(tmp_path / "x.png")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from gauntlet.errors import GauntletError
+
+# How a file ends that was not cut off; OpenCV, unlike Pillow, reads on in a file that was.
+_ENDINGS = {"PNG": b"IEND\xaeB`\x82", "JPEG": b"\xff\xd9"}
 
 _CONVERTIBLE = ("1", "L", "LA", "P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr")
 
@@ -24,7 +28,8 @@ def read_image(path: Path, *, convert: bool = False) -> npt.NDArray[np.uint8]:
     """
     with _open(path) as image:
         if image.mode == "RGB":
-            return np.array(image)
+            fast = _decode(path, image.format)
+            return np.array(_loaded(image, path)) if fast is None else fast
         if image.mode not in _CONVERTIBLE:
             raise GauntletError(f"the image '{path}' has the mode {image.mode}; expected 8-bit RGB.")
         if not convert:
@@ -32,16 +37,16 @@ def read_image(path: Path, *, convert: bool = False) -> npt.NDArray[np.uint8]:
                 f"the image '{path}' has the mode {image.mode}, not RGB; convert the file, or load the dataset with "
                 "convert=True."
             )
-        return np.array(image.convert("RGB"))
+        return np.array(_loaded(image, path).convert("RGB"))
 
 
 def read_indices(path: Path) -> npt.NDArray[np.integer]:
     """A label image as the integers it stores, (H, W): grey values, or palette indices (never palette colours)."""
     with _open(path) as image:
         if image.mode == "1":
-            return np.array(image).astype(np.uint8)
+            return np.array(_loaded(image, path)).astype(np.uint8)
         if image.mode in ("L", "P", "I", "I;16", "I;16B"):
-            return np.array(image)
+            return np.array(_loaded(image, path))
         raise GauntletError(
             f"the label image '{path}' has the mode {image.mode}; expected one channel of class indices "
             "(greyscale or palette)."
@@ -53,7 +58,7 @@ def read_colors(path: Path) -> npt.NDArray[np.integer]:
     with _open(path) as image:
         if image.mode not in ("RGB", "RGBA", "P"):
             raise GauntletError(f"the label image '{path}' has the mode {image.mode}; expected colours (RGB).")
-        pixels = np.array(image.convert("RGB")).astype(np.int32)
+        pixels = np.array(_loaded(image, path).convert("RGB")).astype(np.int32)
     return np.asarray((pixels[..., 0] << 16) | (pixels[..., 1] << 8) | pixels[..., 2], dtype=np.int32)
 
 
@@ -64,11 +69,33 @@ def color_mode(path: Path) -> str:
 
 
 def _open(path: Path) -> Image.Image:
+    """The image with its header read; `_loaded` reads the pixels."""
     try:
-        image = Image.open(path)
-        image.load()
+        return Image.open(path)
     except FileNotFoundError:
         raise GauntletError(f"the file '{path}' is missing.") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise GauntletError(f"the file '{path}' cannot be read as an image: {error}.") from error
+        raise _unreadable(path, error) from error
+
+
+def _loaded(image: Image.Image, path: Path) -> Image.Image:
+    try:
+        image.load()
+    except (OSError, SyntaxError, ValueError) as error:
+        raise _unreadable(path, error) from error
     return image
+
+
+def _unreadable(path: Path, error: Exception) -> GauntletError:
+    return GauntletError(f"the file '{path}' cannot be read as an image: {error}.")
+
+
+def _decode(path: Path, file_format: str | None) -> npt.NDArray[np.uint8] | None:
+    """The pixels by OpenCV, equal to and faster than Pillow's (JPEG twice), or None where Pillow is to be asked."""
+    ending = _ENDINGS.get(file_format or "")
+    content = path.read_bytes() if ending else b""
+    if not ending or not content.endswith(ending):
+        return None
+    flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+    pixels = cv2.imdecode(np.frombuffer(content, dtype=np.uint8), flags)
+    return None if pixels is None else np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB), dtype=np.uint8)
