@@ -131,7 +131,7 @@ NAMED: Mapping[str, Protocol] = {
     # at once; "croce-473-code" is that.
     "croce-473": Protocol(shorter=512, crop=(473, 473)),
     "croce-473-code": Protocol(shorter=473, crop=(473, 473)),
-    # Arnab et al.: half of Cityscapes' size.
+    # Half of Cityscapes' size, WIDTHxHEIGHT in its usual name.
     "cityscapes-1024x512": Protocol(size=(512, 1024)),
     # The test pipelines of mmsegmentation (ADE20K, VOC) and mmdetection (COCO), which SemSegBench and DetecBench use.
     "mmseg-2048x512": Protocol(shorter=512, at_most=2048, interpolation="bilinear"),
