@@ -72,7 +72,7 @@ def resize(pair: Pair, factor: float) -> Pair:
     """Both by one factor: the image bilinear, the labels nearest."""
     image, labels = pair
     size = max(1, round(image.shape[1] * factor)), max(1, round(image.shape[0] * factor))
-    scaled = cv2.resize(labels.astype(np.int32), size, interpolation=cv2.INTER_NEAREST)
+    scaled = cv2.resize(labels.astype(np.int32), size, interpolation=cv2.INTER_NEAREST_EXACT)
     return _as_uint8(cv2.resize(image, size, interpolation=cv2.INTER_LINEAR)), scaled.astype(labels.dtype)
 
 
@@ -80,7 +80,7 @@ def rotate(pair: Pair, degrees: float, ignore_index: int) -> Pair:
     """Around the centre, counter-clockwise; what comes in from outside is grey and ignored."""
     image, labels = pair
     height, width = labels.shape
-    matrix = cv2.getRotationMatrix2D((width / 2, height / 2), degrees, 1.0)
+    matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0)
     turned = cv2.warpAffine(
         image,
         matrix,
@@ -121,7 +121,7 @@ def jitter_color(image: Image, config: ColorJitterConfig, rng: np.random.Generat
     values *= 1.0 + config.brightness * float(rng.uniform(-1, 1))
     mean = float(values.mean())
     values = mean + (values - mean) * (1.0 + config.contrast * float(rng.uniform(-1, 1)))
-    jittered = np.clip(values, 0, 255).astype(np.uint8)
+    jittered = np.clip(np.rint(values), 0, 255).astype(np.uint8)
     if not config.saturation and not config.hue:
         return jittered
     hsv = cv2.cvtColor(jittered, cv2.COLOR_RGB2HSV).astype(np.int16)

@@ -18,7 +18,7 @@ Positive = Annotated[float, BeforeValidator(parse_number), Field(gt=0)]
 
 # Croce, Singh & Hein 2024 (arXiv:2306.12941), section 4: what "sea-at" fills in where the recipe says nothing.
 SEA_ATTACK = {"name": "pgd", "epsilon": "4/255", "alpha": 0.01, "steps": 5}
-SEA_SCHEDULE = {"name": "linear", "warmup": 0.1}
+SEA_SCHEDULE = {"name": "linear", "warmup": 0.2, "warmup_start": 1e-5}
 
 
 class _Section(BaseModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +12,8 @@ from torch import nn
 from torch.nn import functional
 
 from gauntlet.models.contract import SegmentationModel
-from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.numbers import parse_number
-from gauntlet.training.config import AdversarialConfig, TrainingConfig
+from gauntlet.training.config import AdversarialConfig
 
 RAMP_LEVELS = 16
 """The budget of a ramp grows in so many equal stairs, so that an attack is rebuilt rarely."""
@@ -26,11 +25,11 @@ class StepInfo:
 
     Attributes:
         done: share of the training that is done, in [0, 1).
-        seed: of this part of this step in this process.
+        seeds: one per image, for the attack's draws.
     """
 
     done: float
-    seed: int
+    seeds: Sequence[int]
 
 
 class Objective(nn.Module):
@@ -86,15 +85,15 @@ class AdversarialObjective(Objective):
 
     def prepare(self, images: torch.Tensor, labels: torch.Tensor, info: StepInfo) -> tuple[torch.Tensor, ...]:
         clean = len(images) - round(self.config.share * len(images))
-        attacked = self.perturb(images[clean:], labels[clean:], info)
+        attacked = self.perturb(images[clean:], labels[clean:], info.seeds[clean:], info.done)
         return torch.cat((images[:clean], attacked)), labels
 
-    def perturb(self, images: torch.Tensor, labels: torch.Tensor, info: StepInfo) -> torch.Tensor:
+    def perturb(self, images: torch.Tensor, labels: torch.Tensor, seeds: Sequence[int], done: float) -> torch.Tensor:
         """The attacked images, made in eval mode with frozen weights, in float32."""
         if not len(images):
             return images
         with frozen(self.model):
-            outcome = self.attack_at(info.done)(self.model, images, labels, seed=info.seed)
+            outcome = self.attack_at(done)(self.model, images, labels, seed=list(seeds))
         attacked: torch.Tensor = outcome.images
         return attacked.detach()
 
@@ -135,11 +134,3 @@ def frozen(model: SegmentationModel) -> Iterator[None]:
         for parameter in trainable:
             parameter.requires_grad_(True)
         model.train(training)
-
-
-def build_objective(config: TrainingConfig, model: WrappedSegmentation, weight: torch.Tensor | None) -> Objective:
-    """The objective of a recipe."""
-    adversarial, smoothing = config.adversarial, config.loss.label_smoothing
-    if adversarial is None:
-        return Objective(model, weight, smoothing)
-    return AdversarialObjective(model, weight, smoothing, adversarial)

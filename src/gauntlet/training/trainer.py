@@ -27,9 +27,10 @@ from gauntlet.training.augmentation import Augmentation
 from gauntlet.training.averaging import MovingAverage
 from gauntlet.training.checkpoint import load_state, remove_state, save_state
 from gauntlet.training.config import OptimiserConfig, TrainingConfig, load_config, parse_config
+from gauntlet.training.division import DividedObjective
 from gauntlet.training.loading import IGNORED, Loader, Preparation, SampleOrder
 from gauntlet.training.losses import class_weights
-from gauntlet.training.objectives import Objective, StepInfo, build_objective
+from gauntlet.training.objectives import AdversarialObjective, Objective, StepInfo
 from gauntlet.training.processes import Processes, joined_processes
 from gauntlet.training.progress import Progress, SilentProgress, default_progress
 from gauntlet.training.schedule import learning_rate_factor
@@ -202,7 +203,11 @@ class Training:
         distributed: nn.Module = self.objective
         if self.processes.count > 1:
             distributed = DistributedDataParallel(self.objective)
-        batches = self.loader.batches(self._positions())
+        batches = self.loader.batches(
+            self._positions(step, part)
+            for step in range(self.step, self.total_steps)
+            for part in range(config.accumulation)
+        )
         began, before = time.monotonic(), self.seconds
         last_checkpoint = began
         figures: ValidationFigures | None = None
@@ -234,16 +239,17 @@ class Training:
         for group in self.optimiser.param_groups:
             group["lr"] = config.optimiser.learning_rate * factor
         self.objective.train()
-        torch.manual_seed(self._seed(f"step {self.step} of process {self.processes.rank}"))
         autocast = AUTOCAST[config.precision]
         mean_loss = torch.zeros(())
         for part in range(config.accumulation):
+            positions = self._positions(self.step, part)
+            torch.manual_seed(self._seed(f"layers from sample {positions.start}"))
             batch = next(batches)
             images, labels = batch.images.to(device), batch.labels.to(device)
             if config.channels_last:
                 images = images.contiguous(memory_format=torch.channels_last)
-            seed = self._seed(f"attack at step {self.step}, part {part} of process {self.processes.rank}")
-            inputs = self.objective.prepare(images, labels, StepInfo(self.step / self.total_steps, seed))
+            seeds = [self._seed(f"attack on sample {position}") for position in positions]
+            inputs = self.objective.prepare(images, labels, StepInfo(self.step / self.total_steps, seeds))
             unfinished = part + 1 < config.accumulation and isinstance(distributed, DistributedDataParallel)
             with distributed.no_sync() if unfinished else nullcontext():  # type: ignore[operator]
                 with torch.autocast(device.type, autocast, enabled=autocast is not None):
@@ -265,13 +271,11 @@ class Training:
             )
         return total
 
-    def _positions(self) -> Iterator[range]:
-        """Positions in the endless order of samples, for each part of each step that is left."""
-        for step in range(self.step, self.total_steps):
-            for part in range(self.config.accumulation):
-                first = step * self.config.batch_size
-                first += (self.processes.rank * self.config.accumulation + part) * self.part_size
-                yield range(first, first + self.part_size)
+    def _positions(self, step: int, part: int) -> range:
+        """Positions in the endless order of samples that this process computes in a part of a step."""
+        first = step * self.config.batch_size
+        first += (self.processes.rank * self.config.accumulation + part) * self.part_size
+        return range(first, first + self.part_size)
 
     def _validate(self) -> ValidationFigures:
         return validate(self._kept_model(), self.validation_data, self.processes)
@@ -375,6 +379,16 @@ def open_dataset(name: str, split: str, options: dict[str, Any]) -> Dataset:
 
     dataset: Dataset = load_dataset(name, split=split, **options)
     return dataset
+
+
+def build_objective(config: TrainingConfig, model: WrappedSegmentation, weight: torch.Tensor | None) -> Objective:
+    """What the recipe minimises."""
+    adversarial, smoothing = config.adversarial, config.loss.label_smoothing
+    if adversarial is None:
+        return Objective(model, weight, smoothing)
+    if adversarial.method == "ddc-at":
+        return DividedObjective(model, weight, smoothing, adversarial)
+    return AdversarialObjective(model, weight, smoothing, adversarial)
 
 
 def load_weights(network: nn.Module, path: Path) -> None:
