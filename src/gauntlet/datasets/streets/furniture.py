@@ -27,7 +27,7 @@ _SIGN_COLORS: tuple[Color, ...] = (
 )
 _WHITE: Color = (0.93, 0.93, 0.91)
 _DARK: Color = (0.10, 0.10, 0.11)
-_ANGLE_OF_A_THIN_POLE = 0.0135  # width over depth: about two pixels of a picture 128 pixels high
+_ANGLE_OF_A_THIN_POLE = 0.016  # width over depth: two to three pixels of a picture 128 pixels high
 
 
 def _add_pole(mesh: Mesh, shadows: Shadows, dice: Dice, x: float, z: float, width: float, height: float) -> float:
@@ -44,7 +44,7 @@ def _add_pole(mesh: Mesh, shadows: Shadows, dice: Dice, x: float, z: float, widt
 def add_lamp(mesh: Mesh, shadows: Shadows, dice: Dice, x: float, z: float, toward_road: int) -> None:
     """A lamp post with an arm over the road, or a wooden pole with cross-beams."""
     height = dice.uniform(5.0, 8.5)
-    half = _add_pole(mesh, shadows, dice, x, z, dice.uniform(0.16, 0.28), height)
+    half = _add_pole(mesh, shadows, dice, x, z, dice.uniform(0.18, 0.3), height)
     paint = plain(dice.choice(_METAL), 0.1)
     if dice.chance(0.7):
         reach = toward_road * dice.uniform(0.9, 2.0)
@@ -76,9 +76,9 @@ def _disc(radius: float, y: float) -> list[tuple[float, float]]:
 
 def add_sign(mesh: Mesh, shadows: Shadows, dice: Dice, x: float, z: float) -> None:
     """A traffic sign on a pole: round, triangular, square or a big board; some are seen from behind."""
-    size = dice.uniform(0.36, 0.52)
+    size = dice.uniform(0.4, 0.58)
     y = dice.uniform(2.0, 2.7)
-    _add_pole(mesh, shadows, dice, x, z, 0.12, y + 0.3)
+    _add_pole(mesh, shadows, dice, x, z, 0.14, y + 0.3)
     instance = mesh.new_instance(SIGN, bordered=False)
     shape = dice.choice(("round", "round", "triangle", "square", "board"))
     color = varied(dice, dice.choice(_SIGN_COLORS))

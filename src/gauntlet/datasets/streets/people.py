@@ -119,7 +119,7 @@ def add_bicyclist(mesh: Mesh, shadows: Shadows, dice: Dice, x: float, z: float, 
         scaled = [(u * turn * size, v * size) for u, v in outline]
         mesh.board(x, z, scaled, paint, BICYCLIST, instance=instance, bias=bias)
 
-    if dice.chance(0.55):
+    if dice.chance(0.68):
         for hub in (-0.52, 0.52):
             outline = [(x + turn * size * (hub + 0.35 * u), size * (0.35 + 0.35 * v), z) for u, v in CIRCLE]
             wheel = Paint(SPOKES, tyre, (0.5, 0.5, 0.5), parameters=(0.35 * size, 0.3, 0.78))
@@ -149,15 +149,16 @@ def add_bicyclist(mesh: Mesh, shadows: Shadows, dice: Dice, x: float, z: float, 
         shadows.spot(x, z, 1.5 * size, 0.35)
         shadows.post(x, z, 0.8, 1.5)
         return
-    part(_disc(0.0, 0.35, 0.05, 7.0), plain(tyre, 0.1), 0.002)
-    part(_limb(0.0, 0.6, 0.0, 1.0, 0.07, 0.07), frame, 0.003)
-    part(_limb(-0.3, 1.02, 0.3, 1.02, 0.06, 0.06), shoes, 0.003)
+    # The wheel is wider than a real one and the feet are high, so that a small picture shows that somebody rides.
+    part(_disc(0.0, 0.36, 0.075, 4.8), plain(tyre, 0.1), 0.006)
+    part(_limb(0.0, 0.62, 0.0, 1.0, 0.1, 0.1), frame, 0.006)
+    part(_limb(-0.36, 1.02, 0.36, 1.02, 0.08, 0.08), shoes, 0.006)
     for side in (-1, 1):
-        low = 0.16 + (0.2 if side > 0 else 0.0)
-        part(_limb(side * 0.11, 0.92, side * 0.17, low + 0.36, 0.16, 0.13), lower, 0.001)
-        part(_limb(side * 0.17, low + 0.36, side * 0.13, low, 0.12, 0.1), lower, 0.001)
-        part(_limb(side * 0.13, low, side * 0.14, low - 0.08, 0.1, 0.1), shoes, 0.002)
-        part(_limb(side * 0.19, 1.4, side * 0.32, 1.06, 0.12, 0.09), upper, 0.004)
+        low = 0.26 + (0.14 if side > 0 else 0.0)
+        part(_limb(side * 0.11, 0.94, side * 0.24, low + 0.36, 0.17, 0.14), lower, 0.001)
+        part(_limb(side * 0.24, low + 0.36, side * 0.15, low, 0.13, 0.1), lower, 0.001)
+        part(_limb(side * 0.15, low, side * 0.16, low - 0.08, 0.1, 0.1), shoes, 0.002)
+        part(_limb(side * 0.19, 1.4, side * 0.35, 1.06, 0.12, 0.09), upper, 0.004)
     part([(-0.15, 0.86), (0.15, 0.86), (0.22, 1.38), (0.12, 1.47), (-0.12, 1.47), (-0.22, 1.38)], upper, 0.005)
     part(_disc(0.0, 1.6, 0.1, 1.3), skin, 0.006)
     part([(u, v) for u, v in _disc(0.0, 1.62, 0.12, 1.2) if v > 1.6], head, 0.008)

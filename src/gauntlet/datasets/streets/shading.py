@@ -126,19 +126,21 @@ def ground_color(street: Street, lateral: float, x: float, z: float, fractal: Ti
 
 
 @compiled
-def facade_color(row: Floats, u: float, v: float, fractal: Tile, grain: Tile, dusk: float) -> tuple[RGB, float]:
+def facade_color(
+    faces: Floats, face: int, u: float, v: float, fractal: Tile, grain: Tile, dusk: float
+) -> tuple[RGB, float]:
     """Reflectance of a house front and how much it glows.
 
     Parameters: width of a bay, height of a storey, share of the window in both, height of the ground floor (0 for
     none), where in the noise it is taken from, height of the front, style (0 windows, 1 bands of glass, 2 blind wall).
     """
-    bay, storey = row[PARAMETERS], row[PARAMETERS + 1]
-    wide, high = row[PARAMETERS + 2] * 0.5, row[PARAMETERS + 3] * 0.5
-    ground_floor, shift = row[PARAMETERS + 4], row[PARAMETERS + 5]
-    top, style = row[PARAMETERS + 6], row[PARAMETERS + 7]
-    wall = (row[COLOR_A], row[COLOR_A + 1], row[COLOR_A + 2])
-    glass = (row[COLOR_B], row[COLOR_B + 1], row[COLOR_B + 2])
-    trim = (row[COLOR_C], row[COLOR_C + 1], row[COLOR_C + 2])
+    bay, storey = faces[face, PARAMETERS], faces[face, PARAMETERS + 1]
+    wide, high = faces[face, PARAMETERS + 2] * 0.5, faces[face, PARAMETERS + 3] * 0.5
+    ground_floor, shift = faces[face, PARAMETERS + 4], faces[face, PARAMETERS + 5]
+    top, style = faces[face, PARAMETERS + 6], faces[face, PARAMETERS + 7]
+    wall = (faces[face, COLOR_A], faces[face, COLOR_A + 1], faces[face, COLOR_A + 2])
+    glass = (faces[face, COLOR_B], faces[face, COLOR_B + 1], faces[face, COLOR_B + 2])
+    trim = (faces[face, COLOR_C], faces[face, COLOR_C + 1], faces[face, COLOR_C + 2])
     rough = 1.0 + 0.35 * (smooth(fractal, u * 6.0 + shift, v * 6.0) - 0.5)
     rough += 0.18 * (cell(grain, u * 4.0 + shift, v * 13.0) - 0.5)
     wall = scaled(wall, rough)
@@ -181,7 +183,7 @@ def facade_color(row: Floats, u: float, v: float, fractal: Tile, grain: Tile, du
 
 @compiled
 def face_color(
-    row: Floats, normal: Floats, x: float, y: float, z: float, fractal: Tile, grain: Tile, light: Light
+    faces: Floats, normals: Floats, face: int, x: float, y: float, z: float, fractal: Tile, grain: Tile, light: Light
 ) -> tuple[RGB, float]:
     """Reflectance of a face at a point of it and how much it glows. Parameters by kind:
 
@@ -192,55 +194,55 @@ def face_color(
     railing:        distance of the bars, share of a bar, height, thickness of the rails, cover between the bars
     spokes:         radius, cover between the spokes, share of the radius inside the tyre
     """
-    kind = int(row[KIND])
-    color = (row[COLOR_A], row[COLOR_A + 1], row[COLOR_A + 2])
-    second = (row[COLOR_B], row[COLOR_B + 1], row[COLOR_B + 2])
-    dx, dy, dz = x - row[ANCHOR], y - row[ANCHOR + 1], z - row[ANCHOR + 2]
-    flat = np.sqrt(normal[0] * normal[0] + normal[2] * normal[2])
+    kind = int(faces[face, KIND])
+    color = (faces[face, COLOR_A], faces[face, COLOR_A + 1], faces[face, COLOR_A + 2])
+    second = (faces[face, COLOR_B], faces[face, COLOR_B + 1], faces[face, COLOR_B + 2])
+    dx, dy, dz = x - faces[face, ANCHOR], y - faces[face, ANCHOR + 1], z - faces[face, ANCHOR + 2]
+    flat = np.sqrt(normals[face, 0] * normals[face, 0] + normals[face, 2] * normals[face, 2])
     if flat > 0.3:
-        u, v = (dz * normal[0] - dx * normal[2]) / flat, dy
+        u, v = (dz * normals[face, 0] - dx * normals[face, 2]) / flat, dy
     else:
         u, v = dx, dz
-    p0, p1, p2 = row[PARAMETERS], row[PARAMETERS + 1], row[PARAMETERS + 2]
+    p0, p1, p2 = faces[face, PARAMETERS], faces[face, PARAMETERS + 1], faces[face, PARAMETERS + 2]
     if kind == FACADE:
-        return facade_color(row, u, v, fractal, grain, light.dusk)
+        return facade_color(faces, face, u, v, fractal, grain, light.dusk)
     if kind == LEAF:
         clump = smooth(fractal, (x + z) * p2 * 0.6, y * p2 * 0.6)
-        fine = smooth(grain, (x + 7.0 * row[ANCHOR + 2]) * p2, y * p2)
+        fine = smooth(grain, (x + 7.0 * faces[face, ANCHOR + 2]) * p2, y * p2)
         bulge = 0.85 + 0.28 * v / p0 + 0.25 * light.sun_color[0] * light.sun[0] * u / p0
         return scaled(mix(color, second, fine), bulge * (0.45 + 0.9 * clump)), 0.0
     if kind == ROUND:
         side = u / p0
         turn = 1.0 - p1 * side * side + 0.7 * p1 * side * light.sun[0] * light.sun_color[0]
-        turn += p2 * (smooth(fractal, u * row[PARAMETERS + 3], v * row[PARAMETERS + 3] * 0.25) - 0.5)
+        turn += p2 * (smooth(fractal, u * faces[face, PARAMETERS + 3], v * faces[face, PARAMETERS + 3] * 0.25) - 0.5)
         return scaled(color, turn), 0.0
     if kind == PLANKS:
         gap = 0.6 if fraction(u / p0) < 0.12 else 1.0
-        tone = 1.0 + 0.2 * (cell(grain, u / p0 + row[ANCHOR], 3.0) - 0.5)
+        tone = 1.0 + 0.2 * (cell(grain, u / p0 + faces[face, ANCHOR], 3.0) - 0.5)
         tone += p1 * (smooth(fractal, u * 30.0, v * 4.0) - 0.5)
         return scaled(color, gap * tone), 0.0
     if kind == GLASS:
         rise = min(1.0, max(0.0, v / p2))
-        streak = smooth(fractal, u * p1 + row[ANCHOR] * 9.0, v * p1)
+        streak = smooth(fractal, u * p1 + faces[face, ANCHOR] * 9.0, v * p1)
         return scaled(mix(color, second, rise * streak * 1.4), 1.0 + p0 * (streak - 0.5)), 0.0
     if kind == SPOKES:
         return (color if dx * dx + dy * dy > p0 * p0 * p2 * p2 else second), 0.0
     fade = min(1.0, 12.0 / z)
-    return scaled(color, 1.0 + fade * p0 * (smooth(fractal, u * p1 + row[ANCHOR] * 7.0, v * p1) - 0.5)), 0.0
+    return scaled(color, 1.0 + fade * p0 * (smooth(fractal, u * p1 + faces[face, ANCHOR] * 7.0, v * p1) - 0.5)), 0.0
 
 
 @compiled
-def screen_cover(row: Floats, normal: Floats, x: float, y: float, z: float) -> float:
+def screen_cover(faces: Floats, normals: Floats, face: int, x: float, y: float, z: float) -> float:
     """How much of what is behind a face is covered at a point of it, 0 to 1; less than 1 in railings and wheels."""
-    kind = int(row[KIND])
+    kind = int(faces[face, KIND])
     if kind not in (RAILING, SPOKES):
         return 1.0
-    dx, dy, dz = x - row[ANCHOR], y - row[ANCHOR + 1], z - row[ANCHOR + 2]
-    p0, p1, p2 = row[PARAMETERS], row[PARAMETERS + 1], row[PARAMETERS + 2]
+    dx, dy, dz = x - faces[face, ANCHOR], y - faces[face, ANCHOR + 1], z - faces[face, ANCHOR + 2]
+    p0, p1, p2 = faces[face, PARAMETERS], faces[face, PARAMETERS + 1], faces[face, PARAMETERS + 2]
     if kind == SPOKES:
         return 1.0 if dx * dx + dy * dy > p0 * p0 * p2 * p2 else p1
-    u = dz * normal[0] - dx * normal[2]
-    rail, between = row[PARAMETERS + 3], row[PARAMETERS + 4]
+    u = dz * normals[face, 0] - dx * normals[face, 2]
+    rail, between = faces[face, PARAMETERS + 3], faces[face, PARAMETERS + 4]
     if dy > p2 - rail or abs(dy - 0.2) < rail * 0.5 or abs(dy - 0.55 * p2) < rail * 0.4:
         return 1.0
     if fraction(u / 2.4) < 0.05:  # a post
@@ -289,10 +291,10 @@ def surface(
     """A face as one sample sees it: its colour, its key (label + 16 instance), its depth and how much it covers."""
     z = 1.0 / (planes[front, 0] * column + planes[front, 1] * row + planes[front, 2])
     x, y = right * z, camera.eye - down * z
-    tone, glow = face_color(faces[front], normals[front], x, y, z, fractal, grain, light)
+    tone, glow = face_color(faces, normals, front, x, y, z, fractal, grain, light)
     color = lit(tone, glow, (received[front, 0], received[front, 1], received[front, 2]), z, light)
     key = int(faces[front, LABEL]) + 16 * int(faces[front, INSTANCE])
-    return color, key, z, screen_cover(faces[front], normals[front], x, y, z)
+    return color, key, z, screen_cover(faces, normals, front, x, y, z)
 
 
 @compiled
@@ -378,30 +380,42 @@ def resolve(
                 r, c = top + sample // SUPERSAMPLING, left + sample % SUPERSAMPLING
                 right = (c + 0.5 - camera.center_x) / camera.focal
                 down = (r + 0.5 - camera.center_y) / camera.focal
-                color, key, z = (0.0, 0.0, 0.0), SKY, np.inf
-                layers = 2 if screen_nearness[r, c] > nearness[r, c] else 1
-                for layer in range(layers):  # what is opaque, then what one looks through
-                    face, cover = (seen[r, c] if layer == 0 else screen[r, c]), 1.0
-                    if face >= 0:
-                        shown, key, z, cover = surface(
-                            face,
-                            right,
-                            down,
-                            r + 0.5,
-                            c + 0.5,
-                            camera,
-                            light,
-                            faces,
-                            normals,
-                            planes,
-                            received,
-                            fractal,
-                            grain,
-                        )
-                    elif down > 0.0:
-                        shown, key, z = ground(right, down, shadow[r, c], camera, street, light, fractal, grain)
-                    else:
-                        shown = sky_color(light, right, -down, fractal)
+                if seen[r, c] >= 0:
+                    color, key, z, _ = surface(
+                        seen[r, c],
+                        right,
+                        down,
+                        r + 0.5,
+                        c + 0.5,
+                        camera,
+                        light,
+                        faces,
+                        normals,
+                        planes,
+                        received,
+                        fractal,
+                        grain,
+                    )
+                elif down > 0.0:
+                    color, key, z = ground(right, down, shadow[r, c], camera, street, light, fractal, grain)
+                else:
+                    color, key, z = sky_color(light, right, -down, fractal), SKY, np.inf
+                if screen_nearness[r, c] > nearness[r, c]:
+                    shown, key, z, cover = surface(
+                        screen[r, c],
+                        right,
+                        down,
+                        r + 0.5,
+                        c + 0.5,
+                        camera,
+                        light,
+                        faces,
+                        normals,
+                        planes,
+                        received,
+                        fractal,
+                        grain,
+                    )
                     color = mix(color, shown, cover)
                 red, green, blue = red + color[0], green + color[1], blue + color[2]
                 keys[count], depths[count] = key, z

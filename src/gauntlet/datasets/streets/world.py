@@ -147,7 +147,7 @@ class _Builder:
             if spot := place(6.5, 45.0, 1.0):
                 plants.add_tree(self.mesh, self.shadows, dice, *spot, dice.uniform(3.6, 7.5))
         for _ in range(dice.integer(1, 3)):
-            if spot := place(5.5, 32.0, 0.5):
+            if spot := place(5.5, 28.0, 0.5):
                 furniture.add_lamp(self.mesh, self.shadows, dice, *spot, -side)
         for _ in range(dice.integer(1, 3)):
             if spot := place(6.0, 21.0, 0.6):
