@@ -23,7 +23,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError
         known: every name that would have been right.
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6)
+    by_lower = {each.lower(): each for each in names}
+    close = [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)]
     if close:
         hint = "did you mean " + " or ".join(f"'{match}'" for match in close) + "?"
     elif len(names) > 24:

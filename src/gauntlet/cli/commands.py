@@ -1,5 +1,5 @@
 """Every command group, imported so that it registers itself."""
 
-from gauntlet.cli import demo, doctor, listing, run, show
+from gauntlet.cli import data, demo, doctor, listing, run, show, train
 
-__all__ = ["demo", "doctor", "listing", "run", "show"]
+__all__ = ["data", "demo", "doctor", "listing", "run", "show", "train"]

@@ -29,10 +29,13 @@ class What(str, Enum):
 @app.command("list", epilog="Example: gauntlet list attacks")
 def list_command(
     what: Annotated[What, typer.Argument(help="What to list.")],
+    zoo: Annotated[
+        bool, typer.Option("--zoo", help="Models: those of the published benchmarks and where their weights are.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List models, datasets, attacks, batteries, corruptions or suites."""
-    rows = _LISTS[what]()
+    rows = _zoo() if zoo and what is What.models else _LISTS[what]()
     if as_json:
         print_json(rows)
         return
@@ -56,6 +59,22 @@ def _models() -> list[Row]:
             }
         )
     return rows
+
+
+def _zoo() -> list[Row]:
+    from gauntlet.models import zoo
+
+    return [
+        {
+            "model": entry.model_name,
+            "backbone": entry.backbone,
+            "dataset": entry.dataset,
+            "crop": entry.crop_size,
+            "benchmark": entry.benchmark,
+            "address": entry.address or "none known",
+        }
+        for entry in zoo.entries()
+    ]
 
 
 def _datasets() -> list[Row]:

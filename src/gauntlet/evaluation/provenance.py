@@ -6,12 +6,14 @@ import platform
 import shlex
 import sys
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from gauntlet._version import __version__
+from gauntlet.errors import GauntletError
 
 
 def describe_run(*, device: torch.device, batch_size: int, precision: str) -> dict[str, Any]:
@@ -28,15 +30,22 @@ def describe_run(*, device: torch.device, batch_size: int, precision: str) -> di
         "threads": torch.get_num_threads(),
         "batch_size": batch_size,
         "precision": precision,
-        "command": shlex.join(sys.argv) if sys.argv and sys.argv[0] else "python",
+        "command": command_line(),
     }
+
+
+def command_line() -> str:
+    """The command this process was started with, as a person would write it."""
+    program, *arguments = sys.argv or [""]
+    name = Path(program).name
+    if name == "__main__.py":
+        name = f"python -m {Path(program).parent.name}"
+    return f"{name or 'python'} {shlex.join(arguments)}".strip()
 
 
 def choose_device(device: str | torch.device | None = None) -> torch.device:
     """The device asked for, else CUDA, else MPS, else the CPU."""
     if device is not None and str(device) != "auto":
-        from gauntlet.errors import GauntletError
-
         try:
             chosen = torch.device(device)
         except RuntimeError:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import socket
-import sys
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +18,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.evaluation.evaluate import run_job
 from gauntlet.evaluation.plan import PlannedJob
 from gauntlet.evaluation.progress import Progress, Silent
+from gauntlet.evaluation.provenance import command_line
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Evaluation
@@ -149,7 +148,7 @@ def _recorded(summary: Summary, store: Store, jobs: int) -> Iterator[Callable[..
         "host": socket.gethostname(),
         "process": os.getpid(),
         "jobs": jobs,
-        "command": shlex.join(sys.argv),
+        "command": command_line(),
         "log": str(summary.log or ""),
     }
 

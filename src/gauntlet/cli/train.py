@@ -1,0 +1,30 @@
+"""`gauntlet train`: train a model from a recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gauntlet.cli.app import app
+from gauntlet.cli.options import JsonOption
+from gauntlet.cli.output import percent, print_json
+
+
+@app.command(epilog="Example: gauntlet train configs/enet.yaml --output trained/enet")
+def train(
+    config: Annotated[Path, typer.Argument(help="A recipe in YAML; configs/ has those of the shipped models.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder for weights, log and card; trained/NAME by default.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a model, clean or adversarially; an interrupted training goes on where it was."""
+    from gauntlet.training import train as run_training
+
+    result = run_training(config, output)
+    if as_json:
+        print_json({"folder": str(result.folder), **result.card})
+        return
+    typer.echo(f"mIoU {percent(result.miou)} %, written to {result.folder}")

@@ -1,0 +1,71 @@
+"""Models that processes of their own can build by address: "python:nets:street_network"."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import torch
+from torch import nn
+
+
+def street_network() -> nn.Module:
+    """Two convolutions with fixed random weights, for the eleven classes of streets."""
+    generator = torch.Generator().manual_seed(7)
+    network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.Tanh(), nn.Conv2d(8, 11, 3, padding=1))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.5)
+    return network
+
+
+class _Deadly(nn.Module):
+    """A network that ends its process, or raises, when it sees one certain image."""
+
+    def __init__(self, mean: float, how: str) -> None:
+        super().__init__()
+        self.network, self.mean, self.how = street_network(), mean, how
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if (images.mean(dim=(1, 2, 3)) - self.mean).abs().min() < 1e-6:
+            if self.how == "exit":
+                os._exit(1)
+            raise ValueError("this image is poison")
+        return self.network(images)
+
+
+def _deadly(how: str) -> nn.Module:
+    return _Deadly(float(os.environ["GAUNTLET_TEST_POISON"]), how)
+
+
+def killer() -> nn.Module:
+    """Ends its process at the image whose mean is in GAUNTLET_TEST_POISON."""
+    return _deadly("exit")
+
+
+def raiser() -> nn.Module:
+    """Raises at the image whose mean is in GAUNTLET_TEST_POISON."""
+    return _deadly("raise")
+
+
+class _KilledOnce(nn.Module):
+    """Ends its process at the third call, once: a file remembers that it happened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network, self.calls = street_network(), 0
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        mark = os.environ["GAUNTLET_TEST_MARK"]
+        if self.calls == 3 and not os.path.exists(mark):
+            with open(mark, "w") as stream:
+                stream.write("killed")
+            sys.stdout.flush()
+            os.kill(os.getpid(), 9)
+        return self.network(images)
+
+
+def killed_once() -> nn.Module:
+    """A network whose first process is killed at work."""
+    return _KilledOnce()

@@ -1,0 +1,130 @@
+"""Threats from names, descriptions, sweeps and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gauntlet.errors import GauntletError
+from gauntlet.threats import build_threat, build_threats, suites
+from gauntlet.threats.contract import threats
+from gauntlet.threats.corruptions import COMMON
+from gauntlet.threats.sweeps import expand
+
+
+@pytest.mark.parametrize("name", ["clean", "pgd", "fog", "glass_blur", "frosted_glass_blur"])
+def test_a_description_builds_the_same_threat_again(name: str) -> None:
+    threat = build_threat(name)
+    again = build_threat(threat.describe())
+    assert again.describe() == threat.describe()
+    assert again.name == threat.name
+
+
+def test_suites_hold_threats_with_names_of_their_own() -> None:
+    for name in suites.names():
+        built = [threat for description in suites.build(name) for threat in build_threats(description)]
+        assert len({threat.name for threat in built}) == len(built), name
+
+
+def test_the_semsegbench_suite_is_the_published_protocol() -> None:
+    built = [build_threat(description) for description in suites.build("semsegbench")]
+    described = [threat.describe() for threat in built]
+    attacks = [each["attack"] for each in described if "attack" in each]
+    assert [(a["name"], a["norm"]) for a in attacks] == [
+        (name, norm) for norm in ("linf", "l2") for name in ("pgd", "segpgd", "cospgd")
+    ]
+    assert {a["steps"] for a in attacks} == {20}
+    assert {(a["norm"], a["epsilon"], a["alpha"]) for a in attacks} == {
+        ("linf", 8 / 255, 0.01), ("l2", 64 / 255, 0.1)
+    }  # fmt: skip
+    corruptions = [each["corruption"] for each in described if "corruption" in each]
+    assert [c["name"] for c in corruptions] == list(COMMON)
+    assert {c["severity"] for c in corruptions} == {3}
+
+
+def test_sweeps_are_every_combination() -> None:
+    swept = expand(
+        {"attack": {"name": ["pgd", "bim"], "epsilon": ["2/255", "4/255"], "steps": {"range": [10, 30, 10]}}}
+    )
+    assert len(swept) == 12
+    assert swept[0] == {"attack": {"name": "pgd", "epsilon": "2/255", "steps": 10}}
+    assert swept[-1] == {"attack": {"name": "bim", "epsilon": "4/255", "steps": 30}}
+    ratios = expand(
+        {"localized": {"corruption": {"name": "snow", "severity": "1..2"}, "ratio": {"range": [0, 1, 0.5]}}}
+    )
+    assert [(each["localized"]["corruption"]["severity"], each["localized"]["ratio"]) for each in ratios] == [
+        (1, 0.0), (1, 0.5), (1, 1.0), (2, 0.0), (2, 0.5), (2, 1.0)
+    ]  # fmt: skip
+    assert len(expand({"corruption": {"name": "all", "severity": [1, 5]}})) == 30
+    assert expand({"region": {"box": [0, 0, 4, 4]}}) == [{"region": {"box": [0, 0, 4, 4]}}]  # not a sweep
+
+
+@pytest.mark.parametrize(
+    ("description", "sentence"),
+    [
+        ({"corruption": {"name": "fog", "severity": "a..b"}}, "not a range of whole numbers"),
+        ({"corruption": {"name": "fog", "severity": []}}, "list of values for 'severity' is empty"),
+        ({"attack": {"name": "pgd", "steps": {"range": [5, 1]}}}, "must go upwards"),
+        ({"attack": {"name": "pgd", "steps": {"from": 1}}}, "takes a value, a list or"),
+        ({"atack": {}}, "unknown kind of threat 'atack'; did you mean 'attack'"),
+        ({}, "described by one of"),
+        ({"clean": {}, "attack": {"name": "pgd"}}, "not by clean, attack"),
+        ({"attack": "pgd"}, "the options of 'attack' must be a mapping"),
+        ({"attack": {"epsilon": 0.1}}, "an attack needs a name"),
+        ({"clean": {"x": 1}}, "unknown option of the threat 'clean' 'x'"),
+    ],
+)
+def test_bad_descriptions_are_one_sentence(description: dict[str, object], sentence: str) -> None:
+    with pytest.raises(GauntletError, match=sentence):
+        build_threats(description)
+
+
+def test_one_threat_is_asked_for_but_many_are_described() -> None:
+    with pytest.raises(GauntletError, match="stands for 2 threats"):
+        build_threat({"corruption": {"name": ["fog", "snow"]}})
+
+
+def write(path: Path, **content: object) -> Path:
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_semsegbench_files_run_unchanged(tmp_path: Path) -> None:
+    path = write(tmp_path / "adv.yml", threat_model="CosPGD", iterations=20, epsilon=8, alpha=0.01, lp_norm="Linf")
+    described = build_threat(path).describe()["attack"]
+    assert (described["name"], described["norm"], described["steps"]) == ("cospgd", "linf", 20)
+    assert described["epsilon"] == pytest.approx(8 / 255)
+    assert described["alpha"] == 0.01
+    l2 = build_threat(
+        write(
+            tmp_path / "l2.yml",
+            **{"threat model": "SegPGD", "iterations": 20, "epsilon": 64, "alpha": 0.1, "lp norm": "L2"},
+        )
+    )
+    assert l2.describe()["attack"]["epsilon"] == pytest.approx(64 / 255)
+    assert l2.describe()["attack"]["norm"] == "l2"
+    corruptions = build_threats(write(tmp_path / "cc.yml", threat_model="2DCommonCorruption", severity=2))
+    assert [c.describe()["corruption"]["name"] for c in corruptions] == list(COMMON)
+    assert {c.describe()["corruption"]["severity"] for c in corruptions} == {2}
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"threat_model": "PGDD"}, "unknown threat_model 'PGDD'; did you mean 'PGD'"),
+        ({"threat_model": "PGD", "lp_norm": "L3"}, "unknown lp_norm 'L3'"),
+        ({"threat_model": "PGD", "iteration": 3}, "did you mean 'iterations'"),
+        ({"threat_model": "ACDC", "condition": "Fog"}, "use --dataset acdc"),
+    ],
+)
+def test_bad_semsegbench_files_are_one_sentence(tmp_path: Path, content: dict[str, object], sentence: str) -> None:
+    with pytest.raises(GauntletError, match=sentence):
+        build_threats(write(tmp_path / "threat.yml", **content))
+
+
+def test_every_kind_of_threat_says_whether_it_needs_the_model() -> None:
+    assert {kind: threats[kind].needs_model for kind in ("clean", "corruption", "localized", "attack")} == {
+        "clean": False, "corruption": False, "localized": False, "attack": True
+    }  # fmt: skip
