@@ -455,8 +455,8 @@ def _halmosi_size() -> Finding:
         f"{HALMOSI}, abstract",
         pd.DataFrame(evidence),
         "Models trained on adversarial images only, under the strongest attack; confirmed means that the ratio falls "
-        "for all. It falls for the SEA-AT models alone, whose clean and attacked NmIoU cannot be on one scale. NmIoU over "
-        "CmIoU is an indirect sign; `gauntlet.analysis.size_bias` measures objects.",
+        "for all. It falls for the SEA-AT models alone, whose clean and attacked NmIoU cannot be on one scale. NmIoU "
+        "over CmIoU is an indirect sign; `gauntlet.analysis.size_bias` measures objects.",
     )
 
 

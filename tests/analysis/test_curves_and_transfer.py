@@ -24,15 +24,33 @@ def test_an_epsilon_curve_starts_at_the_clean_figure(figure: Figure) -> None:
     assert found["x"].tolist() == pytest.approx([0, 2 / 255, 8 / 255])
     assert found["value"].tolist() == [0.8, 0.4, 0.2]
     assert found["relative"].tolist() == pytest.approx([1, 0.5, 0.25])
-    assert set(found["series"]) == {"pgd, steps 20, norm linf"}
+    assert set(found["series"]) == {"pgd, norm linf, steps 20"}
 
 
 def test_other_settings_make_other_series(figure: Figure) -> None:
     rows = [figure("a", pgd(epsilon, steps), 0.5) for epsilon in (0.01, 0.02) for steps in (10, 20)]
     assert curve(pd.DataFrame(rows), "epsilon")["series"].nunique() == 2
     steps = curve(pd.DataFrame(rows), "steps")
-    assert set(steps["series"]) == {"pgd, epsilon 0.01, norm linf", "pgd, epsilon 0.02, norm linf"}
+    assert set(steps["series"]) == {"pgd, norm linf, epsilon 0.01", "pgd, norm linf, epsilon 0.02"}
     assert steps["x"].tolist() == [10, 20, 10, 20]
+
+
+def test_a_step_size_that_follows_the_budget_does_not_break_the_curve(figure: Figure) -> None:
+    rows = [figure("a", pgd(f"{level}/255", alpha=level / 1000, box=True), 0.5) for level in (2, 4, 8)]
+    found = curve(pd.DataFrame(rows), "epsilon")
+    assert set(found["series"]) == {"pgd, norm linf, steps 20"}
+    assert len(found) == 3
+    two = [figure("a", pgd(f"{level}/255", alpha=alpha), 0.5) for level in (2, 4) for alpha in (0.01, 0.02)]
+    names = set(curve(pd.DataFrame(two), "epsilon")["series"])
+    assert names == {"pgd, norm linf, steps 20, alpha 0.01", "pgd, norm linf, steps 20, alpha 0.02"}
+
+
+def test_settings_that_differ_tell_series_apart(figure: Figure) -> None:
+    rows = [
+        figure("a", pgd(epsilon, loss=loss, box=True), 0.5) for epsilon in ("2/255", "4/255") for loss in ("ce", "cos")
+    ]
+    names = set(curve(pd.DataFrame(rows), "epsilon")["series"])
+    assert names == {"pgd, norm linf, steps 20, loss ce", "pgd, norm linf, steps 20, loss cos"}
 
 
 def test_a_single_setting_is_no_curve(figure: Figure) -> None:

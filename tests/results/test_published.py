@@ -130,6 +130,20 @@ def test_unknown_names_say_what_there_is(triple: tuple[str, str, str], words: st
         published.find(*triple)
 
 
+def test_figures_of_a_threat_are_found_by_its_budget() -> None:
+    rows = published.find("segformer", "mit-b0", "ade20k")
+    pgd = {"name": "pgd", "epsilon": "8/255", "alpha": 0.01, "norm": "linf", "steps": 20, "random_start": True}
+    assert figure(published.of_threat(rows, {"attack": pgd}), "pgd linf 8/255 x20") == 0.0046
+    assert published.of_threat(rows, {"attack": {**pgd, "steps": 40}}).empty
+    assert published.of_threat(rows, {"attack": {**pgd, "norm": "l2"}}).empty
+    fog = published.of_threat(rows, {"corruption": {"name": "fog", "severity": 3}})
+    assert fog["value"].tolist() == rows[rows["threat"].eq("fog 3")]["value"].tolist()
+    assert len(fog) == 3
+    assert set(published.of_threat(rows, {"clean": {}})["metric"]) == {"mIoU", "mAcc", "aAcc"}
+    street = published.find("unet", "custom", "cityscapes")
+    assert len(published.of_threat(street, {"weather": {"condition": "night"}})) == 3
+
+
 def printed_and_computed(summary: str, computed: pd.DataFrame) -> pd.DataFrame:
     printed = published.frame(source="semsegbench", kind="summary")
     keys = ["model", "dataset", "metric"]

@@ -7,8 +7,8 @@
 """
 
 from gauntlet.results.published.flags import FLAGS, Flag
-from gauntlet.results.published.lookup import find
+from gauntlet.results.published.lookup import find, of_threat
 from gauntlet.results.published.summaries import gam, rem
 from gauntlet.results.published.table import frame, models, sources, unflagged
 
-__all__ = ["FLAGS", "Flag", "find", "frame", "gam", "models", "rem", "sources", "unflagged"]
+__all__ = ["FLAGS", "Flag", "find", "frame", "gam", "models", "of_threat", "rem", "sources", "unflagged"]

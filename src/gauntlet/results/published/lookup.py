@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pandas as pd
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.results.published.table import frame
+from gauntlet.results.published.threats import read_description, threat_settings
 
 TRIPLE_SOURCES = (
     *("semsegbench", "detecbench_interim", "detecbench_notebook", "detecbench_voc_ap50", "detecbench_corruptions"),
@@ -85,6 +88,26 @@ def find(model_name: str, backbone: str, dataset: str, crop_size: str | None = N
             f"({' and '.join(crops)}); say which with crop_size='{crops[0]}'."
         )
     return rows.reset_index(drop=True)
+
+
+def of_threat(rows: pd.DataFrame, description: Mapping[str, Any]) -> pd.DataFrame:
+    """Those of some published figures that were obtained under a threat; none when it was not published.
+
+    Args:
+        rows: published figures, such as `find` gives.
+        description: of a threat, {"attack": {"name": "pgd", "epsilon": "8/255", "norm": "linf", "steps": 20}}. Every
+            budget in it (norm, epsilon, alpha, steps, severity, condition, ratio, rounds) must be the published one;
+            settings that the sources do not name (losses, restarts) are not compared.
+    """
+    wanted = read_description(json.dumps(description))
+    settings = threat_settings(rows)
+    same = rows["kind"].eq(next(iter(description)))
+    for name, value in wanted.items():
+        if isinstance(value, float):
+            same &= (settings[name] - value).abs() < 1e-6
+        else:
+            same &= settings[name].eq(value)
+    return rows[same].reset_index(drop=True)
 
 
 def _keep(
