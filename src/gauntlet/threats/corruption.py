@@ -13,11 +13,13 @@ from gauntlet.samples import Batch, Sample, images_to_tensor
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.contract import Perturbed, Threat, threats
 from gauntlet.threats.corruptions.api import (
-    CHANNELS,
-    STREAMS,
+    Channels,
+    Stream,
+    check_channels,
     check_name,
     check_options,
     check_severity,
+    check_stream,
     corrupt,
 )
 from gauntlet.threats.corruptions.catalogue import Image
@@ -40,8 +42,8 @@ class CorruptionOptions(BaseModel):
 
     name: str
     severity: int = 3
-    stream: str = "fast"
-    channels: str = "rgb"
+    stream: Stream = "fast"
+    channels: Channels = "rgb"
     frost_textures: str | None = None
 
     @field_validator("name")
@@ -55,12 +57,20 @@ class CorruptionOptions(BaseModel):
         check_severity(severity)
         return severity
 
+    @field_validator("stream", mode="before")
+    @classmethod
+    def _known_stream(cls, stream: object) -> object:
+        check_stream(stream)
+        return stream
+
+    @field_validator("channels", mode="before")
+    @classmethod
+    def _known_channels(cls, channels: object) -> object:
+        check_channels(channels)
+        return channels
+
     @model_validator(mode="after")
-    def _known_words(self) -> CorruptionOptions:
-        if self.stream not in STREAMS:
-            raise unknown_name("random stream", self.stream, STREAMS)
-        if self.channels not in CHANNELS:
-            raise unknown_name("channel order", self.channels, CHANNELS)
+    def _own_options(self) -> CorruptionOptions:
         check_options(self.name, self.arguments())
         return self
 

@@ -54,12 +54,9 @@ def corrupt(
     check_severity(severity)
     check_options(name, options)
     pixels = check_image(image, convert=convert)
-    if stream not in STREAMS:
-        raise unknown_name("random stream", str(stream), STREAMS)
-    if channels not in CHANNELS:
-        raise unknown_name("channel order", str(channels), CHANNELS)
-    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
-        raise GauntletError(f"the seed of a corruption must be a whole number from 0 on, not {seed!r}.")
+    check_stream(stream)
+    check_channels(channels)
+    check_seed(seed)
 
     from gauntlet.threats.corruptions.draws import FastDraws, LegacyDraws  # brings the compiler, so not before
 
@@ -84,10 +81,28 @@ def check_name(name: str) -> str:
     return registry.canonical(name)
 
 
-def check_severity(severity: int) -> None:
+def check_severity(severity: object) -> None:
     """An error for anything but 1, 2, 3, 4, 5."""
     if isinstance(severity, bool) or not isinstance(severity, (int, np.integer)) or severity not in SEVERITIES:
         raise GauntletError(f"the severity of a corruption must be 1, 2, 3, 4 or 5, not {severity!r}.")
+
+
+def check_stream(stream: object) -> None:
+    """An error for anything but a random stream."""
+    if stream not in STREAMS:
+        raise unknown_name("random stream", str(stream), STREAMS)
+
+
+def check_channels(channels: object) -> None:
+    """An error for anything but an order of channels."""
+    if channels not in CHANNELS:
+        raise unknown_name("channel order", str(channels), CHANNELS)
+
+
+def check_seed(seed: object) -> None:
+    """An error for anything but a whole number from 0 on."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise GauntletError(f"the seed of a corruption must be a whole number from 0 on, not {seed!r}.")
 
 
 def check_options(name: str, options: dict[str, Any]) -> None:
@@ -123,6 +138,6 @@ def check_image(image: npt.NDArray[Any], *, convert: bool = False) -> Image:
         raise GauntletError(f"an image to corrupt must be RGB (H, W, 3), not {shape}.")
     if min(shape[:2]) < SMALLEST:
         raise GauntletError(
-            f"an image to corrupt must be at least {SMALLEST} pixels high and wide, not {shape[0]}x{shape[1]}; enlarge it."
+            f"an image to corrupt must be at least {SMALLEST} pixels high and wide, not {shape[0]}x{shape[1]}."
         )
     return np.ascontiguousarray(pixels)

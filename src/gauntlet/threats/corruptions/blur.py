@@ -72,7 +72,7 @@ def zoom_blur(image: Image, severity: int, draws: Draws) -> Image:
         rows[layer] = zoom_positions(height, factor)[:height]
         columns[layer] = zoom_positions(width, factor)[:width]
     out = np.empty_like(image)
-    x = (image / np.float32(255)).reshape(height, -1)
+    x = np.divide(image, 255, dtype=np.float32).reshape(height, -1)
     _zoom_blur(x, *neighbours(rows), *neighbours(columns), out.reshape(height, -1))
     return out
 
@@ -82,7 +82,9 @@ def defocus_blur(image: Image, severity: int, draws: Draws) -> Image:
     radius, smoothing = DEFOCUS[severity - 1]
     taps = gaussian_weights(smoothing, 1 if radius <= 8 else 2)
     border = radius + taps.size - 1
-    padded = cv2.copyMakeBorder(image, border, border, border, border, cv2.BORDER_REFLECT_101)
+    padded: Image = np.asarray(
+        cv2.copyMakeBorder(image, border, border, border, border, cv2.BORDER_REFLECT_101), np.uint8
+    )
     height = image.shape[0]
     out = np.empty_like(image)
     _defocus(
@@ -131,7 +133,7 @@ def _defocus_residual(
 
 
 @compiled
-def _truncated(x: npt.NDArray[np.float64]) -> Image:
+def _truncated(x: Floats) -> Image:
     """[0, 1] to bytes, truncated."""
     out = np.empty(x.shape, np.uint8)
     source = x.reshape(-1)
@@ -239,7 +241,7 @@ def _defocus(
     extra_weights: npt.NDArray[np.float32],
     out: npt.NDArray[np.uint8],
 ) -> None:
-    """Disk sums in whole numbers, updated from row to row by the disk's lower and upper rim, then the small Gaussian."""
+    """Disk sums in whole numbers, updated from row to row by the disk's rims, then the small Gaussian."""
     height, length = out.shape
     radius = chords.size // 2
     reach = taps.size - 1

@@ -13,7 +13,7 @@ from gauntlet.registry import Registry
 
 Image = npt.NDArray[np.uint8]
 CorruptionFunction = Callable[..., Image]
-"""(image, severity, draws, **options) -> image: uint8 (H, W, 3), severity 1 to 5, a `Draws`; the input is not changed."""
+"""(image, severity, draws, **options) -> image: uint8 (H, W, 3), 1 to 5, a `Draws`; the input stays as it is."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def contrast(image: Image, severity: int, draws: Draws) -> Image:
     for channel, histogram in enumerate(_histograms(image)):
         mean = int(histogram @ np.arange(256)) / (255.0 * image.shape[0] * image.shape[1])
         table[0, :, channel] = (np.clip((levels - mean) * factor + mean, 0, 1) * 255).astype(np.uint8)
-    return cv2.LUT(image, table)
+    return np.asarray(cv2.LUT(image, table), np.uint8)
 
 
 def _histograms(image: Image) -> npt.NDArray[np.int64]:
@@ -82,7 +82,7 @@ def _map_hsv(
                 hue = 2.0 + (blue - red) / delta
             else:
                 hue = (green - blue) / delta
-            hue = (hue / 6.0) % 1.0
+            hue = hue / 6.0 if hue >= 0.0 else hue / 6.0 + 1.0
         saturation = min(max(saturation * saturation_factor + saturation_shift, 0.0), 1.0)
         value = min(max(value + value_shift, 0.0), 1.0)
         sector = np.floor(hue * 6.0)

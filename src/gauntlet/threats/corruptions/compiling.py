@@ -18,7 +18,7 @@ def compiled(function: F) -> F:
     The cache lies beside the source, else in the user's cache folder; where neither can be written every process
     compiles for itself.
     """
-    options = {"nogil": True, "error_model": "numpy", "fastmath": False, "parallel": False}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": False, "parallel": False}
     try:
         return cast(F, numba.njit(cache=True, **options)(function))
     except RuntimeError:  # numba found no folder that it may write to

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from io import BytesIO
 
+import cv2
 import numpy as np
 import numpy.typing as npt
-from PIL import Image as Picture
 
 from gauntlet.threats.corruptions.catalogue import Image
 from gauntlet.threats.corruptions.compiling import compiled
@@ -46,8 +45,8 @@ def pixelate(image: Image, severity: int, draws: Draws) -> Image:
     out = np.empty_like(image)
     _pixelate(
         image.reshape(height, -1),
-        *_box_windows(width, columns),
-        *_box_windows(height, rows),
+        _boxes(width, columns),
+        _boxes(height, rows),
         _nearest_sources(columns, width),
         _nearest_sources(rows, height),
         out.reshape(height, -1),
@@ -57,24 +56,28 @@ def pixelate(image: Image, severity: int, draws: Draws) -> Image:
 
 def jpeg_compression(image: Image, severity: int, draws: Draws) -> Image:
     """Encodes and decodes with libjpeg's defaults."""
-    buffer = BytesIO()
-    Picture.fromarray(image).save(buffer, "JPEG", quality=JPEG_QUALITIES[severity - 1])
-    return np.array(Picture.open(buffer))
+    quality = [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITIES[severity - 1]]
+    _, encoded = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), quality)
+    decoded = np.asarray(cv2.imdecode(encoded, cv2.IMREAD_COLOR), np.uint8)
+    return np.asarray(cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB), np.uint8)
 
 
-def _box_windows(length: int, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """First and one past the last input i of every output j: -1/2 < (i + 1/2 - (j + 1/2) q) / q <= 1/2, q = n / m.
+def _boxes(length: int, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """First input, one past the last input and fixed-point weight of every output j.
 
-    Multiplied by 1 / q, as Pillow does: where a border falls between two inputs the rounding decides.
+    Input i belongs to it where -1/2 < (i + 1/2 - (j + 1/2) q) / q <= 1/2, q = n / m. It is multiplied by 1 / q, as
+    Pillow does: where a border falls on the middle of an input the rounding decides.
     """
     scale = length / count
     centres = (np.arange(count) + 0.5) * scale
     first = np.maximum((centres - 0.5 * scale + 0.5).astype(np.int64), 0)
+    last = np.minimum((centres + 0.5 * scale + 0.5).astype(np.int64), length)
     candidates = first[:, None] + np.arange(math.ceil(scale) + 2)[None, :]
     position = (candidates - centres[:, None] + 0.5) * (1.0 / scale)
-    inside = (position > -0.5) & (position <= 0.5) & (candidates < length)
-    first = first + inside.argmax(axis=1)
-    return first, first + inside.sum(axis=1)
+    inside = (position > -0.5) & (position <= 0.5) & (candidates < last[:, None])
+    starts = first + inside.argmax(axis=1)
+    sizes = inside.sum(axis=1)
+    return starts, starts + sizes, (0.5 + 2.0**_WEIGHT_BITS / sizes).astype(np.int32)
 
 
 def _nearest_sources(count: int, length: int) -> npt.NDArray[np.int64]:
@@ -87,49 +90,51 @@ def _nearest_sources(count: int, length: int) -> npt.NDArray[np.int64]:
 @compiled
 def _pixelate(
     image: npt.NDArray[np.uint8],
-    first_columns: npt.NDArray[np.int64],
-    end_columns: npt.NDArray[np.int64],
-    first_rows: npt.NDArray[np.int64],
-    end_rows: npt.NDArray[np.int64],
+    columns: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32]],
+    rows: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32]],
     column_sources: npt.NDArray[np.int64],
     row_sources: npt.NDArray[np.int64],
     out: npt.NDArray[np.uint8],
 ) -> None:
     """Box means along rows, rounded half up to 8 bits, then along columns, rounded; then nearest."""
     height, length = out.shape
-    columns = first_columns.size
-    half = np.int64(1) << (_WEIGHT_BITS - 1)
-    narrow = np.empty((height, 3 * columns), np.uint8)
+    half = np.int32(1 << (_WEIGHT_BITS - 1))
+    shift = np.int32(_WEIGHT_BITS)
+    starts, ends, weights = columns
+    narrow = np.empty((height, 3 * starts.size), np.uint8)
     for y in range(height):
         row = image[y]
-        for column in range(columns):
-            first, end = first_columns[column], end_columns[column]
-            weight = np.int64(0.5 + (1 << _WEIGHT_BITS) / (end - first))
-            for channel in range(3):
-                total = 0
-                for x in range(first, end):
-                    total += row[3 * x + channel]
-                narrow[y, 3 * column + channel] = np.uint8((total * weight + half) >> _WEIGHT_BITS)
-    totals = np.empty(3 * columns, np.int32)
-    small = np.empty(3 * columns, np.uint8)
-    current = -1
+        for column in range(starts.size):
+            red = green = blue = np.int32(0)
+            for x in range(3 * starts[column], 3 * ends[column], 3):
+                red += np.int32(row[x])
+                green += np.int32(row[x + 1])
+                blue += np.int32(row[x + 2])
+            narrow[y, 3 * column] = (red * weights[column] + half) >> shift
+            narrow[y, 3 * column + 1] = (green * weights[column] + half) >> shift
+            narrow[y, 3 * column + 2] = (blue * weights[column] + half) >> shift
+    totals = np.empty(narrow.shape[1], np.int32)
+    small = np.empty(narrow.shape[1], np.uint8)
+    starts, ends, weights = rows
     for y in range(height):
-        if row_sources[y] == current:
+        box = row_sources[y]
+        if y > 0 and box == row_sources[y - 1]:
             out[y] = out[y - 1]
             continue
-        current = row_sources[y]
-        first, end = first_rows[current], end_rows[current]
         totals[:] = 0
-        for source in range(first, end):
+        for source in range(starts[box], ends[box]):
             line = narrow[source]
             for i in range(totals.size):
-                totals[i] += line[i]
-        weight = np.int64(0.5 + (1 << _WEIGHT_BITS) / (end - first))
+                totals[i] += np.int32(line[i])
+        weight = weights[box]
         for i in range(totals.size):
-            small[i] = np.uint8((totals[i] * weight + half) >> _WEIGHT_BITS)
+            small[i] = (totals[i] * weight + half) >> shift
+        target = out[y]
         for x in range(length // 3):
-            for channel in range(3):
-                out[y, 3 * x + channel] = small[3 * column_sources[x] + channel]
+            start = 3 * column_sources[x]
+            target[3 * x] = small[start]
+            target[3 * x + 1] = small[start + 1]
+            target[3 * x + 2] = small[start + 2]
 
 
 @compiled
@@ -144,8 +149,8 @@ def _sample_displaced(
             whole_columns = np.floor(columns[y, x])
             down = rows[y, x] - whole_rows
             right = columns[y, x] - whole_columns
-            top = y + np.int64(whole_rows)
-            left = x + np.int64(whole_columns)
+            top = y + int(whole_rows)
+            left = x + int(whole_columns)
             if 0 <= top < height - 1 and 0 <= left < width - 1:
                 bottom = top + 1
                 end = left + 1

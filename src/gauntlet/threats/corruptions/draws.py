@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_A = np.uint64(0xBF58476D1CE4E5B9)
 MIX_B = np.uint64(0x94D049BB133111EB)
 
-Floats = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating[Any]]
 
 
 @compiled
@@ -60,11 +61,15 @@ def _fill_from_table(key: np.uint64, table: npt.NDArray[np.float32], values: npt
 def _normal_quantiles() -> npt.NDArray[np.float32]:
     """The standard normal distribution as 65536 equally likely numbers with mean 0 and standard deviation 1."""
     quantiles = ndtri((np.arange(65536) + 0.5) / 65536)
-    return (quantiles / quantiles.std()).astype(np.float32)
+    return np.asarray(quantiles / quantiles.std(), np.float32)
 
 
 class Draws(ABC):
     """The random numbers of one corrupted image; every call draws anew."""
+
+    @abstractmethod
+    def key(self) -> np.uint64:
+        """The key of a fresh stream of `random_word`, for loops that draw for themselves."""
 
     @abstractmethod
     def uniform(self, low: float, high: float) -> float:
@@ -93,7 +98,6 @@ class FastDraws(Draws):
         self._draws = 0
 
     def key(self) -> np.uint64:
-        """The key of a fresh stream of words, for loops that draw for themselves."""
         self._draws += 1
         with np.errstate(over="ignore"):
             return np.uint64(random_word(self._seed ^ MIX_A, np.uint64(self._draws)))
@@ -125,6 +129,9 @@ class LegacyDraws(Draws):
     def __init__(self, seed: int) -> None:
         self.seed = seed % 2**32
         self.generator = np.random.RandomState(self.seed)
+
+    def key(self) -> np.uint64:
+        return np.uint64(self.generator.randint(2**63, dtype=np.int64))
 
     def uniform(self, low: float, high: float) -> float:
         return float(self.generator.uniform(low, high))

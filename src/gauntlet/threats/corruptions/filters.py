@@ -1,4 +1,4 @@
-"""Filters that several corruptions share: Gaussian, one-sided motion, zoom. Fixed order of operations, no borders lost."""
+"""Filters that several corruptions share: Gaussian, one-sided motion, zoom."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from gauntlet.threats.corruptions.compiling import compiled
 from gauntlet.threats.corruptions.draws import Floats
+
+BLOCK = 512
 
 NEAREST, REFLECT = 0, 1
 """Borders: edge replication (a a | a b c), and half-sample symmetric reflection (b a | a b c)."""
@@ -40,10 +42,10 @@ def gaussian_weights(sigma: float, radius: int) -> npt.NDArray[np.float64]:
 
 def gaussian_filter(
     field: Floats, sigma: tuple[float, float], *, truncate: float = 4.0, border: int = NEAREST
-) -> npt.NDArray[np.float64]:
+) -> Floats:
     """Separable Gaussian of a plane (H, W) or of the channels of (H, W, C), rows first, in the field's precision."""
     height, width = field.shape[:2]
-    vertical, horizontal = (gaussian_weights(s, int(truncate * s + 0.5)).astype(field.dtype) for s in sigma)
+    vertical, horizontal = (np.asarray(gaussian_weights(s, int(truncate * s + 0.5)), field.dtype) for s in sigma)
     planes = 1 if field.ndim == 2 else field.shape[2]
     out = np.empty((height, width * planes), field.dtype)
     _separable_filter(field.reshape(height, -1), planes, vertical, horizontal, border, out)
@@ -59,46 +61,58 @@ def mirrored(index: int, length: int) -> int:
 
 
 @compiled
+def symmetric_sum(
+    sources: npt.NDArray[np.generic], starts: npt.NDArray[np.int64], weights: Floats, result: Floats
+) -> None:
+    """result[i] = w_0 s_0[i] + sum_n w_n (s_-n[i] + s_n[i]), outermost first, as SciPy adds.
+
+    Args:
+        sources: a flat array that holds all 2 R + 1 sources.
+        starts: where the sources -R .. R start in it.
+        weights: from the centre outwards.
+        result: as many values as are wanted.
+    """
+    radius = weights.size - 1
+    for block in range(0, result.size, BLOCK):  # small enough to stay in the first-level cache
+        part = result[block : min(block + BLOCK, result.size)]
+        centre = sources[starts[radius] + block :]
+        weight = weights[0]
+        for i in range(part.size):
+            part[i] = centre[i] * weight
+        for distance in range(radius, 0, -1):
+            before = sources[starts[radius - distance] + block :]
+            after = sources[starts[radius + distance] + block :]
+            weight = weights[distance]
+            for i in range(part.size):
+                part[i] += (before[i] + after[i]) * weight
+
+
+@compiled
 def _separable_filter(
     field: Floats, planes: int, vertical: Floats, horizontal: Floats, border: int, out: Floats
 ) -> None:
     """Filters interleaved rows (W * planes) with symmetric weights given from the centre outwards."""
     height, length = field.shape
     width = length // planes
+    reach = vertical.size - 1
     radius = horizontal.size - 1
+    everything = field.reshape(-1)
+    row_starts = np.empty(2 * reach + 1, np.int64)
+    shifts = np.arange(2 * radius + 1) * planes
     padded = np.empty((width + 2 * radius) * planes, field.dtype)
     middle = padded[radius * planes : radius * planes + length]
     for y in range(height):
-        row = field[y]
-        weight = vertical[0]
-        for i in range(length):
-            middle[i] = row[i] * weight
-        for distance in range(vertical.size - 1, 0, -1):  # outermost first, as SciPy adds
-            if border == REFLECT:
-                above = field[mirrored(y - distance, height)]
-                below = field[mirrored(y + distance, height)]
-            else:
-                above = field[max(y - distance, 0)]
-                below = field[min(y + distance, height - 1)]
-            weight = vertical[distance]
-            for i in range(length):
-                middle[i] += (above[i] + below[i]) * weight
+        for offset in range(-reach, reach + 1):
+            row = mirrored(y + offset, height) if border == REFLECT else min(max(y + offset, 0), height - 1)
+            row_starts[reach + offset] = row * length
+        symmetric_sum(everything, row_starts, vertical, middle)
         for pad in range(radius):
             left = mirrored(-1 - pad, width) if border == REFLECT else 0
             right = mirrored(width + pad, width) if border == REFLECT else width - 1
             for plane in range(planes):
                 padded[(radius - 1 - pad) * planes + plane] = middle[left * planes + plane]
                 padded[(radius + width + pad) * planes + plane] = middle[right * planes + plane]
-        result = out[y]
-        weight = horizontal[0]
-        for i in range(length):
-            result[i] = middle[i] * weight
-        for distance in range(radius, 0, -1):
-            before = padded[(radius - distance) * planes : (radius - distance) * planes + length]
-            after = padded[(radius + distance) * planes : (radius + distance) * planes + length]
-            weight = horizontal[distance]
-            for i in range(length):
-                result[i] += (before[i] + after[i]) * weight
+        symmetric_sum(padded, shifts, horizontal, out[y])
 
 
 def motion_taps(
@@ -162,7 +176,8 @@ def zoom_positions(length: int, factor: float) -> npt.NDArray[np.float64]:
     window = zoom_window(length, factor)
     inner = window.stop - window.start
     count = round(inner * factor)
-    return window.start + np.minimum(np.arange(count) * ((inner - 1) / (count - 1)), inner - 1)
+    inside = np.minimum(np.arange(count) * ((inner - 1) / (count - 1)), inner - 1)
+    return np.asarray(inside + window.start, np.float64)
 
 
 def neighbours(positions: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:

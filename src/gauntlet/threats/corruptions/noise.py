@@ -15,7 +15,7 @@ from scipy.special import gammaln, ndtr
 
 from gauntlet.threats.corruptions.catalogue import Image
 from gauntlet.threats.corruptions.compiling import compiled
-from gauntlet.threats.corruptions.draws import Draws, FastDraws, LegacyDraws, random_word
+from gauntlet.threats.corruptions.draws import Draws, LegacyDraws, random_word
 
 Probabilities = npt.NDArray[np.float64]
 
@@ -70,7 +70,6 @@ def _to_bytes(x: npt.NDArray[np.float64]) -> Image:
 
 
 def _resample(image: Image, table: npt.NDArray[np.uint32], draws: Draws) -> Image:
-    assert isinstance(draws, FastDraws)
     out = np.empty_like(image)
     _draw_levels(image.reshape(-1), table, draws.key(), out.reshape(-1))
     return out

@@ -120,8 +120,8 @@ def _read_texture(folder: str, number: int) -> Image:
     found = sorted(path for path in Path(folder).glob(f"frost{number}.*") if path.suffix.lower() in (".png", ".jpg"))
     if not found:
         raise GauntletError(
-            f"the folder '{folder}' has no frost{number}.png or frost{number}.jpg; give the folder with the reference's "
-            f"textures frost1 to frost{DRAWN}, or none to use the built-in ones."
+            f"the folder '{folder}' has no frost{number}.png or frost{number}.jpg; give the folder with the reference's"
+            f" textures frost1 to frost{DRAWN}, or none to use the built-in ones."
         )
     with Picture.open(found[0]) as picture:
         pixels = np.asarray(picture if picture.mode in ("RGB", "RGBA") else picture.convert("RGB"))
@@ -215,7 +215,7 @@ def _gaussian_transfer(shape: tuple[int, int], sigma: float) -> Plane:
 def _band_transfers(shape: tuple[int, int]) -> list[Plane]:
     """Transfer functions of the difference-of-Gaussian bands; they add up to 1."""
     smoother = [np.ones((shape[0], shape[1] // 2 + 1)), *(_gaussian_transfer(shape, sigma) for sigma in BAND_SIGMAS)]
-    return [fine - coarse for fine, coarse in zip(smoother, [*smoother[1:], 0.0], strict=True)]
+    return [fine - coarse for fine, coarse in zip(smoother, [*smoother[1:], np.zeros_like(smoother[0])], strict=True)]
 
 
 def _with_levels(plane: Plane, levels: tuple[float, ...]) -> Plane:

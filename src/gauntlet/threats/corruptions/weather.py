@@ -118,7 +118,8 @@ def spatter(image: Image, severity: int, draws: Draws) -> Image:
         mask[mask < 0.8] = 0
         cover = mask[..., None].astype(np.float32)
         splashed = x * (1 - cover) + cover * MUD_COLOR
-    return (np.clip(splashed, 0, 1) * 255).astype(np.uint8)
+    out: Image = (np.clip(splashed, 0, 1) * 255).astype(np.uint8)
+    return out
 
 
 def _water_cover(liquid: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
@@ -132,7 +133,7 @@ def _water_cover(liquid: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     shade = cv2.filter2D(shade, cv2.CV_8U, np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]]))
     shade = cv2.blur(shade, (3, 3))
     cover = drops.astype(np.float64) * shade
-    return cover / max(cover.max(), 1.0)
+    return np.asarray(cover / max(cover.max(), 1.0), np.float64)
 
 
 @compiled
@@ -203,7 +204,7 @@ def _lay_snow(image: Image, layer: npt.NDArray[np.uint8], keep: np.float32, out:
 def _blend(
     image: npt.NDArray[np.uint8], texture: Image, table: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]
 ) -> None:
-    """out = table[image, texture]."""
+    """Looks every pair (image, texture) up in a table."""
     for y in range(image.shape[0]):
         for x in range(image.shape[1] // 3):
             for channel in range(3):
