@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import importlib.util
+import io
 import json
 from importlib import resources
 from pathlib import Path
@@ -343,3 +346,18 @@ def test_every_semsegbench_cell_equals_its_copy() -> None:
 def test_the_values_of_every_other_source_equal_its_copy(source: str, name: str, column: str, scale: float) -> None:
     copy = pd.read_csv(COPIES / name)
     np.testing.assert_allclose(published.frame(source=source)["value"], copy[column] / scale, rtol=0, atol=1e-12)
+
+
+@pytest.mark.skipif(not COPIES.exists(), reason="the CSV copies are not here")
+def test_the_packaged_table_is_what_the_script_builds() -> None:
+    root = Path(__file__).resolve().parents[2]
+    spec = importlib.util.spec_from_file_location("build_published", root / "scripts" / "build_published.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    packed = resources.files("gauntlet.results.published").joinpath("figures.csv.gz").read_bytes()
+    packaged = pd.read_csv(io.BytesIO(gzip.decompress(packed)), dtype=str, keep_default_na=False)
+    built = script.build(COPIES).reset_index(drop=True)
+    script.check(built)
+    pd.testing.assert_frame_equal(built, packaged, check_dtype=False)
