@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 from gauntlet._version import __version__
 
 if TYPE_CHECKING:
+    from gauntlet import analysis
     from gauntlet.datasets import load_dataset
     from gauntlet.errors import GauntletError
     from gauntlet.evaluation import evaluate
     from gauntlet.models import load_model, wrap_model
-    from gauntlet.results import open_store
+    from gauntlet.results import open_store, published
     from gauntlet.threats import attacks, build_threat, corruptions, suites
 
 # Loaded when first asked for, so that `import gauntlet` costs no more than importing torch.
 _LAZY = {
     "GauntletError": "gauntlet.errors:GauntletError",
+    "analysis": "gauntlet.analysis",
     "attacks": "gauntlet.threats.attacks",
     "build_threat": "gauntlet.threats:build_threat",
     "corruptions": "gauntlet.threats.corruptions",
@@ -33,6 +35,7 @@ _LAZY = {
     "load_dataset": "gauntlet.datasets:load_dataset",
     "load_model": "gauntlet.models:load_model",
     "open_store": "gauntlet.results:open_store",
+    "published": "gauntlet.results.published",
     "suites": "gauntlet.threats.suites",
     "wrap_model": "gauntlet.models:wrap_model",
 }
@@ -40,6 +43,7 @@ _LAZY = {
 __all__ = [
     "GauntletError",
     "__version__",
+    "analysis",
     "attacks",
     "build_threat",
     "corruptions",
@@ -47,6 +51,7 @@ __all__ = [
     "load_dataset",
     "load_model",
     "open_store",
+    "published",
     "suites",
     "wrap_model",
 ]
