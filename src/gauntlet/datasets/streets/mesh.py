@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -54,16 +53,16 @@ class Mesh:
     """Faces in the order they were added; the faces of one instance follow each other.
 
     Attributes:
-        vertices: corners of all faces, metres.
-        ends: for each face, how many vertices there are up to its last one.
-        rows: the face table.
+        coordinates: x, y, z of the corners of all faces, one after the other, metres.
+        ends: for each face, how many corners there are up to its last one.
+        cells: the rows of the face table, one after the other.
         instance_labels: the class of every instance; instances are numbered from 1.
         bordered: whether an instance gets a void border in the label map.
     """
 
-    vertices: list[Point] = field(default_factory=list)
+    coordinates: list[float] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
-    rows: list[tuple[float, ...]] = field(default_factory=list)
+    cells: list[float] = field(default_factory=list)
     instance_labels: list[int] = field(default_factory=list)
     bordered: list[bool] = field(default_factory=list)
 
@@ -92,13 +91,13 @@ class Mesh:
             bias: by what share it is treated as nearer than it is; lets details lie on top of a surface.
             anchor: the origin of its texture, its first corner if not given.
         """
-        self.vertices.extend(points)
-        self.ends.append(len(self.vertices))
+        for point in points:
+            self.coordinates += point
+        self.ends.append(len(self.coordinates) // 3)
         kind, color, second, third, parameters = paint
         padding = _PADDING[len(parameters)]
-        self.rows.append(
-            (label, instance, kind, bias) + color + second + third + parameters + padding + (anchor or points[0])
-        )
+        self.cells += (label, instance, kind, bias, *color, *second, *third, *parameters, *padding)
+        self.cells += anchor or points[0]
 
     def board(
         self, x: float, z: float, outline: Sequence[tuple[float, float]], paint: Paint, label: int, **more: float
@@ -111,7 +110,7 @@ class Mesh:
     def tables(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Vertices (V, 3), bounds (F + 1,) and the face table (F, COLUMNS)."""
         return (
-            np.fromiter(chain.from_iterable(self.vertices), np.float64, 3 * len(self.vertices)).reshape(-1, 3),
-            np.array([0, *self.ends], dtype=np.int64),
-            np.fromiter(chain.from_iterable(self.rows), np.float64, COLUMNS * len(self.rows)).reshape(-1, COLUMNS),
+            np.array(self.coordinates, np.float64).reshape(-1, 3),
+            np.array([0, *self.ends], np.int64),
+            np.array(self.cells, np.float64).reshape(-1, COLUMNS),
         )

@@ -36,13 +36,14 @@ class Shadows:
 
     def __init__(self, sun: Point) -> None:
         self._step = (sun[0] / sun[1], sun[2] / sun[1])
-        self._vertices: list[Point] = []
+        self._coordinates: list[float] = []
         self._ends: list[int] = []
         self._strengths: list[int] = []
 
     def _add(self, points: Sequence[Point], strength: int) -> None:
-        self._vertices.extend(points)
-        self._ends.append(len(self._vertices))
+        for point in points:
+            self._coordinates += point
+        self._ends.append(len(self._coordinates) // 3)
         self._strengths.append(strength)
 
     def cast(self, points: Sequence[Point]) -> None:
@@ -88,7 +89,7 @@ class Shadows:
     def tables(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
         """Vertices (V, 3), bounds (P + 1,) and strengths (P,)."""
         return (
-            np.array(self._vertices, dtype=np.float64).reshape(-1, 3),
-            np.array([0, *self._ends], dtype=np.int64),
-            np.array(self._strengths, dtype=np.uint8),
+            np.array(self._coordinates, np.float64).reshape(-1, 3),
+            np.array([0, *self._ends], np.int64),
+            np.array(self._strengths, np.uint8),
         )
