@@ -128,7 +128,7 @@ def best_seconds(call: Callable[[], object], repeats: int) -> float:
 def measure(
     image: np.ndarray, name: str, severity: int, peer: Peer | None, rounds: int, repeats: int
 ) -> dict[str, float | str]:
-    """Milliseconds of the first call, of the fastest one and of the peer's fastest, and how many times faster we are."""
+    """Milliseconds of the first call, of the fastest one and of the peer's fastest, and the ratio."""
     first = best_seconds(lambda: corrupt(image, name, severity, 0), 1)
     for seed in range(12):  # a random corruption may have more than one texture to prepare
         corrupt(image, name, severity, seed)

@@ -21,6 +21,7 @@ from gauntlet.threats.corruptions.api import (
     check_severity,
     check_stream,
     corrupt,
+    corruption_stream,
 )
 from gauntlet.threats.corruptions.catalogue import Image
 
@@ -129,7 +130,7 @@ class CorruptionThreat(Threat):
             sample.image,
             options.name,
             options.severity,
-            seed.stream(f"corruption|{options.name}|{options.severity}"),
+            corruption_stream(seed, options.name, options.severity),
             stream=options.stream,
             channels=options.channels,
             **options.arguments(),

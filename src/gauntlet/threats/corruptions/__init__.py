@@ -2,5 +2,19 @@
 
 from gauntlet.threats.corruptions.api import SEVERITIES, corrupt, names
 from gauntlet.threats.corruptions.catalogue import COMMON, EXTRA, Corruption, register, registry
+from gauntlet.threats.corruptions.sheet import contact_sheet
+from gauntlet.threats.corruptions.writing import WrittenCopy, write_corrupted
 
-__all__ = ["COMMON", "EXTRA", "SEVERITIES", "Corruption", "corrupt", "names", "register", "registry"]
+__all__ = [
+    "COMMON",
+    "EXTRA",
+    "SEVERITIES",
+    "Corruption",
+    "WrittenCopy",
+    "contact_sheet",
+    "corrupt",
+    "names",
+    "register",
+    "registry",
+    "write_corrupted",
+]

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions.catalogue import Image, registry
 
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -64,6 +65,11 @@ def corrupt(
     if channels == "bgr":
         return corruption.function(pixels[..., ::-1].copy(), int(severity), draws, **options)[..., ::-1].copy()
     return corruption.function(pixels, int(severity), draws, **options)
+
+
+def corruption_stream(seed: ImageSeed, name: str, severity: int) -> int:
+    """The seed of a corruption of one image in one run (specs/corruptions.md, section 6)."""
+    return seed.stream(f"corruption|{name}|{severity}")
 
 
 def names(group: str | None = None) -> list[str]:

@@ -1,0 +1,188 @@
+"""Corrupted copies of a dataset on disk, in the folders that the benchmarks' evaluators read."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import numpy as np
+
+from gauntlet.datasets.contract import Dataset
+from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.samples import Sample
+from gauntlet.seeding import ImageSeed
+from gauntlet.threats.corruptions.api import (
+    SEVERITIES,
+    Channels,
+    Stream,
+    check_channels,
+    check_name,
+    check_severity,
+    check_stream,
+    corrupt,
+    corruption_stream,
+)
+from gauntlet.threats.corruptions.catalogue import COMMON, Image, registry
+
+LAYOUTS = {"detecbench": "cc/{name}/severity_{severity}", "plain": "{name}/{severity}"}
+"""Folders of one corruption and severity: DetecBench's, and that of ImageNet-C and the 3D reference."""
+SUFFIXES = {"png": ".png", "jpeg": ".jpg"}
+JPEG_QUALITY = 95
+MANIFEST = "corrupted.json"
+
+Progress = Callable[[int, int], None]
+"""(files done, files in all), called after every image of the dataset."""
+
+
+@dataclass(frozen=True)
+class WrittenCopy:
+    """What a call of `write_corrupted` did.
+
+    Attributes:
+        folder: the root.
+        written: files written now.
+        kept: files that were there already.
+    """
+
+    folder: Path
+    written: int
+    kept: int
+
+
+def write_corrupted(
+    dataset: Dataset,
+    root: str | Path,
+    names: Sequence[str] = COMMON,
+    severities: Sequence[int] = SEVERITIES,
+    seed: int = 0,
+    *,
+    layout: str = "detecbench",
+    format: Literal["png", "jpeg"] = "png",
+    stream: Stream = "fast",
+    channels: Channels = "rgb",
+    frost_textures: str | Path | None = None,
+    progress: Progress | None = None,
+) -> WrittenCopy:
+    """Writes every image of a dataset under every corruption and severity.
+
+    A file is what the threat {"corruption": ...} gives the model in a run of that seed. It appears under its name only
+    when it is complete, so a call that was interrupted continues where it was. A folder holds one set of settings;
+    other settings need another folder, further corruptions and severities do not.
+
+    Args:
+        dataset: its images are read one by one.
+        root: where the folders are made.
+        names: corruptions; the fifteen common ones by default.
+        severities: 1 to 5.
+        seed: the run seed.
+        layout: "detecbench" for <root>/cc/<corruption>/severity_<s>/<file>, "plain" for <root>/<corruption>/<s>/<file>.
+        format: "png" (lossless), or "jpeg" with quality 95, which is what the published copies of JPEG datasets have.
+        stream: as in `corrupt`.
+        channels: as in `corrupt`; the published copies were made with "bgr".
+        frost_textures: a folder with the reference's frost pictures, used for frost.
+        progress: called with the files done and the files in all.
+    """
+    if layout not in LAYOUTS:
+        raise unknown_name("layout", layout, LAYOUTS)
+    if format not in SUFFIXES:
+        raise unknown_name("image format", format, SUFFIXES)
+    check_stream(stream)
+    check_channels(channels)
+    for severity in severities:
+        check_severity(severity)
+    cases = [(check_name(name), int(severity)) for name in names for severity in severities]
+    root = Path(root)
+    settings = {
+        "dataset": dataset.identity.as_dict(),
+        "seed": seed,
+        "layout": layout,
+        "format": format,
+        "stream": stream,
+        "channels": channels,
+        "frost_textures": None if frost_textures is None else str(frost_textures),
+    }
+    _claim(root, settings)
+    ids = list(dataset.ids())
+    total = len(ids) * len(cases)
+    written = kept = 0
+    for index, image_id in enumerate(ids):
+        file = _file_name(image_id, SUFFIXES[format])
+        targets = {case: root / LAYOUTS[layout].format(name=case[0], severity=case[1]) / file for case in cases}
+        missing = {case: target for case, target in targets.items() if not target.exists()}
+        kept += len(targets) - len(missing)
+        if missing:
+            sample = dataset[index]
+        for (name, severity), target in missing.items():
+            takes_textures = frost_textures is not None and "frost_textures" in registry[name].options
+            options: dict[str, Any] = {"frost_textures": frost_textures} if takes_textures else {}
+            image = _corrupted(sample, name, severity, seed, stream=stream, channels=channels, **options)
+            _write_atomically(target, _encoded(image, format))
+            written += 1
+        if progress is not None:
+            progress(written + kept, total)
+    return WrittenCopy(root, written, kept)
+
+
+def _corrupted(sample: Sample, name: str, severity: int, seed: int, **options: Any) -> Image:
+    source = corruption_stream(ImageSeed(seed, sample.id), name, severity)
+    try:
+        return corrupt(sample.image, name, severity, source, **options)
+    except GauntletError as error:
+        raise GauntletError(f"image '{sample.id}': {error}") from None
+
+
+def _claim(root: Path, settings: dict[str, Any]) -> None:
+    """Records the settings of a folder, or checks that they are the ones on record."""
+    manifest = root / MANIFEST
+    text = json.dumps(settings, indent=1, sort_keys=True)
+    try:
+        found = json.loads(manifest.read_text())
+    except FileNotFoundError:
+        _write_atomically(manifest, text.encode())
+        return
+    except (OSError, ValueError):
+        raise GauntletError(f"{manifest} cannot be read; remove it or choose another folder.") from None
+    for key, value in json.loads(text).items():
+        if found.get(key) != value:
+            raise GauntletError(
+                f"{root} holds a copy with {key} {found.get(key)!r}, not {value!r}; choose another folder."
+            )
+
+
+def _file_name(image_id: str, suffix: str) -> PurePosixPath:
+    """The file of an image: its id with the suffix of the format; folders in the id stay folders."""
+    path = PurePosixPath(image_id)
+    if path.is_absolute() or ".." in path.parts or not path.name:
+        raise GauntletError(f"the image id '{image_id}' cannot be a file name inside the copy.")
+    known = path.suffix.lower() in (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
+    return path.with_suffix(suffix) if known else path.with_name(path.name + suffix)
+
+
+def _encoded(image: Image, format: str) -> bytes:
+    import cv2
+
+    parameters = [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY] if format == "jpeg" else []
+    _, data = cv2.imencode(SUFFIXES[format], cv2.cvtColor(image, cv2.COLOR_RGB2BGR), parameters)
+    return np.asarray(data).tobytes()
+
+
+def _write_atomically(target: Path, content: bytes) -> None:
+    """Writes beside the target and renames, so that a file is either whole or not there."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".part", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise GauntletError(f"cannot write {target}: {error.strerror}.") from None
