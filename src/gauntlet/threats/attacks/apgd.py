@@ -16,7 +16,7 @@ from gauntlet.threats.attacks.steps import unit
 
 MOMENTUM = 0.75
 RISING_SHARE = 0.75
-"""ρ: a window in which the loss rose less often than this halves the step."""
+"""A window in which the loss rose less often than this halves the step (rho of the paper)."""
 
 
 @dataclass
@@ -143,10 +143,7 @@ class AutoPgd(BallAttack):
         The iteration before the first counts as 0, as in the reference, which reads a zeroed buffer there.
         """
         window = history[step - length + 1 : step + 1]
-        if step - length >= 0:
-            before = history[step - length : step - length + 1]
-        else:
-            before = torch.zeros_like(history[:1])
+        before = history[step - length : step - length + 1] if step >= length else torch.zeros_like(history[:1])
         return (window > torch.cat([before, window[:-1]])).sum(0)
 
 

@@ -182,8 +182,9 @@ class Attack(ABC):
             if len(rows) == 0:
                 result = Result(images.clone()[:0], torch.zeros(0, dtype=torch.int64, device=images.device))
             else:
-                begin = None if start is None else start[rows].to(images.dtype)
-                result = self.run(problem.select(rows), [seeds[row] for row in rows.tolist()], begin)
+                part = problem.select(rows)
+                begin = None if start is None else _allowed(start[rows].to(images), part)
+                result = self.run(part, [seeds[row] for row in rows.tolist()], begin)
         return self._outcome(problem, rows, result)
 
     def _outcome(self, problem: Problem, rows: torch.Tensor, result: Result) -> Outcome:
@@ -218,6 +219,11 @@ class Attack(ABC):
             details=details,
             unclipped=unclipped,
         )
+
+
+def _allowed(start: torch.Tensor, problem: Problem) -> torch.Tensor:
+    start = start.clamp(0, 1)
+    return start if problem.region is None else torch.where(problem.region.unsqueeze(1), start, problem.images)
 
 
 def _counter(

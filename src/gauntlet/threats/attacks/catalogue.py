@@ -1,11 +1,22 @@
-"""Attacks by name."""
+"""Attacks and batteries by name."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gauntlet.threats.attacks import apgd, gradient  # noqa: F401 - they register attacks
+from gauntlet.errors import unknown_name
+from gauntlet.threats.attacks import (  # noqa: F401 - they register their attacks
+    alma,
+    apgd,
+    dag,
+    fmn,
+    gradient,
+    minimal_pgd,
+    primal_dual,
+    region_aware,
+)
 from gauntlet.threats.attacks.attack import attacks
+from gauntlet.threats.attacks.battery import battery_members, build_battery
 
 
 def names() -> list[str]:
@@ -15,15 +26,20 @@ def names() -> list[str]:
 
 def batteries() -> list[str]:
     """Every battery."""
-    return []
+    return battery_members.names()
 
 
 def build(name: str, **options: Any) -> Any:
-    """An attack by its name.
+    """An attack or a battery by its name.
 
     Args:
-        name: see `names`.
+        name: see `names` and `batteries`.
         options: epsilon=, alpha=, steps=, norm="linf"|"l2", random_start=, restarts=, returns="last"|"best" and the
-            attack's own; numbers may be texts such as "8/255"; None means the default.
+            attack's own; numbers may be texts such as "8/255"; None means the default. For a battery see
+            `build_battery`.
     """
+    if name in battery_members or "members" in options:
+        return build_battery(name, **options)
+    if name not in attacks:
+        raise unknown_name("attack", str(name), [*attacks.names(), *battery_members.names()])
     return attacks[name](**options)

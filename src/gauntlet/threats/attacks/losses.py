@@ -129,8 +129,8 @@ def difference_of_logits_ratio(pixels: Pixels) -> torch.Tensor:
     """-(z_y - max of the others) / (z_(1) - z_(3)): needs three classes (attacks.md, 1 and 9)."""
     if pixels.logits.shape[1] < 3:
         raise GauntletError("the loss 'dlr' needs at least 3 classes; use 'dl' for a model with fewer.")
-    ordered = pixels.logits.topk(3, dim=1).values
-    return -pixels.margin / (ordered[:, 0] - ordered[:, 2] + 1e-8)
+    first, _, third = pixels.leading(3)
+    return -pixels.margin / (first - third + 1e-8)
 
 
 _CE = PixelLoss(cross_entropy)

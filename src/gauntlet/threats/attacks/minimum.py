@@ -1,4 +1,4 @@
-"""What minimum-perturbation attacks share: success at a share of pixels, the smallest point kept, clipping to epsilon."""
+"""What minimum-perturbation attacks share: success at a share of pixels, the smallest point, clipping to epsilon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLIPS = ("elementwise", "rescale")
 
 
 def signed_margin(pixels: Pixels) -> torch.Tensor:
-    """m of attacks.md: negative where the attack has what it wants, (N, H, W), differentiable."""
+    """M of attacks.md: negative where the attack has what it wants, (N, H, W), differentiable."""
     return -pixels.margin if pixels.targeted else pixels.margin
 
 

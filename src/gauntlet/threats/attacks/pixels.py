@@ -25,6 +25,24 @@ class _CrossEntropy(torch.autograd.Function):
         return result, None, None
 
 
+class _Selected(torch.autograd.Function):
+    """Given values of single logits, as a function of the logits; classes that tie share the gradient equally."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, values: torch.Tensor, excluded: torch.Tensor | None) -> torch.Tensor:
+        ctx.save_for_backward(logits, values, excluded)
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        logits, values, excluded = ctx.saved_tensors
+        chosen = logits == values.unsqueeze(1)
+        if excluded is not None:
+            chosen.scatter_(1, excluded.unsqueeze(1), False)
+        shares = gradients[0] / chosen.sum(1).clamp_min_(1)
+        return chosen * shares.unsqueeze(1), None, None
+
+
 class Pixels:
     """Logits of N images with the label that each pixel is measured against.
 
@@ -40,6 +58,7 @@ class Pixels:
         self.labels = labels
         self.counted = counted
         self.targeted = targeted
+        self._ranks: list[torch.Tensor] = []
 
     @cached_property
     def own(self) -> torch.Tensor:
@@ -49,8 +68,31 @@ class Pixels:
     @cached_property
     def rival(self) -> torch.Tensor:
         """The largest logit of the other classes, (N, H, W), differentiable (-inf when there is one class only)."""
-        others = self.logits.scatter(1, self.labels.unsqueeze(1), float("-inf"))
-        return others.amax(1) if others.shape[1] <= 2 else others.max(1).values
+        first, second = self._ranked(2)
+        return self._selected(torch.where(self.own.detach() == first, second, first), self.labels)
+
+    def leading(self, count: int) -> list[torch.Tensor]:
+        """The largest logits of every pixel in falling order, `count` tensors (N, H, W), differentiable."""
+        return [self._selected(values, None) for values in self._ranked(count)]
+
+    def _selected(self, values: torch.Tensor, excluded: torch.Tensor | None) -> torch.Tensor:
+        result: torch.Tensor = _Selected.apply(self.logits, values, excluded)  # type: ignore[no-untyped-call]
+        return result
+
+    def _ranked(self, count: int) -> list[torch.Tensor]:
+        """The values of the largest logits, detached: an insertion by minima and maxima, far faster than topk."""
+        if len(self._ranks) < count:
+            logits = self.logits.detach()
+            ranks = [torch.full_like(logits[:, 0], float("-inf")) for _ in range(count)]
+            for each in logits.unbind(1):
+                value = each
+                for place in range(count):
+                    larger = torch.maximum(value, ranks[place])
+                    if place + 1 < count:
+                        value = torch.minimum(value, ranks[place])
+                    ranks[place] = larger
+            self._ranks = ranks
+        return self._ranks[:count]
 
     @cached_property
     def margin(self) -> torch.Tensor:
