@@ -1,0 +1,202 @@
+"""What the runner costs beside the model: share of time inside it, memory, planning, big stores, Ray.
+
+python benchmarks/runner.py share memory planning store ray
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gauntlet.evaluation.evaluate import evaluate
+from gauntlet.evaluation.plan import parse_plan, plan_jobs
+from gauntlet.evaluation.runner import run_jobs
+from gauntlet.metrics import Figure
+from gauntlet.metrics.counts import SCALARS, ImageCounts
+from gauntlet.models import load_model
+from gauntlet.results import Store, open_store
+from gauntlet.results.record import ImageRow, Job
+
+MODEL = "streets/enet"
+
+
+def share(images: int) -> None:
+    """Share of wall time inside the model's forward and backward passes, suite semsegbench."""
+    model = load_model(MODEL)
+    clock = _Clock(model.module)
+    plan = parse_plan(
+        {"models": [MODEL], "datasets": [{"name": "streets", "limit": images}], "suites": ["semsegbench"]}
+    )
+    jobs = plan_jobs(plan)
+    jobs[0].dataset[0]  # compiled code is loaded before the clock starts
+    evaluate(model, jobs[0].dataset.subset(4), "fog")
+    clock.seconds = 0.0
+    began = time.perf_counter()
+    with clock:
+        for planned in jobs:
+            evaluate(model, planned.dataset, planned.threat, store=Store())
+    wall = time.perf_counter() - began
+    print(f"share: {clock.seconds:.1f} s of {wall:.1f} s inside the model, {100 * clock.seconds / wall:.1f} %")
+
+
+class _Clock:
+    """Adds up the time of forward passes and of `torch.autograd.grad`."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module, self.seconds = module, 0.0
+        self._forward, self._grad = module.forward, torch.autograd.grad
+
+    def _timed(self, function: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **options: object) -> object:
+            began = time.perf_counter()
+            try:
+                return function(*args, **options)
+            finally:
+                self.seconds += time.perf_counter() - began
+
+        return call
+
+    def __enter__(self) -> None:
+        self.module.forward = self._timed(self._forward)  # type: ignore[method-assign]
+        torch.autograd.grad = self._timed(self._grad)  # type: ignore[assignment]
+
+    def __exit__(self, *_: object) -> None:
+        self.module.forward = self._forward  # type: ignore[method-assign]
+        torch.autograd.grad = self._grad
+
+
+def memory() -> None:
+    """Peak memory of an evaluation of 100 and of 2,000 images, each in a process of its own."""
+    peaks = {}
+    for images in (100, 2000):
+        code = f"import sys; sys.argv=['x']; sys.path.insert(0, {str(Path(__file__).parent)!r}); import runner; runner.peak({images})"
+        out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+        peaks[images] = json.loads(out.splitlines()[-1])
+    print(
+        f"memory: {peaks[100]:.0f} MiB for 100 images, {peaks[2000]:.0f} MiB for 2,000: {peaks[2000] / peaks[100]:.2f} times"
+    )
+
+
+def peak(images: int) -> None:
+    torch.set_num_threads(1)
+    from gauntlet.datasets import load_dataset
+
+    data = load_dataset("streets", length=images, size=(64, 128))
+    with tempfile.TemporaryDirectory() as folder:
+        evaluate(MODEL, data, "gaussian_noise", store=Path(folder) / "r.db")
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def planning(evaluations: int = 10_000) -> None:
+    """Planning and skipping evaluations that are stored already."""
+    steps = evaluations // 50
+    attack = {"name": ["pgd", "bim"], "steps": {"range": [1, steps]}, "epsilon": [f"{e}/255" for e in range(1, 26)]}
+    plan = parse_plan({"models": [MODEL], "threats": [{"attack": attack}]})
+    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "r.db") as store:
+        jobs = plan_jobs(plan)
+        _fill(store, [planned.job for planned in jobs], 0)
+        began = time.perf_counter()
+        summary = run_jobs(plan_jobs(plan), store)
+        seconds = time.perf_counter() - began
+    print(f"planning: {len(summary.found)} stored evaluations planned and skipped in {seconds:.1f} s")
+
+
+def big_store(rows: int = 1_000_000) -> None:
+    """The leaderboard query on a store with a million per-image rows."""
+    images = 500
+    dataset = {"name": "streets", "split": "val", "length": images, "ids": "x", "protocol": {}}
+    jobs = [
+        Job("segmentation", f"model{n % 20}", "d", dataset, f"threat {n // 20}", "attack", {"attack": {"n": n}}, 1, 0)
+        for n in range(rows // images)
+    ]
+    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "r.db") as store:
+        _fill(store, jobs, images)
+        began = time.perf_counter()
+        frame = store.frame()
+        table = frame[(frame.metric == "mIoU") & (frame.view == "all")].pivot_table("value", "model", "threat")
+        seconds = time.perf_counter() - began
+        size = Path(store.address).stat().st_size / 2**20
+    print(f"store: {rows} image rows ({size:.0f} MiB), leaderboard of {table.shape} in {seconds:.2f} s")
+
+
+def _fill(store: Store, jobs: list[Job], images: int) -> None:
+    counts = ImageCounts(np.eye(11, dtype=np.int64)[None] * 50, np.full((1, len(SCALARS)), math.nan)).to_bytes()
+    rows = [ImageRow(position, f"image{position}", counts, {}) for position in range(images)]
+    metric = {"class_names": [str(k) for k in range(11)], "ignore_index": 11, "background_index": None}
+    figures = [Figure(name, 0.5) for name in ("mIoU", "mAcc", "aAcc", "NmIoU")]
+    figures += [Figure("IoU", 0.5, class_name=str(k)) for k in range(11)]
+    for job in jobs:
+        started = store.begin(job, images=images, batch_size=4, metric=metric, provenance={"started": "2026"})
+        store.add_images(started, rows, ["all"])
+        store.finish(started, figures)
+
+
+def ray(images: int) -> None:
+    """Images per second of two one-thread Ray workers against one local process with two threads."""
+    from gauntlet.evaluation.cluster import RayExecutor
+
+    attack = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 20}}
+    content = {"models": [MODEL], "datasets": [{"name": "streets", "limit": images}], "threats": [attack]}
+    seconds = {}
+    for name, executor in (("local", None), ("ray", RayExecutor(workers=2))):
+        torch.set_num_threads(2)
+        run_jobs(plan_jobs(parse_plan({**content, "threats": ["clean"]})), Store(), executor=executor)  # warm up
+        summary = run_jobs(plan_jobs(parse_plan(content)), Store(), executor=executor)
+        log = summary.computed[0]
+        seconds[name] = _throughput(content, executor, images)
+        print(f"{name}: {images / seconds[name]:.2f} images/s, mIoU {log.figures['mIoU']:.4f}")
+    print(f"ray: {seconds['local'] / seconds['ray']:.2f} times the throughput of local")
+
+
+def _throughput(content: dict[str, object], executor: object, images: int) -> float:
+    """Seconds between the first and the last unit, start-up left out."""
+
+    class Watch:
+        times: list[float] = []  # noqa: RUF012
+
+        def start(self, *_: object) -> None: ...
+
+        def advance(self, *_: object) -> None:
+            self.times.append(time.perf_counter())
+
+        def note_once(self, text: str) -> None: ...
+
+    watch = Watch()
+    watch.times.clear()
+    run_jobs(plan_jobs(parse_plan(content)), Store(), executor=executor, progress=watch)  # type: ignore[arg-type]
+    units = len(watch.times)
+    return (watch.times[-1] - watch.times[0]) * units / (units - 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = ("share", "memory", "planning", "store", "ray")
+    parser.add_argument("parts", nargs="*", choices=parts, default=[])
+    parser.add_argument("--images", type=int, default=16)
+    chosen = parser.parse_args()
+    print(f"{os.cpu_count()} cores, torch {torch.__version__}, {torch.get_num_threads()} threads")
+    actions = {
+        "share": lambda: share(chosen.images),
+        "memory": memory,
+        "planning": planning,
+        "store": big_store,
+        "ray": lambda: ray(2 * chosen.images),
+    }
+    for part in chosen.parts or parts:
+        actions[part]()
+
+
+if __name__ == "__main__":
+    main()

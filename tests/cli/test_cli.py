@@ -1,0 +1,203 @@
+"""The program: what it prints, what it exits with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from gauntlet import __version__
+from gauntlet.cli import app as application
+from gauntlet.cli import commands  # noqa: F401 - registers the commands
+
+TESTS = Path(__file__).resolve().parents[1]
+NETWORK = "python:nets:street_network"
+
+
+def gauntlet(
+    *arguments: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, str, str]:
+    """Runs the program in this process: exit code, standard output, standard error."""
+    monkeypatch.setattr(sys, "argv", ["gauntlet", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        application.main()
+    captured = capsys.readouterr()
+    return int(stop.value.code or 0), captured.out, captured.err
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """The program, run in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: gauntlet(*arguments, capsys=capsys, monkeypatch=monkeypatch)
+
+
+@pytest.fixture
+def small_plan(tmp_path: Path) -> Path:
+    path = tmp_path / "plan.yaml"
+    path.write_text(
+        f"models: [{{address: '{NETWORK}', options: {{num_classes: 11, ignore_index: 11}}}}]\n"
+        "datasets: [{name: streets, options: {size: [32, 64], length: 4}}]\n"
+        "threats: [clean, {corruption: {name: fog, severity: [1, 3]}}]\n"
+    )
+    return path
+
+
+def test_version_and_help(call) -> None:
+    assert call("--version")[:2] == (0, f"gauntlet {__version__}\n")
+    code, out, _ = call("--help")
+    assert code == 0
+    for command in ("demo", "run", "list", "show", "doctor", "train"):
+        assert command in out
+        code, text, _ = call(command, "--help")
+        assert code == 0
+        assert "Example" in text
+
+
+def test_a_plan_runs_and_is_found_again(call, small_plan: Path) -> None:
+    code, out, _ = call("run", str(small_plan), "--store", "r.db", "--json")
+    assert code == 0
+    first = json.loads(out)
+    assert [each["threat"] for each in first] == ["clean", "fog-1", "fog-3"]
+    assert not any(each["from_store"] for each in first)
+    code, out, _ = call("run", str(small_plan), "--store", "r.db", "--json")
+    second = json.loads(out)
+    assert all(each["from_store"] for each in second)
+    assert [each["figures"] for each in second] == [each["figures"] for each in first]
+    code, out, _ = call("run", str(small_plan), "--store", "r.db")
+    assert code == 0
+    assert "0 computed, 3 found in r.db" in out
+
+
+def test_a_dry_run_computes_nothing(call, small_plan: Path) -> None:
+    code, out, _ = call("run", str(small_plan), "--store", "r.db", "--dry-run", "--json")
+    rows = json.loads(out)
+    assert code == 0
+    assert [row["state"] for row in rows] == ["new", "new", "new"]
+    assert all(row["seconds"] >= 0 for row in rows)
+    assert not Path("r.db").exists()
+    call("run", str(small_plan), "--store", "r.db", "--json")
+    rows = json.loads(call("run", str(small_plan), "--store", "r.db", "--dry-run", "--json")[1])
+    assert [row["state"] for row in rows] == ["complete"] * 3
+
+
+def test_runs_are_listed(call, small_plan: Path) -> None:
+    call("run", str(small_plan), "--store", "r.db", "--json")
+    code, out, _ = call("runs", "--store", "r.db", "--json")
+    (row,) = json.loads(out)
+    assert code == 0
+    assert (row["state"], row["jobs"], row["done"], row["failed"]) == ("complete", 3, 3, 0)
+    assert row["command"].startswith("gauntlet run")
+    assert Path(row["log"]).is_file()
+
+
+def test_the_schema_is_exported(call) -> None:
+    code, out, _ = call("run", "--schema")
+    assert code == 0
+    assert set(json.loads(out)["properties"]) >= {"models", "datasets", "threats", "suites"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run"], "say which model to evaluate"),
+        (["run", "-m", "streets/nothing", "-d", "streets"], "unknown model 'streets/nothing'"),
+        (["run", "-m", NETWORK, "-d", "street"], "unknown dataset 'street'; did you mean 'streets'"),
+        (["run", "-m", NETWORK, "-t", "fogg"], "unknown threat 'fogg'; did you mean 'fog'"),
+        (["run", "-m", NETWORK, "-t", "{attack"], "is not a YAML or JSON mapping"),
+        (["run", "-m", NETWORK, "-s", "quickly"], "unknown suite 'quickly'; did you mean 'quick'"),
+        (["run", "plan.yaml", "-m", "x"], "give either a plan or --model"),
+        (["run", "missing.yaml"], "cannot be read: No such file"),
+        (["show", "missing.png", "--corruption", "fog"], "there is no image file missing.png"),
+        (["show", "--index", "100000"], "index must lie in 0 to"),
+        (["show", "--corruption", "fog", "--severity", "x"], "severity must be one"),
+        (["show", "--threat", "pgd"], "needs a model; add --model"),
+        (["runs", "--store", "missing.db"], "there is no store at missing.db"),
+        (["data", "check", "camvid", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_2(call, arguments: list[str], sentence: str) -> None:
+    code, _, err = call(*arguments)
+    assert code == 2
+    assert sentence in err
+    assert err.startswith("gauntlet: ")
+    assert "Traceback" not in err
+
+
+def test_a_mistyped_option_is_exit_2(call) -> None:
+    code, _, err = call("run", "--modle", "x")
+    assert code == 2
+    assert "No such option" in err
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["gauntlet", "run", "--debug"])
+    with pytest.raises(application.GauntletError):
+        application.main()
+
+
+@pytest.mark.parametrize("what", ["models", "datasets", "attacks", "batteries", "corruptions", "suites"])
+def test_lists_are_tables_and_json(call, what: str) -> None:
+    code, out, _ = call("list", what, "--json")
+    assert code == 0
+    rows = json.loads(out)
+    assert rows
+    code, table, _ = call("list", what)
+    assert code == 0
+    assert next(iter(rows[0].values())) in table
+
+
+def test_the_zoo_is_listed(call) -> None:
+    rows = json.loads(call("list", "models", "--zoo", "--json")[1])
+    assert len(rows) > 100
+    assert any(row["address"].startswith("hf:") for row in rows)
+
+
+def test_doctor_says_how_to_install_what_is_missing(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gauntlet.cli import doctor
+
+    monkeypatch.setitem(doctor.OPTIONAL, "a wish", ("no_such_module", "no-such-module", "pip install it"))
+    code, out, _ = call("doctor", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert facts["missing"] == []
+    assert facts["optional"]["a wish"] == {"version": None, "install": "pip install it"}
+    assert "cpu" in facts["devices"]
+    assert call("doctor")[0] == 0
+
+
+def test_show_draws_a_sample_and_a_sheet_of_corruptions(call) -> None:
+    assert call("show", "--index", "1", "-o", "plain.png")[:2] == (0, "written to plain.png\n")
+    plain = cv2.imread("plain.png")
+    assert plain.shape[1] > 2 * 256  # image and labels side by side
+    assert call("show", "--threat", "fog", "-o", "fog.png")[0] == 0
+    assert cv2.imread("fog.png").shape[1] > plain.shape[1]
+    assert call("show", "-c", "fog", "-c", "snow", "--severity", "1,5", "-o", "sheet.png")[0] == 0
+    assert cv2.imread("sheet.png") is not None
+    cv2.imwrite("photo.png", np.full((48, 64, 3), 90, np.uint8))
+    assert call("show", "photo.png", "-c", "brightness", "-o", "photo-sheet.png")[0] == 0
+
+
+def test_show_says_when_it_cannot_write(call) -> None:
+    code, _, err = call("show", "-o", "no/such/folder/x.png")
+    assert code == 2
+    assert "cannot be written" in err
+
+
+def test_the_program_and_the_module_are_the_same() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "gauntlet", "--version"], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert result.stdout == f"gauntlet {__version__}\n"
+
+
+def test_importing_the_package_loads_neither_torch_nor_numba() -> None:
+    code = "import sys, gauntlet; print([name for name in ('torch', 'numba', 'pandas', 'cv2') if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
