@@ -7,7 +7,7 @@ import platform
 import shutil
 import sys
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,18 +15,46 @@ from gauntlet._version import __version__
 from gauntlet.cli.app import app
 from gauntlet.cli.options import JsonOption
 from gauntlet.cli.output import print_json, print_table
+from gauntlet.errors import GauntletError
 
 CORE = ("torch", "numpy", "scipy", "opencv-python-headless", "numba", "pydantic", "SQLAlchemy", "pandas", "safetensors")
 # What an optional part needs: import name, distribution, the command that installs it.
 OPTIONAL = {
+    "Ray cluster": ("ray", "ray", "pip install 'vision-gauntlet[cluster]'"),
+    "Weights & Biases": ("wandb", "wandb", "pip install 'vision-gauntlet[tracking]'"),
+    "MLflow": ("mlflow", "mlflow", "pip install 'vision-gauntlet[tracking]'"),
+    "TensorBoard": ("tensorboard", "tensorboard", "pip install 'vision-gauntlet[tracking]'"),
+    "Hugging Face models": ("transformers", "transformers", "pip install 'vision-gauntlet[zoo]'"),
+    "torchvision models": ("torchvision", "torchvision", "pip install 'vision-gauntlet[zoo]'"),
+    "H.265 corruptions": ("av", "av", "pip install 'vision-gauntlet[video]'"),
     "PostgreSQL store": ("psycopg", "psycopg", "pip install 'vision-gauntlet[postgres]'"),
     "Parquet export": ("pyarrow", "pyarrow", "pip install 'vision-gauntlet[parquet]'"),
 }
 
 
-@app.command(epilog="Example: gauntlet doctor --json")
-def doctor(as_json: JsonOption = False) -> None:
-    """Check the environment: versions, devices, optional parts and the command that installs each."""
+@app.command(epilog="Examples: gauntlet doctor   |   gauntlet doctor --attack-check streets/enet --images 4")
+def doctor(
+    attack_check: Annotated[
+        str | None,
+        typer.Option(
+            "--attack-check", help="A model: do attacks on it work as they should, or is its gradient masked?"
+        ),
+    ] = None,
+    transfer_from: Annotated[
+        str | None,
+        typer.Option("--transfer-from", help="With --attack-check: a second model to transfer attacks from."),
+    ] = None,
+    dataset: Annotated[
+        str, typer.Option("--dataset", "-d", help="With --attack-check: the images to use.")
+    ] = "streets",
+    root: Annotated[str | None, typer.Option("--root", help="Where the dataset lies on disk.")] = None,
+    images: Annotated[int, typer.Option("--images", min=1, help="With --attack-check: how many images.")] = 4,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the environment: versions, devices, optional parts; or whether attacks on a model can be trusted."""
+    if attack_check is not None:
+        _check_attacks(attack_check, transfer_from, dataset, root, images, as_json)
+        return
     facts = _facts()
     if as_json:
         print_json(facts)
@@ -40,6 +68,35 @@ def doctor(as_json: JsonOption = False) -> None:
     print_table("Optional parts", ["part", "version", "to install it"], rows, numbers_from=9)
     typer.echo("All of the core is there." if not facts["missing"] else f"Missing: {', '.join(facts['missing'])}.")
     if facts["missing"]:
+        raise typer.Exit(1)
+
+
+def _check_attacks(
+    address: str, transfer_from: str | None, dataset: str, root: str | None, images: int, as_json: bool
+) -> None:
+    """Runs the honesty checks on a few images; exit code 1 when an alarming finding was made."""
+    from gauntlet.datasets import load_dataset
+    from gauntlet.models import load_model
+    from gauntlet.samples import collate
+    from gauntlet.threats.attacks import check_attack
+
+    data = load_dataset(dataset, root=root, limit=images)
+    batch = collate([data[index] for index in range(len(data))], ignore_index=data.ignore_index)
+    if batch.labels is None:
+        raise GauntletError(f"the dataset '{dataset}' has no label maps; the attack check needs them.")
+    other = None if transfer_from is None else load_model(transfer_from)
+    findings = check_attack(
+        load_model(address), batch.images, batch.labels, other_model=other, ignore_index=data.ignore_index
+    )
+    rows = [{"severity": f.severity, "code": f.code, "finding": f.sentence, "figures": f.figures} for f in findings]
+    if as_json:
+        print_json(rows)
+    elif rows:
+        print_table(f"Findings on {address}", ["severity", "code", "finding"],
+                    [(row["severity"], row["code"], row["finding"]) for row in rows], numbers_from=9)  # fmt: skip
+    else:
+        typer.echo(f"{address}: nothing suspicious on {len(data)} images; attacks behave as they should.")
+    if any(finding.severity != "note" for finding in findings):
         raise typer.Exit(1)
 
 

@@ -86,13 +86,24 @@ def _datasets() -> list[Row]:
 def _attacks() -> list[Row]:
     from gauntlet.threats import attacks
 
-    return [{"attack": name, "what": attacks.summary(name)} for name in attacks.names()]
+    rows = []
+    for name in attacks.names():
+        described = attacks.build(name).describe()
+        described = {**described.get("attack", {}), **described} if name == "region-aware" else described
+        defaults = {key: described[key] for key in ("norm", "epsilon", "alpha", "steps", "loss") if described.get(key)}
+        words = [
+            f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in defaults.items()
+        ]
+        rows.append({"attack": name, "defaults": ", ".join(words)})
+    return rows
 
 
 def _batteries() -> list[Row]:
     from gauntlet.threats import attacks
 
-    return [{"battery": name, "attacks": ", ".join(attacks.members(name))} for name in attacks.batteries()]
+    return [
+        {"battery": name, "attacks": ", ".join(attacks.build_battery(name).members)} for name in attacks.batteries()
+    ]
 
 
 def _corruptions() -> list[Row]:

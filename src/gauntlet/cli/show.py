@@ -49,8 +49,7 @@ def show(
         raise GauntletError(
             "an image file has no labels; use --dataset folder:PATH to show a model's prediction on it."
         )
-    options = {name: value for name, value in (("split", split), ("root", root)) if value is not None}
-    data = None if image is not None else load_dataset(dataset, **options)
+    data = None if image is not None else load_dataset(dataset, split=split, root=root)
     sample = _read_sample(image) if image is not None else _sample(data, index)
     if corruption:
         picture = _corruption_sheet(sample, corruption, severity, seed)

@@ -15,7 +15,6 @@ from gauntlet.evaluation.pipeline import Unit, load_unit
 from gauntlet.evaluation.plan import PlannedJob
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.samples import Batch
-from gauntlet.threats import attacks
 from gauntlet.threats.contract import Clean
 
 
@@ -98,8 +97,8 @@ def count_passes(description: Mapping[str, Any]) -> Passes:
     if kind == "region_aware":
         return Passes(2, int(options.get("rounds", 3)) * _attack_passes(options["attack"]))
     if kind == "battery":
-        members = attacks.members(options["name"])
-        return Passes(len(members) + 1, sum(_attack_passes(attacks.build(name).describe()) for name in members))
+        members = options["members"].values()
+        return Passes(2 * len(members) + 2, sum(_attack_passes(member) for member in members))
     if kind == "localized":
         return Passes(2, 0)
     return Passes(1, 0)

@@ -94,7 +94,7 @@ def arnab() -> list[Description]:
         {"clean": {}},
         *(
             _attack(name, epsilon=f"{level}/255")
-            for name in ("fgsm-arnab", "fgsm-ll", "ifgsm", "ifgsm-ll")
+            for name in ("fgsm", "fgsm-ll", "ifgsm", "ifgsm-ll")
             for level in levels
         ),
     ]
