@@ -11,6 +11,7 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.models import architectures
+from gauntlet.models.architectures.layers import PReLU
 from gauntlet.models.wrapping import wrap_model
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "../shared/realdata"
@@ -98,6 +99,24 @@ def test_enet_unpools_to_where_the_maxima_were() -> None:
     corners[[0, 0, 2, 2], [0, 3, 0, 3]] = True
     assert (result[corners] != 0).all()
     assert (result[~corners] == 0).all()
+
+
+@pytest.mark.parametrize("slopes", [1, 6])
+@pytest.mark.parametrize("frozen", [True, False])
+def test_our_prelu_has_the_values_and_gradients_of_torchs(slopes: int, frozen: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(2, 6, 5, 4, generator=generator, dtype=torch.float64)
+    values[0, 0, 0, 0] = 0
+    gradient = torch.randn(2, 6, 5, 4, generator=generator, dtype=torch.float64)
+    results = []
+    for kind in (PReLU, torch.nn.PReLU):
+        layer = kind(slopes).double().requires_grad_(not frozen)
+        inputs = values.clone().requires_grad_()
+        outputs = layer(inputs)
+        outputs.backward(gradient)
+        results.append((outputs.detach(), inputs.grad, torch.zeros(1) if frozen else layer.weight.grad))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
 def test_bad_names_and_options_are_said_in_one_sentence() -> None:

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.architectures.base import Architecture, Features, State, architectures, renamed
+from gauntlet.models.architectures.layers import PReLU
 
 DILATIONS = (2, 4, 8, 16)
 DECODER_ACTIVATIONS = ("prelu", "relu")
@@ -32,7 +33,7 @@ PUBLISHED_NAMES = (
 
 
 def _activation(channels: int, prelu: bool) -> nn.Module:
-    return nn.PReLU(channels) if prelu else nn.ReLU()
+    return PReLU(channels) if prelu else nn.ReLU()
 
 
 def _unit(convolution: nn.Conv2d | nn.ConvTranspose2d, prelu: bool) -> list[nn.Module]:
@@ -46,7 +47,7 @@ class InitialBlock(nn.Module):
         super().__init__()
         self.convolution = nn.Conv2d(3, channels - 3, 3, stride=2, padding=1, bias=False)
         self.normalisation = nn.BatchNorm2d(channels)
-        self.activation = nn.PReLU(channels)
+        self.activation = PReLU(channels)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         pooled = functional.max_pool2d(images, 3, stride=2, padding=1)
@@ -102,7 +103,7 @@ class DownsamplingBottleneck(nn.Module):
         self.convolution = nn.Sequential(*_unit(nn.Conv2d(inner, inner, 3, padding=1, bias=False), True))
         self.expansion = nn.Sequential(*_unit(nn.Conv2d(inner, out_channels, 1, bias=False), True))
         self.dropout = nn.Dropout2d(dropout)
-        self.activation = nn.PReLU(out_channels)
+        self.activation = PReLU(out_channels)
 
     def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         pooled, indices = functional.max_pool2d(
