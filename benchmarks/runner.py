@@ -81,11 +81,13 @@ def memory() -> None:
     """Peak memory of an evaluation of 100 and of 2,000 images, each in a process of its own."""
     peaks = {}
     for images in (100, 2000):
-        code = f"import sys; sys.argv=['x']; sys.path.insert(0, {str(Path(__file__).parent)!r}); import runner; runner.peak({images})"
+        folder = str(Path(__file__).parent)
+        code = f"import sys; sys.path.insert(0, {folder!r}); import runner; runner.peak({images})"
         out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
         peaks[images] = json.loads(out.splitlines()[-1])
     print(
-        f"memory: {peaks[100]:.0f} MiB for 100 images, {peaks[2000]:.0f} MiB for 2,000: {peaks[2000] / peaks[100]:.2f} times"
+        f"memory: {peaks[100]:.0f} MiB for 100 images, {peaks[2000]:.0f} MiB for 2,000, "
+        f"{peaks[2000] / peaks[100]:.2f} times"
     )
 
 
