@@ -172,6 +172,7 @@ class Attack(ABC):
                 ignore_index=self.ignore_index,
                 samples=self.samples,
                 precision=self.precision,
+                seeds=seeds,
             )
             if start is not None and start.shape != images.shape:
                 raise GauntletError(
@@ -217,6 +218,7 @@ class Attack(ABC):
             counted=problem.counts,
             count_fooled=_counter(problem, rows, judged, result.fooled),
             details=details,
+            region=problem.region,
             unclipped=unclipped,
         )
 

@@ -176,6 +176,8 @@ class Battery:
         seeds: Sequence[int],
     ) -> BatteryOutcome:
         first = next(iter(self.members.values()))
+        region = first.region if region is None else region
+        fooling_region = first.fooling_region if fooling_region is None else fooling_region
         with steady(model, images.device, 0):
             truth = pose(
                 model,
@@ -189,7 +191,9 @@ class Battery:
                 ignore_index=first.ignore_index,
                 samples=1,
                 precision=first.precision,
+                seeds=seeds,
             )
+        region, fooling_region = truth.region, truth.counted
         judge = _Judge(truth)
         clean = judge(truth.images, torch.arange(len(images)))
         count, total = len(images), len(self.members)

@@ -72,6 +72,7 @@ def pose(
     ignore_index: int | str | None,
     samples: int,
     precision: str,
+    seeds: Sequence[int] | None = None,
 ) -> Problem:
     """The problem that an attack solves.
 
@@ -84,6 +85,7 @@ def pose(
         region: pixels that may change. fooling_region: pixels that the attack aims at.
         ignore_index: the void label, None for none, "model" for the model's own.
         samples, precision: see `Problem`.
+        seeds: one per image, for regions that are drawn at random.
     """
     check_images(images)
     labels = check_labels(labels, images)
@@ -99,14 +101,14 @@ def pose(
             f"a label is {wrong}, outside 0 to K-1 of {bound} and not the ignore index {void_label}; "
             "check the labels or set ignore_index."
         )
-    aim = region_mask(fooling_region, labels, "fooling_region")
+    aim = region_mask(fooling_region, labels, "fooling_region", seeds)
     counted = ~void if aim is None else ~void & aim
     problem = Problem(
         model=model,
         images=images.detach(),
         labels=labels.masked_fill(void, 0),
         counted=counted,
-        region=region_mask(region, labels, "region"),
+        region=region_mask(region, labels, "region", seeds),
         targeted=False,
         least_likely=False,
         samples=samples,

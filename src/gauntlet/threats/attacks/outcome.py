@@ -42,6 +42,7 @@ class Outcome:
         threshold: share of counted pixels from which an image counts as fooled.
         counted: int64 (N,), labelled pixels inside the fooling region.
         details: facts per image by name, JSON-able lists of N entries.
+        region: bool (N, H, W), the pixels that could change, or None for all.
         unclipped: the images before clipping to epsilon (minimum-perturbation attacks with an epsilon), or None.
         predictions: int64 (N, H, W), the per-pixel worst case of the region-aware attack, or None.
         rounds: one outcome per round of the region-aware attack.
@@ -54,6 +55,7 @@ class Outcome:
     counted: torch.Tensor
     count_fooled: Callable[[], torch.Tensor] = field(repr=False)
     details: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    region: torch.Tensor | None = None
     unclipped: torch.Tensor | None = None
     predictions: torch.Tensor | None = None
     rounds: Sequence[Outcome] = ()

@@ -10,7 +10,7 @@ import torch
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.threats.attacks.attack import Attack, attacks, whole
-from gauntlet.threats.attacks.inputs import pose
+from gauntlet.threats.attacks.inputs import expand_seeds, pose
 from gauntlet.threats.attacks.labels import label_map
 from gauntlet.threats.attacks.outcome import Outcome, Queries
 from gauntlet.threats.attacks.problem import Model, Problem, steady
@@ -102,6 +102,7 @@ class RegionAware:
                 ignore_index=inner.ignore_index,
                 samples=inner.samples,
                 precision=inner.precision,
+                seeds=expand_seeds(seed, len(images)),
             )
             predictions = label_map(problem.look(problem.images).logits)
         won = self._won(problem, predictions)
@@ -167,6 +168,7 @@ class RegionAware:
                 "fooling_pixels": torch.stack(aims).T.tolist() if aims else [[] for _ in range(len(images))],
                 "newly_fooled": torch.stack(news).T.tolist() if news else [[] for _ in range(len(images))],
             },
+            region=problem.region,
             predictions=predictions,
             rounds=tuple(rounds),
         )
