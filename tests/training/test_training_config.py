@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 from training_squares import recipe
 
 from gauntlet.errors import GauntletError
@@ -47,13 +46,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "list.yaml").write_text("- 1")
     with pytest.raises(GauntletError, match="must be a mapping"):
         load_config(tmp_path / "list.yaml")
-
-
-def test_relative_weights_start_at_the_recipes_folder(tmp_path: Path) -> None:
-    data = recipe(model={"architecture": "enet", "initial_weights": "../clean"})
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes/at.yaml").write_text(yaml.safe_dump(data))
-    assert load_config(tmp_path / "recipes/at.yaml").model.initial_weights == str(tmp_path / "clean")
 
 
 def test_sea_at_fills_in_the_published_recipe_where_the_user_says_nothing() -> None:

@@ -33,8 +33,8 @@ class ModelConfig(_Section):
         options: of that network.
         num_classes: number of classes; the dataset's by default.
         mean, std: normalisation inside the model, per channel, RGB on the [0, 1] scale.
-        initial_weights: a safetensors file, or a folder with model.safetensors, to start from: clean weights for
-            adversarial training, robust ones for PIR-AT. Relative paths start at the recipe's folder. None: random.
+        initial_weights: what to start from: a safetensors file, the folder of a trained model, or the name of a shipped
+            model ("streets/enet"). Clean weights for adversarial training, robust ones for PIR-AT. None: random.
     """
 
     architecture: str
@@ -312,7 +312,7 @@ def parse_config(data: object, source: str = "the training recipe") -> TrainingC
 
 
 def load_config(path: str | Path) -> TrainingConfig:
-    """A recipe from a YAML file; relative weights in it start at the file's folder."""
+    """A recipe from a YAML file."""
     path = Path(path)
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -320,9 +320,4 @@ def load_config(path: str | Path) -> TrainingConfig:
         raise GauntletError(f"cannot read the training recipe '{path}': {error.strerror}.") from None
     except yaml.YAMLError as error:
         raise GauntletError(f"'{path}' is not valid YAML: {str(error).splitlines()[0]}.") from None
-    config = parse_config(data, f"'{path}'")
-    weights = config.model.initial_weights
-    if weights is not None and not Path(weights).is_absolute():
-        resolved = str((path.parent / weights).resolve())
-        config = config.model_copy(update={"model": config.model.model_copy(update={"initial_weights": resolved})})
-    return config
+    return parse_config(data, f"'{path}'")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from gauntlet.errors import GauntletError
+from gauntlet.results.tracking import Tracker as FigureTracker
+from gauntlet.results.tracking import open_tracker
 from gauntlet.training.checkpoint import write_atomically
 from gauntlet.training.config import TrainingConfig
 
@@ -18,7 +18,7 @@ COLUMNS = ("step", "epoch", "loss", "learning_rate", "mIoU", "aAcc", "seconds")
 Row = Mapping[str, float]
 
 
-class Tracker(Protocol):
+class RowTracker(Protocol):
     """Receives a row of figures now and then."""
 
     def log(self, row: Row) -> None:
@@ -63,80 +63,20 @@ def read_log(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(whole)))
 
 
-class TensorBoardTracker:
-    """Event files under the output folder."""
+class Forwarded:
+    """Hands rows on to a tracker of `gauntlet.results.tracking`."""
 
-    def __init__(self, config: TrainingConfig, folder: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer = SummaryWriter(str(folder / "tensorboard"))
+    def __init__(self, tracker: FigureTracker) -> None:
+        self._tracker = tracker
 
     def log(self, row: Row) -> None:
-        for name, value in _figures(row).items():
-            self._writer.add_scalar(name, value, int(row["step"]))
+        self._tracker.log({name: value for name, value in row.items() if name != "step"}, int(row["step"]))
 
     def close(self) -> None:
-        self._writer.close()
+        self._tracker.close()
 
 
-class WandbTracker:
-    """A Weights & Biases run; offline unless WANDB_MODE says otherwise."""
-
-    def __init__(self, config: TrainingConfig, folder: Path) -> None:
-        import wandb
-
-        mode = os.environ.get("WANDB_MODE", "offline")
-        self._run = wandb.init(
-            project="gauntlet", name=config.name, dir=str(folder), config=config.as_dict(), mode=mode, reinit=True
-        )
-
-    def log(self, row: Row) -> None:
-        self._run.log(_figures(row), step=int(row["step"]))
-
-    def close(self) -> None:
-        self._run.finish()
-
-
-class MlflowTracker:
-    """An MLflow run; a local store under the output folder unless MLFLOW_TRACKING_URI says otherwise."""
-
-    def __init__(self, config: TrainingConfig, folder: Path) -> None:
-        import mlflow
-
-        uri = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{folder.resolve() / 'mlflow.db'}")
-        self._client = mlflow.MlflowClient(tracking_uri=uri)
-        found = self._client.get_experiment_by_name("gauntlet")
-        experiment = found.experiment_id if found is not None else self._client.create_experiment("gauntlet")
-        self._run_id = self._client.create_run(experiment, run_name=config.name).info.run_id
-        for name, value in config.as_dict().items():
-            self._client.log_param(self._run_id, name, str(value)[:500])
-
-    def log(self, row: Row) -> None:
-        for name, value in _figures(row).items():
-            self._client.log_metric(self._run_id, name, value, step=int(row["step"]))
-
-    def close(self) -> None:
-        self._client.set_terminated(self._run_id)
-
-
-TRACKERS: dict[str, Any] = {"tensorboard": TensorBoardTracker, "wandb": WandbTracker, "mlflow": MlflowTracker}
-
-
-def open_trackers(config: TrainingConfig, folder: Path, last_step: int) -> Sequence[Tracker]:
+def open_trackers(config: TrainingConfig, folder: Path, last_step: int) -> Sequence[RowTracker]:
     """The CSV log and the trackers of the recipe."""
-    trackers: list[Tracker] = [CsvLog(folder / "log.csv", last_step)]
-    return [*trackers, *(_open(name, config, folder) for name in config.trackers)]
-
-
-def _open(name: str, config: TrainingConfig, folder: Path) -> Tracker:
-    try:
-        tracker: Tracker = TRACKERS[name](config, folder)
-    except ImportError:
-        raise GauntletError(
-            f"the tracker '{name}' is not installed; run 'pip install {name}' or remove it from the recipe."
-        ) from None
-    return tracker
-
-
-def _figures(row: Row) -> dict[str, float]:
-    return {name: value for name, value in row.items() if name != "step"}
+    others = [Forwarded(open_tracker(kind, config.name, config.as_dict(), folder)) for kind in config.trackers]
+    return [CsvLog(folder / "log.csv", last_step), *others]

@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.models.architectures import build
+from gauntlet.models.sources import shipped
 from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.seeding import ImageSeed
 from gauntlet.training import card as cards
@@ -34,7 +35,7 @@ from gauntlet.training.objectives import AdversarialObjective, Objective, StepIn
 from gauntlet.training.processes import Processes, joined_processes
 from gauntlet.training.progress import Progress, SilentProgress, default_progress
 from gauntlet.training.schedule import learning_rate_factor
-from gauntlet.training.tracking import Tracker, open_trackers
+from gauntlet.training.tracking import RowTracker, open_trackers
 from gauntlet.training.validation import ValidationFigures, validate
 
 AUTOCAST = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -123,7 +124,7 @@ class Training:
         state = load_state(self.folder)
         if state is not None:
             self._restore(state)
-        trackers: Sequence[Tracker] = ()
+        trackers: Sequence[RowTracker] = ()
         if self.processes.is_first:
             self.folder.mkdir(parents=True, exist_ok=True)
             trackers = open_trackers(self.config, self.folder, self.step)
@@ -184,7 +185,7 @@ class Training:
             )
         network = build(settings.architecture, num_classes, **settings.options)
         if settings.initial_weights is not None:
-            load_weights(network, Path(settings.initial_weights))
+            load_weights(network, settings.initial_weights)
         names = self.train_data.class_names if num_classes == self.train_data.num_classes else None
         return WrappedSegmentation(
             network,
@@ -198,7 +199,7 @@ class Training:
 
     # -- the loop
 
-    def _loop(self, trackers: Sequence[Tracker]) -> ValidationFigures:
+    def _loop(self, trackers: Sequence[RowTracker]) -> ValidationFigures:
         config = self.config
         distributed: nn.Module = self.objective
         if self.processes.count > 1:
@@ -288,7 +289,7 @@ class Training:
         kept.freeze()
         return kept
 
-    def _log(self, trackers: Sequence[Tracker], figures: ValidationFigures | None) -> None:
+    def _log(self, trackers: Sequence[RowTracker], figures: ValidationFigures | None) -> None:
         row: dict[str, float] = {
             "step": self.step,
             "epoch": self.step * self.config.batch_size / len(self.train_data),
@@ -391,14 +392,20 @@ def build_objective(config: TrainingConfig, model: WrappedSegmentation, weight: 
     return AdversarialObjective(model, weight, smoothing, adversarial)
 
 
-def load_weights(network: nn.Module, path: Path) -> None:
-    """Fills a network from a safetensors file, or from the folder of a trained model."""
+def load_weights(network: nn.Module, source: str) -> None:
+    """Fills a network from a safetensors file, the folder of a trained model, or a shipped model."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    path = Path(source)
     file = path / "model.safetensors" if path.is_dir() else path
-    if not file.exists():
-        raise GauntletError(f"there are no weights at '{file}'; train that model first or remove initial_weights.")
+    if source in shipped.names():
+        file = shipped.find(source).weights
+    if not file.is_file():
+        raise GauntletError(
+            f"initial_weights '{source}' is neither a file, nor the folder of a trained model, nor a shipped model; "
+            "train that model first or remove the field."
+        )
     try:
         network.load_state_dict(load_file(file))
     except (RuntimeError, SafetensorError) as error:

@@ -64,7 +64,8 @@ class Encoder(nn.Module):
 
     def __init__(self, widths: tuple[int, ...], depths: tuple[int, ...], output_stride: int) -> None:
         super().__init__()
-        layers: list[nn.Module] = [_unit(3, widths[0], 3, stride=2), _unit(widths[0], widths[0], 3)]
+        self.stem = nn.Sequential(_unit(3, widths[0], 3, stride=2), _unit(widths[0], widths[0], 3))
+        blocks: list[nn.Module] = []
         in_channels, reached, dilation = widths[0], 2, 1
         for stage, (width, depth) in enumerate(zip(widths, depths, strict=True)):
             stride = 1
@@ -74,38 +75,58 @@ class Encoder(nn.Module):
                 else:
                     dilation *= 2
             for index in range(depth):
-                layers.append(ResidualBlock(in_channels, width, stride if index == 0 else 1, dilation))
+                blocks.append(ResidualBlock(in_channels, width, stride if index == 0 else 1, dilation))
                 in_channels = width
-        self.layers = nn.Sequential(*layers)
+        self.stages = nn.Sequential(*blocks)
 
     def forward(self, images: torch.Tensor) -> Features:
-        return (self.layers(images),)
+        fine = self.stem(images)
+        return self.stages(fine), fine
 
 
 class Decoder(nn.Module):
-    """Pyramid pooling, a 3x3 convolution, dropout, the classifier."""
+    """Pyramid pooling, a 3x3 convolution, dropout, the classifier.
 
-    def __init__(self, channels: int, num_classes: int, dropout: float) -> None:
+    Args:
+        channels: of the encoder's last stage.
+        fine_channels: of the stem.
+        num_classes: number of logits.
+        dropout: before the classifier.
+        skip: classify at half resolution, from the pooled features beside those of the stem.
+    """
+
+    def __init__(self, channels: int, fine_channels: int, num_classes: int, dropout: float, *, skip: bool) -> None:
         super().__init__()
         self.pooling = PyramidPooling(channels)
         self.fusion = nn.Sequential(_unit(2 * channels, channels, 3), nn.Dropout2d(dropout))
-        self.classifier = nn.Conv2d(channels, num_classes, 1)
+        self.reduction = _unit(channels, 2 * fine_channels, 1) if skip else None
+        self.refinement = _unit(3 * fine_channels, 2 * fine_channels, 3) if skip else None
+        self.classifier = nn.Conv2d(2 * fine_channels if skip else channels, num_classes, 1)
 
     def forward(self, encoded: Features) -> torch.Tensor:
-        logits: torch.Tensor = self.classifier(self.fusion(self.pooling(encoded[0])))
+        coarse, fine = encoded
+        features = self.fusion(self.pooling(coarse))
+        if self.reduction is not None and self.refinement is not None:
+            features = functional.interpolate(
+                self.reduction(features), size=fine.shape[-2:], mode="bilinear", align_corners=False
+            )
+            features = self.refinement(torch.cat((features, fine), dim=1))
+        logits: torch.Tensor = self.classifier(features)
         return logits
 
 
 @architectures.register("pspnet")
 class PSPNet(Architecture):
-    """PSPNet with a residual encoder of 16 layers; logits at 1 / output_stride of the resolution.
+    """PSPNet with a residual encoder of 16 layers; logits at 1 / output_stride of the resolution, or half of it.
 
     Args:
         num_classes: number of logits.
         widths: channels of the four stages; the last must be a multiple of 4.
         depths: residual blocks of the four stages.
-        output_stride: 8 as published, 16 (faster) or 4 (finer, for small images).
+        output_stride: 8 as published, 16 (faster) or 4 (finer).
         dropout: before the classifier.
+        skip: join the features of the stem before the classifier (as DeepLabV3+ does), for small images with thin
+            things; the published network has none.
     """
 
     def __init__(
@@ -116,6 +137,7 @@ class PSPNet(Architecture):
         depths: tuple[int, int, int, int] = (1, 2, 2, 2),
         output_stride: int = 8,
         dropout: float = 0.1,
+        skip: bool = False,
     ) -> None:
         super().__init__()
         if output_stride not in OUTPUT_STRIDES:
@@ -124,7 +146,7 @@ class PSPNet(Architecture):
             raise GauntletError("widths and depths need four values each, the last width a multiple of 4.")
         self.stride = 1
         self.encoder = Encoder(tuple(widths), tuple(depths), output_stride)
-        self.decoder = Decoder(widths[-1], num_classes, dropout)
+        self.decoder = Decoder(widths[-1], widths[0], num_classes, dropout, skip=skip)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
