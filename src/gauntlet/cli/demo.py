@@ -26,7 +26,7 @@ def demo(
     from gauntlet.evaluation import evaluate
     from gauntlet.evaluation.progress import Terminal
     from gauntlet.models.sources import shipped
-    from gauntlet.report.simple import write_report
+    from gauntlet.report import Options, write_report
     from gauntlet.results import open_store
     from gauntlet.threats import suites
 
@@ -41,7 +41,7 @@ def demo(
                     evaluate(source, dataset, threat, store=store, device=device, progress=progress)
                     for threat in threats
                 ]
-        report = write_report(results, output / "report.html")
+        report = write_report(store, output / "report.html", options=Options("Gauntlet demo", gallery=2))
     by_threat = list(dict.fromkeys(result.threat for result in results))
     rows = []
     for model in dict.fromkeys(result.model for result in results):

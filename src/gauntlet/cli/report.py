@@ -1,0 +1,76 @@
+"""`gauntlet report`: everything in a store on one page."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gauntlet.cli.app import app
+from gauntlet.cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from gauntlet.cli.output import print_json
+
+
+class Format(str, Enum):
+    """What a report can be written as."""
+
+    html = "html"
+    md = "md"
+    csv = "csv"
+    json = "json"
+    png = "png"
+    pdf = "pdf"
+    svg = "svg"
+    latex = "latex"
+
+
+@app.command(epilog="Example: gauntlet report --gallery 3 --open")
+def report(
+    store: StoreOption = DEFAULT_STORE,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write (folder for png, pdf and svg); report.html by default."),
+    ] = None,
+    format: Annotated[
+        Format,
+        typer.Option(
+            "--format",
+            "-f",
+            help="html: one page that needs nothing else; md; csv: every figure; json; png, pdf, svg: a file per "
+            "figure; latex: tables with booktabs.",
+        ),
+    ] = Format.html,
+    title: Annotated[str, typer.Option("--title", help="Title of the report.")] = "Gauntlet report",
+    gallery: Annotated[
+        int,
+        typer.Option("--gallery", min=0, help="Worst images to show per model and kind of threat (runs them again)."),
+    ] = 0,
+    check: Annotated[
+        int, typer.Option("--check", min=0, help="Images on which to check every model for hidden gradients.")
+    ] = 0,
+    figures: Annotated[
+        str | None, typer.Option("--figures", help="Pattern of the figures to write as png, pdf or svg: 'curve-*'.")
+    ] = None,
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a report over every evaluation in a store: verdict, leaderboard, tables, plots, galleries, recipes."""
+    import webbrowser
+
+    from gauntlet.report import Options, write_report
+    from gauntlet.report.checks import check_models
+    from gauntlet.results import open_store
+
+    with open_store(store, read_only=True) as opened:
+        findings = check_models(opened, check) if check else []
+        options = Options(title, gallery=gallery, findings=findings)
+        written = write_report(opened, output, format=format.value, options=options, figures=figures)
+    if as_json:
+        size = written.stat().st_size if written.is_file() else sum(each.stat().st_size for each in written.iterdir())
+        print_json({"written": str(written.resolve()), "format": format.value, "bytes": size})
+    else:
+        typer.echo(f"written to {written.resolve()}")
+    if open_it:
+        webbrowser.open(written.resolve().as_uri())

@@ -1,0 +1,150 @@
+"""From a store to a report as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+import pandas as pd
+
+from gauntlet._version import __version__
+from gauntlet.analysis import compare_counts
+from gauntlet.errors import GauntletError
+from gauntlet.report.document import Block, Document, Finding, Gallery, Part, Section, Text
+from gauntlet.report.gallery import Loaders, build_gallery, worst_images
+from gauntlet.report.images import Images, read_images
+from gauntlet.report.scope import Scope, kind_word, scopes
+from gauntlet.report.sections import classes, curves, distributions, honesty, obtained, relations, summary, threats
+from gauntlet.report.sections.standing import Standing
+from gauntlet.report.tables import format_number
+from gauntlet.results import Evaluation, Store
+
+CHANCE = 0.05
+
+
+@dataclass(frozen=True)
+class Options:
+    """What goes into a report.
+
+    Attributes:
+        title: of the page.
+        gallery: worst images per model and kind of threat; 0 for none. The threats are run again on them.
+        findings: what other checks found, by model (`gauntlet.threats.attacks.honesty`).
+        loaders: how a gallery finds models and datasets.
+    """
+
+    title: str = "Gauntlet report"
+    gallery: int = 0
+    findings: Sequence[Finding] = ()
+    loaders: Loaders = field(default_factory=Loaders)
+
+
+def build_report(store: Store, options: Options | None = None) -> Document:
+    """The report over all finished evaluations of a store, as data."""
+    options = options or Options()
+    frame = store.frame()
+    if frame.empty:
+        raise GauntletError(f"the store {store.address} holds no finished evaluation; 'gauntlet run' makes some.")
+    parts = [build_part(store, scope, options) for scope in scopes(frame)]
+    columns = {"model": "model", "threat": "threat", "evaluation": "key"}
+    counts = {word: frame[column].nunique() for word, column in columns.items()}
+    subtitle = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts.items())
+    made = datetime.now(timezone.utc).strftime("%d %B %Y, %H:%M UTC")
+    return Document(options.title, subtitle, parts, f"Made with Gauntlet {__version__} on {made}.")
+
+
+def build_part(store: Store, scope: Scope, options: Options) -> Part:
+    """The report over one scope."""
+    standing = Standing(scope)
+    rows = scope.evaluations
+    evaluations = {key: found for key in rows["key"] if (found := store.load(key)) is not None}
+    images = read_scope_images(store, scope)
+    provenances = [each.provenance for each in evaluations.values()]
+    given = [each for each in options.findings if each.subject in scope.models or each.subject == scope.title]
+    overview = threats.overview(scope, standing)
+    board: list[Block] = [standing.table(), *([overview] if overview else [])]
+    sections: list[Section | None] = [
+        summary.section(scope, standing, first_two(standing, images)),
+        Section(f"leaderboard-section-{scope.id}", "Leaderboard", board),
+        *threats.sections(scope, standing),
+        curves.section(scope, standing),
+        distributions.section(scope, standing, images),
+        classes.section(scope, standing),
+        gallery_section(scope, standing, evaluations, images, options) if options.gallery else None,
+        relations.section(scope, standing),
+        honesty.section(scope, standing, images, provenances, given),
+        obtained.section(scope, standing, evaluations, store.address),
+    ]
+    subtitle = f"{scope.images} images, {len(scope.models)} models, {len(scope.threats)} threats"
+    return Part(scope.id, scope.title, subtitle, [each for each in sections if each is not None])
+
+
+def read_scope_images(store: Store, scope: Scope) -> dict[tuple[str, str], Images]:
+    """The images of every segmentation evaluation of a scope, by model and threat; the latest where there are two."""
+    if scope.task != "segmentation":
+        return {}
+    return {pair: read_images(store, key) for pair, key in scope.latest_keys().items()}
+
+
+def first_two(standing: Standing, images: Mapping[tuple[str, str], Images]) -> str:
+    """Whether the first model differs from the second beyond chance, where it matters for the order."""
+    if len(standing.models) < 2 or standing.ranks[standing.models[1]] is None:
+        return ""
+    first, second = standing.models[:2]
+    for threat in _deciding(standing, first):
+        pair = [images.get((model, threat)) for model in (second, first)]
+        if pair[0] is None or pair[1] is None or len(pair[0].ids) < 2 or pair[0].ids != pair[1].ids:
+            continue
+        row = compare_counts(pair[0].headline, pair[1].headline).iloc[0]
+        words = "more than chance" if row["p_value"] < CHANCE else "which may be chance"
+        return (
+            f"Under {threat}, {first} and the second, {second}, differ by {format_number(row['difference'], 'points')} "
+            f"points ({format_number(row['low'], 'points')} to {format_number(row['high'], 'points')}, paired over "
+            f"images, p = {row['p_value']:.3f}), {words}."
+        )
+    return ""
+
+
+def _deciding(standing: Standing, model: str) -> Iterator[str]:
+    """Threats that decide the order, the most telling first."""
+    for kind in standing.scope.kinds:
+        worst = standing.scope.worst(model, kind)
+        if worst is not None:
+            yield worst[0]
+    yield from standing.scope.of_kind("clean")
+
+
+def gallery_section(
+    scope: Scope,
+    standing: Standing,
+    evaluations: Mapping[str, Evaluation],
+    images: Mapping[tuple[str, str], Images],
+    options: Options,
+) -> Section:
+    """The worst images of every model under its worst threat of every kind."""
+    intro = "Images on which a threat does most damage, run again for this page."
+    blocks: list[Block] = [Text(intro)]
+    keys = scope.latest_keys()
+    clean_name = next(iter(scope.of_kind("clean")), "")
+    for model in standing.models:
+        for kind in scope.kinds:
+            worst = scope.worst(model, kind)
+            found = images.get((model, worst[0])) if worst else None
+            if worst is None or found is None:
+                continue
+            title = f"{model}: worst {kind_word(kind)}, {worst[0]}"
+            clean, stored = images.get((model, clean_name)), found.frame()
+            ids = worst_images(clean.frame() if clean else None, stored, options.gallery)
+            blocks.append(_gallery_or_reason(evaluations[keys[model, worst[0]]], ids, stored, title, options.loaders))
+    return Section(f"gallery-{scope.id}", "Gallery", blocks)
+
+
+def _gallery_or_reason(
+    evaluation: Evaluation, ids: Sequence[str], stored: pd.DataFrame, title: str, loaders: Loaders
+) -> Gallery | Text:
+    """A gallery, or why there is none: a model given as an object cannot be loaded by its name."""
+    try:
+        return build_gallery(evaluation, ids, stored, title, loaders)
+    except GauntletError as error:
+        return Text(f"{title}: no pictures, since {error}")

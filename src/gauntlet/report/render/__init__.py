@@ -1,0 +1,1 @@
+"""Formats: each module writes the same document its own way."""

@@ -1,0 +1,98 @@
+"""LaTeX tables with booktabs, to be read with \\input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gauntlet.report.document import Block, Document, Fold
+from gauntlet.report.tables import Cell, Column, Table, format_cell
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "±": r"$\pm$",
+}
+
+
+def write(document: Document) -> str:
+    """Every table of the document as a table environment of its own."""
+    lines = [
+        f"% {' '.join(document.title.split())}. {document.footer}",
+        r"% Needs \usepackage{booktabs} and \usepackage[T1]{fontenc}.",
+    ]
+    for part in document.parts:
+        for section in part.sections:
+            for table in tables_of(section.blocks):
+                lines += ["", table_text(table, f"{section.title}, {part.title}")]
+    return "\n".join(lines) + "\n"
+
+
+def tables_of(blocks: Sequence[Block]) -> Iterator[Table]:
+    """The tables among blocks, also inside folds."""
+    for block in blocks:
+        if isinstance(block, Table):
+            yield block
+        elif isinstance(block, Fold):
+            yield from tables_of(block.blocks)
+
+
+def escape(text: str) -> str:
+    """Plain text as LaTeX that prints it.
+
+    >>> escape("a_b & 5 %")
+    'a\\\\_b \\\\& 5 \\\\%'
+    """
+    line = " ".join("".join(letter for letter in text if letter.isprintable() or letter.isspace()).split())
+    return "".join(_SPECIAL.get(letter, letter) for letter in line)
+
+
+def table_text(table: Table, context: str) -> str:
+    """One table environment; figures without their intervals, which a paper's column has no room for.
+
+    Args:
+        table: the table.
+        context: what it belongs to, for the caption.
+    """
+    alignment = "".join("r" if column.is_number else "l" for column in table.columns)
+    head = " & ".join(escape(column.name) for column in table.columns)
+    rows = [
+        " & ".join(_cell(cell, column) for cell, column in zip(row, table.columns, strict=True)) + r" \\"
+        for row in table.rows
+    ]
+    caption = f"{escape(table.title)} ({escape(context)}). {escape(table.caption)}".strip()
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"  \centering",
+            rf"  \caption{{{caption}}}",
+            rf"  \label{{tab:{table.id}}}",
+            rf"  \begin{{tabular}}{{{alignment}}}",
+            r"    \toprule",
+            rf"    {head} \\",
+            r"    \midrule",
+            *(f"    {row}" for row in rows),
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            r"\end{table}",
+        ]
+    )
+
+
+def _cell(cell: Cell, column: Column) -> str:
+    text = format_cell(cell, column.kind, bounds=False)
+    if not column.is_number:
+        return escape(text)
+    # A minus sign is one in mathematics only; a dash for "nothing" is longer.
+    return "--" if text == "-" else f"${text}$"

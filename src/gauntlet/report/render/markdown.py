@@ -1,0 +1,134 @@
+"""Markdown: for issues, wikis and papers in progress."""
+
+from __future__ import annotations
+
+import re
+from functools import singledispatch
+
+from gauntlet.report.charts import Panel
+from gauntlet.report.document import (
+    Block,
+    Bullets,
+    Document,
+    Findings,
+    Fold,
+    Gallery,
+    Recipes,
+    Text,
+    Verdicts,
+)
+from gauntlet.report.tables import Table, format_cell
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&$])")
+_LINE_START = re.compile(r"^(\s*)([-+]|\d+(?=[.)]))")
+
+
+def write(document: Document) -> str:
+    """The document as Markdown; charts and pictures are left to the HTML report."""
+    lines = [f"# {escape(document.title)}", "", escape(document.subtitle), ""]
+    for part in document.parts:
+        lines += [f"## {escape(part.title)}", "", escape(part.subtitle), ""]
+        for section in part.sections:
+            written = [text for block in section.blocks if (text := block_text(block))]
+            if written:
+                lines += [f"### {escape(section.title)}", "", *written]
+    lines += ["---", "", escape(document.footer)]
+    return "\n".join(lines) + "\n"
+
+
+def escape(text: str) -> str:
+    """Plain text as Markdown that shows it letter by letter, on one line.
+
+    >>> escape("<script> a_b | *c*")
+    '\\\\<script\\\\> a\\\\_b \\\\| \\\\*c\\\\*'
+    """
+    line = " ".join(text.split())
+    return _LINE_START.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", line))
+
+
+def code(text: str) -> str:
+    """Plain text as inline code, whatever ticks are in it."""
+    line = " ".join(text.split())
+    longest = max((len(run) for run in re.findall(r"`+", line)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+@singledispatch
+def block_text(block: Block) -> str:
+    """A block as Markdown with an empty line at its end, or nothing."""
+    raise TypeError(f"no Markdown of {type(block).__name__}")
+
+
+@block_text.register
+def _paragraph(block: Text) -> str:
+    return escape(block.text) + "\n"
+
+
+@block_text.register
+def _bullets(block: Bullets) -> str:
+    return "\n".join(f"- {escape(item)}" for item in block.items) + "\n" if block.items else ""
+
+
+@block_text.register
+def _verdicts(block: Verdicts) -> str:
+    return "\n".join(f"- **{escape(item.model)}**: {escape(item.text)}" for item in block.items) + "\n"
+
+
+@block_text.register
+def _findings(block: Findings) -> str:
+    lines = []
+    for item in block.items:
+        evidence = f" ({escape(item.evidence)})" if item.evidence else ""
+        lines.append(f"- {item.level.upper()} {escape(item.subject)}: {escape(item.text)}{evidence}")
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+@block_text.register
+def table_text(block: Table) -> str:
+    """A table in GitHub's notation."""
+    head = "| " + " | ".join(escape(column.name) for column in block.columns) + " |"
+    rule = "|" + "|".join(" ---: " if column.is_number else " --- " for column in block.columns) + "|"
+    rows = [
+        "| "
+        + " | ".join(
+            code(cell)
+            if column.kind == "code" and isinstance(cell, str) and cell
+            else escape(format_cell(cell, column.kind))
+            for cell, column in zip(row, block.columns, strict=True)
+        )
+        + " |"
+        for row in block.rows
+    ]
+    # A bar ends a cell even inside code.
+    body = "\n".join([head, rule, *(_bars_in_code(row) for row in rows)])
+    caption = f"\n{escape(block.caption)}\n" if block.caption else ""
+    return f"**{escape(block.title)}**\n\n{body}\n{caption}"
+
+
+def _bars_in_code(row: str) -> str:
+    return re.sub(r"(`+)(.*?)\1", lambda found: found.group(0).replace("|", "\\|"), row)
+
+
+@block_text.register
+def _recipes(block: Recipes) -> str:
+    return "\n".join(f"- {escape(item.title)}: {code(item.command)}" for item in block.items) + "\n"
+
+
+@block_text.register
+def _fold(block: Fold) -> str:
+    inside = "\n".join(text for each in block.blocks if (text := block_text(each)))
+    return f"<details><summary>{_html(block.title)}</summary>\n\n{inside}\n</details>\n" if inside else ""
+
+
+def _html(text: str) -> str:
+    from html import escape as escape_html
+
+    return escape_html(" ".join(text.split()))
+
+
+@block_text.register(Panel)
+@block_text.register(Gallery)
+def _pictures(block: Panel | Gallery) -> str:
+    return ""

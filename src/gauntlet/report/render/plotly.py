@@ -1,0 +1,252 @@
+"""Charts as Plotly figures: plain dictionaries, themed by the page that shows them."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from functools import singledispatch
+from typing import Any
+
+from gauntlet.report.charts import Axis, BarChart, BoxChart, Chart, HeatChart, LineChart, PointChart, Series, Style
+
+Figure = dict[str, Any]
+
+ROW_PIXELS = 26
+MARGIN_PIXELS = 120
+LEAST_HEIGHT, USUAL_HEIGHT = 260, 420
+LEGEND_PIXELS, LEGEND_COLUMNS = 20, 4
+HEAT_SCALE = ((0.0, "#00224e"), (0.25, "#414d6b"), (0.5, "#7c7b78"), (0.75, "#bcad6c"), (1.0, "#fee838"))
+"""Cividis, made for colour-blind readers; dark is low."""
+
+
+def figure(chart: Chart) -> Figure:
+    """A chart as {"data": traces, "layout": layout}."""
+    layout = {
+        "xaxis": _axis(chart.x),
+        "yaxis": _axis(chart.y),
+        "height": _height(chart),
+        **_layout(chart),
+    }
+    return {"data": _traces(chart), "layout": layout, "alt": chart.alt, "title": chart.title}
+
+
+def text(value: str) -> str:
+    """A text that Plotly shows as it is: Plotly reads <b>, <a href> and entities in every text it draws."""
+    return html.escape(value, quote=False)
+
+
+@singledispatch
+def _traces(chart: Chart) -> list[dict[str, Any]]:
+    raise TypeError(f"no drawing of {type(chart).__name__}")
+
+
+@singledispatch
+def _layout(chart: Chart) -> dict[str, Any]:
+    return {}
+
+
+@_traces.register
+def _lines(chart: LineChart) -> list[dict[str, Any]]:
+    traces = []
+    for series in chart.series:
+        style = Style.of(series.style)
+        trace = {
+            "type": "scatter",
+            "mode": "lines" if chart.steps else "lines+markers",
+            "name": text(series.name),
+            "x": _values(series.x, chart.x),
+            "y": _values(series.y, chart.y),
+            "line": {"color": style.color, "dash": style.dash, "width": 2, "shape": "hv" if chart.steps else "linear"},
+            "marker": {"symbol": style.marker, "size": 7},
+            "hovertemplate": "%{fullData.name}: %{y:.1f} at %{x}<extra></extra>",
+        }
+        if any(not math.isnan(low) for low in series.low):
+            trace["error_y"] = _bars(series, chart.y)
+        traces.append(trace)
+    return traces
+
+
+@_traces.register
+def _points(chart: PointChart) -> list[dict[str, Any]]:
+    traces: list[dict[str, Any]] = []
+    if chart.y.categories is not None:
+        traces.append(_connectors(chart))
+    for series in chart.series:
+        style = Style.of(series.style)
+        where = "%{x:.1f}" if chart.y.categories is not None else "%{x:.1f}, %{y:.1f}"
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": text(series.name),
+                "x": _values(series.x, chart.x),
+                "y": _values(series.y, chart.y),
+                "text": [text(label) for label in series.labels],
+                "marker": {"color": style.color, "symbol": style.marker, "size": 11},
+                "hovertemplate": "%{text}: " + where + "<extra></extra>",
+            }
+        )
+    return traces
+
+
+@_layout.register
+def _point_layout(chart: PointChart) -> dict[str, Any]:
+    layout: dict[str, Any] = {}
+    if chart.note:
+        where = {"xref": "paper", "yref": "paper", "x": 0.02, "y": 0.98, "xanchor": "left", "yanchor": "top"}
+        layout["annotations"] = [{**where, "text": text(chart.note), "showarrow": False}]
+    if chart.diagonal:
+        # A shape, unlike a trace, leaves the ranges of the axes to the points.
+        ends = {"x0": 0, "y0": 0, "x1": 100, "y1": 100}
+        layout["shapes"] = [
+            {"type": "line", **ends, "layer": "below", "line": {"color": "#8888", "width": 1, "dash": "dot"}}
+        ]
+    return layout
+
+
+def _connectors(chart: PointChart) -> dict[str, Any]:
+    """One thin line per row, from its smallest to its largest value."""
+    ends: dict[str, list[float]] = {}
+    for series in chart.series:
+        for x, y in zip(series.x, series.y, strict=True):
+            if not math.isnan(float(x)):
+                ends.setdefault(str(y), []).append(100 * float(x) if chart.x.percent else float(x))
+    across: list[float | None] = []
+    rows: list[str | None] = []
+    for name, values in ends.items():
+        across += [_short(min(values)), _short(max(values)), None]
+        rows += [text(name), text(name), None]
+    line = {"color": "#8888", "width": 2}
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": across,
+        "y": rows,
+        "line": line,
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+
+
+@_traces.register
+def _stacked_bars(chart: BarChart) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": text(series.name),
+            "x": _values(series.x, chart.x),
+            "y": _values(series.y, chart.y),
+            "marker": {"color": Style.of(series.style).color, **_pattern(series.style)},
+            "hovertemplate": "%{fullData.name}: %{x:.1f}<extra></extra>",
+        }
+        for series in chart.series
+    ]
+
+
+@_layout.register
+def _bar_layout(chart: BarChart) -> dict[str, Any]:
+    return {"barmode": "stack", "legend": {"traceorder": "normal"}}
+
+
+@_traces.register
+def _boxes(chart: BoxChart) -> list[dict[str, Any]]:
+    quantiles = list(zip(*(box.quantiles for box in chart.boxes), strict=True))
+    low, lower, middle, upper, high = ([_short(100 * value) for value in values] for values in quantiles)
+    names = [text(box.name) for box in chart.boxes]
+    marks = [
+        ("NmIoU", [box.image_mean for box in chart.boxes], "circle", 1),
+        ("CmIoU", [box.dataset for box in chart.boxes], "diamond", 2),
+    ]
+    boxes = {
+        "type": "box",
+        "orientation": "h",
+        "name": "images",
+        "y": names,
+        "lowerfence": low,
+        "q1": lower,
+        "median": middle,
+        "q3": upper,
+        "upperfence": high,
+        "line": {"color": Style.of(0).color, "width": 1.5},
+        "hoverinfo": "x",
+    }
+    return [
+        boxes,
+        *(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": name,
+                "x": [_short(100 * value) for value in values],
+                "y": names,
+                "marker": {"color": Style.of(style).color, "symbol": symbol, "size": 9},
+                "hovertemplate": f"{name} %{{x:.1f}}<extra></extra>",
+            }
+            for name, values, symbol, style in marks
+        ),
+    ]
+
+
+@_traces.register
+def _heat(chart: HeatChart) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "heatmap",
+            "x": [text(name) for name in chart.x.categories or ()],
+            "y": [text(name) for name in chart.y.categories or ()],
+            "z": [[_short(100 * value) for value in row] for row in chart.values],
+            "zmin": 0,
+            "zmax": 100,
+            "colorscale": [list(stop) for stop in HEAT_SCALE],
+            "xgap": 1,
+            "ygap": 1,
+            "colorbar": {"title": {"text": "%"}, "thickness": 12},
+            "hovertemplate": "%{y}, %{x}: %{z:.1f}<extra></extra>",
+        }
+    ]
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    layout: dict[str, Any] = {"title": {"text": text(axis.title)}, "automargin": True}
+    if axis.categories is not None:
+        names = [text(name) for name in axis.categories]
+        # "category" is said, since names such as "2024-01-01" or "1e5" would be read as dates and numbers.
+        layout |= {"type": "category", "categoryorder": "array", "categoryarray": names, "tickmode": "linear"}
+    elif axis.whole:
+        layout["range"] = [-2, 102]
+    return layout
+
+
+def _height(chart: Chart) -> int:
+    rows = len(chart.y.categories) if chart.y.categories is not None else 0
+    if not rows:
+        series = getattr(chart, "series", ())
+        return USUAL_HEIGHT + LEGEND_PIXELS * (len(series) // LEGEND_COLUMNS)
+    return max(LEAST_HEIGHT, rows * ROW_PIXELS + MARGIN_PIXELS)
+
+
+def _values(values: Sequence[float | str], axis: Axis) -> list[float | str | None]:
+    if axis.categories is not None:
+        return [text(str(value)) for value in values]
+    return [_short((100 if axis.percent else 1) * float(value)) for value in values]
+
+
+def _bars(series: Series, axis: Axis) -> dict[str, Any]:
+    scale = 100 if axis.percent else 1
+    up = [_short(scale * (high - float(value))) for value, high in zip(series.y, series.high, strict=True)]
+    down = [_short(scale * (float(value) - low)) for value, low in zip(series.y, series.low, strict=True)]
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1, "width": 3}
+
+
+def _pattern(style: int) -> dict[str, Any]:
+    """Bars after the eighth repeat a colour and get stripes, so that they are still told apart."""
+    shapes = ("", "/", ".", "x")
+    turn = style // 8
+    return {"pattern": {"shape": shapes[turn % len(shapes)]}} if turn else {}
+
+
+def _short(value: float) -> float | None:
+    """A number in few digits: a page holds tens of thousands of them; nothing for what is not a number."""
+    return round(value, 2) if math.isfinite(value) else None

@@ -1,0 +1,205 @@
+"""Charts for papers: one vector (PDF, SVG) or PNG file per chart, drawn by Matplotlib."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import singledispatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.report.charts import Axis, BarChart, BoxChart, Chart, HeatChart, LineChart, PointChart, Series, Style
+from gauntlet.report.document import Document
+from gauntlet.report.naming import slug
+from gauntlet.report.render.html import panels_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH = 5.5
+HEIGHT = 3.4
+ROW_HEIGHT = 0.22
+DOTS_PER_INCH = 200
+_DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^"}
+_DATES = {".pdf": "CreationDate", ".svg": "Date"}
+_DATES = {".pdf": "CreationDate", ".svg": "Date"}
+_GREY = "#888888"
+
+
+def write(document: Document, folder: Path, format: str, pattern: str | None = None) -> Path:
+    """Writes charts of a document as PANEL--CHART.FORMAT into a folder.
+
+    Args:
+        document: the report.
+        folder: made when it is missing.
+        format: "pdf", "svg" or "png".
+        pattern: charts whose file name (without the ending) matches, as a shell does it; the first chart of every
+            panel by default.
+    """
+    chosen = choose(document, pattern)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GauntletError(f"the folder {folder} cannot be made: {error.strerror}.") from None
+    for name, chart in chosen.items():
+        draw(chart, folder / f"{name}.{format}")
+    return folder
+
+
+def choose(document: Document, pattern: str | None) -> dict[str, Chart]:
+    """The charts whose name matches a pattern, or the first of every panel; by the name of their file."""
+    panels = [panel for part in document.parts for section in part.sections for panel in panels_of(section.blocks)]
+    named = {
+        panel.id + (f"--{slug(name)}" if len(panel.charts) > 1 else ""): (chart, index == 0)
+        for panel in panels
+        for index, (name, chart) in enumerate(panel.charts.items())
+    }
+    if pattern is None:
+        return {name: chart for name, (chart, first) in named.items() if first}
+    found = {name: chart for name, (chart, _) in named.items() if fnmatchcase(name, pattern)}
+    if not found:
+        raise unknown_name("figure", pattern, named)
+    return found
+
+
+def draw(chart: Chart, path: Path) -> None:
+    """Draws one chart into a file; its ending decides the format."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise GauntletError(
+            "figures need Matplotlib; install it with: pip install 'vision-gauntlet[figures]'."
+        ) from None
+
+    rows = len(chart.y.categories) if chart.y.categories is not None else 0
+    # Text is text: names such as "$x$" are no formulas, and fonts stay editable in the file.
+    settings: Any = {
+        "font.size": 9,
+        "pdf.fonttype": 42,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "gauntlet",
+        "text.parse_math": False,
+    }
+    with rc_context(settings):
+        figure = Figure(figsize=(WIDTH, max(HEIGHT, 1.2 + ROW_HEIGHT * rows)), layout="constrained")
+        axes = figure.add_subplot()
+        _draw(chart, axes)
+        _finish(chart, axes)
+        # Without the date in it, the same chart is the same file.
+        metadata = {_DATES[path.suffix]: None} if path.suffix in _DATES else None
+        figure.savefig(path, dpi=DOTS_PER_INCH, metadata=metadata)
+
+
+@singledispatch
+def _draw(chart: Chart, axes: Axes) -> None:
+    raise TypeError(f"no drawing of {type(chart).__name__}")
+
+
+@_draw.register(LineChart)
+def _lines(chart: LineChart, axes: Axes) -> None:
+    for series in chart.series:
+        style = Style.of(series.style)
+        x, y = _numbers(series.x, chart.x), _numbers(series.y, chart.y)
+        look: dict[str, Any] = {"color": style.color, "linestyle": _DASHES[style.dash], "label": series.name}
+        if chart.steps:
+            axes.step(x, y, where="post", **look)
+            continue
+        axes.plot(x, y, marker=_MARKERS[style.marker], markersize=4, **look)
+        if series.low:
+            low, middle, high = (np.array(_numbers(each, chart.y)) for each in (series.low, series.y, series.high))
+            bars = np.maximum(np.nan_to_num([middle - low, high - middle]), 0)
+            axes.errorbar(x, y, yerr=bars, fmt="none", ecolor=style.color, elinewidth=0.8, capsize=2)
+
+
+@_draw.register(PointChart)
+def _points(chart: PointChart, axes: Axes) -> None:
+    rows = {name: index for index, name in enumerate(chart.y.categories or ())}
+    if rows:
+        for name, row in rows.items():
+            values = [value for series in chart.series for value in _of_row(series, name, chart.x)]
+            if values:
+                axes.hlines(row, min(values), max(values), color=_GREY, linewidth=1, zorder=1)
+    for series in chart.series:
+        style = Style.of(series.style)
+        y = [float(rows[str(name)]) for name in series.y] if rows else _numbers(series.y, chart.y)
+        look: dict[str, Any] = {"color": style.color, "marker": _MARKERS[style.marker], "label": series.name}
+        axes.scatter(_numbers(series.x, chart.x), y, s=28, zorder=2, **look)
+    if chart.diagonal:
+        axes.axline((0, 0), slope=1, color=_GREY, linewidth=0.8, linestyle=":", zorder=0)
+    if chart.note:
+        axes.text(0.02, 0.97, chart.note, transform=axes.transAxes, va="top", fontsize=8)
+
+
+@_draw.register(BarChart)
+def _stacked_bars(chart: BarChart, axes: Axes) -> None:
+    rows = np.arange(len(chart.y.categories or ()))
+    left = np.zeros(len(rows))
+    hatches = ("", "//", "..", "xx")
+    for series in chart.series:
+        values = np.array(_numbers(series.x, chart.x))
+        color, hatch = Style.of(series.style).color, hatches[series.style // 8 % len(hatches)]
+        axes.barh(rows, values, left=left, color=color, hatch=hatch, label=series.name)
+        left += np.nan_to_num(values)
+
+
+@_draw.register(BoxChart)
+def _boxes(chart: BoxChart, axes: Axes) -> None:
+    color = Style.of(0).color
+    stats = []
+    for box in chart.boxes:
+        low, lower, middle, upper, high = (100 * value for value in box.quantiles)
+        stats.append({"whislo": low, "q1": lower, "med": middle, "q3": upper, "whishi": high, "fliers": []})
+    rows = list(range(len(stats)))
+    lines: dict[str, Any] = {"color": color, "linewidth": 1}
+    parts: dict[str, Any] = dict.fromkeys(("boxprops", "whiskerprops", "capprops", "medianprops"), lines)
+    axes.bxp(stats, positions=rows, orientation="horizontal", **parts)
+    for name, values, marker, style in (
+        ("NmIoU", [box.image_mean for box in chart.boxes], "o", 1),
+        ("CmIoU", [box.dataset for box in chart.boxes], "D", 2),
+    ):
+        shown = [100 * value for value in values]
+        axes.scatter(shown, rows, s=18, color=Style.of(style).color, marker=marker, label=name, zorder=3)
+
+
+@_draw.register(HeatChart)
+def _heat(chart: HeatChart, axes: Axes) -> None:
+    values = 100 * np.array(chart.values, float)
+    picture = axes.imshow(values, cmap="cividis", vmin=0, vmax=100, aspect="auto")
+    axes.figure.colorbar(picture, ax=axes, label="%")
+    names = list(chart.x.categories or ())
+    axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
+
+
+def _finish(chart: Chart, axes: Axes) -> None:
+    axes.set_title(chart.title, fontsize=9)
+    axes.set_xlabel(chart.x.title)
+    axes.set_ylabel(chart.y.title)
+    if chart.x.whole and chart.x.percent:
+        axes.set_xlim(-2, 102)
+    if chart.y.whole and chart.y.percent:
+        axes.set_ylim(-2, 102)
+    if chart.y.categories is not None:
+        axes.set_yticks(range(len(chart.y.categories)), list(chart.y.categories))
+        axes.set_ylim(len(chart.y.categories) - 0.5, -0.5)
+    if not isinstance(chart, HeatChart):
+        axes.grid(axis="x" if chart.y.categories is not None else "both", color="#dddddd", linewidth=0.6)
+        axes.set_axisbelow(True)
+        handles, labels = axes.get_legend_handles_labels()
+        if handles:
+            columns = min(3, len(handles))
+            axes.figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=7, frameon=False)
+
+
+def _numbers(values: Sequence[float | str], axis: Axis) -> list[float]:
+    return [(100 if axis.percent else 1) * float(value) for value in values]
+
+
+def _of_row(series: Series, name: str, axis: Axis) -> list[float]:
+    values = _numbers([x for x, y in zip(series.x, series.y, strict=True) if str(y) == name], axis)
+    return [value for value in values if not math.isnan(value)]

@@ -1,0 +1,229 @@
+"""What can be compared: the evaluations of one task on the same images, with a name of its own for every model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gauntlet.analysis.frames import MAIN_METRIC
+from gauntlet.report.naming import slug
+from gauntlet.report.tables import Interval
+
+MINIMUM = "minimum"
+"""An attack without a budget: it always wins in the end, and its size is its figure."""
+KIND_ORDER = ("clean", "corruption", "weather", "localized", "attack", "region_aware", "battery", MINIMUM)
+KIND_WORDS = {
+    "corruption": ("corruption", "Corruptions"),
+    "weather": ("weather", "Real weather"),
+    "localized": ("localized corruption", "Localized corruptions"),
+    "attack": ("attack", "Attacks"),
+    "region_aware": ("region-aware attack", "Region-aware attacks"),
+    "battery": ("battery of attacks", "Batteries of attacks"),
+    MINIMUM: ("smallest perturbation", "Smallest perturbations"),
+}
+_SCOPE = ["task", "dataset", "split", "images"]
+
+
+def kind_word(kind: str) -> str:
+    """A kind of threat in the singular."""
+    return KIND_WORDS.get(kind, (kind.replace("_", " "), ""))[0]
+
+
+def kind_title(kind: str) -> str:
+    """A kind of threat as a heading."""
+    return KIND_WORDS.get(kind, ("", kind.replace("_", " ").capitalize()))[1]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Evaluations of one task on the same number of images of one split.
+
+    Attributes:
+        task, dataset, split, images: what they share.
+        frame: their figures, tidy; `model` and `threat` are names that mean one thing each.
+        metric: the figure that models are ranked by.
+    """
+
+    task: str
+    dataset: str
+    split: str
+    images: int
+    frame: pd.DataFrame
+    metric: str
+
+    @property
+    def id(self) -> str:
+        return slug(f"{self.dataset}-{self.split}-{self.images}")
+
+    @property
+    def title(self) -> str:
+        return f"{self.dataset}/{self.split}" if self.split else self.dataset
+
+    def read_in(self, metric: str) -> Scope:
+        """The same evaluations, ranked by another figure."""
+        return replace(self, metric=metric)
+
+    @cached_property
+    def evaluations(self) -> pd.DataFrame:
+        """One row per evaluation: key, model, threat, kind, description, created, ..."""
+        columns = ["key", "model", "address", "digest", "threat", "kind", "description", "seed", "created", "duration"]
+        return self.frame[columns].drop_duplicates("key").reset_index(drop=True)
+
+    @cached_property
+    def headline(self) -> pd.DataFrame:
+        """The main figure of every evaluation of the whole image, the latest per model and threat."""
+        rows = self.frame
+        rows = rows[rows["metric"].eq(self.metric) & rows["class_name"].eq("") & rows["view"].eq("all")]
+        return rows.sort_values("created", kind="stable").drop_duplicates(["model", "threat"], keep="last")
+
+    @cached_property
+    def models(self) -> list[str]:
+        return list(dict.fromkeys(self.frame["model"]))
+
+    @cached_property
+    def threats(self) -> dict[str, str]:
+        """Kind by threat, in the order of KIND_ORDER and then of the store."""
+        pairs = dict(zip(self.evaluations["threat"], self.evaluations["kind"], strict=True))
+        order = {kind: index for index, kind in enumerate(KIND_ORDER)}
+        return dict(sorted(pairs.items(), key=lambda pair: order.get(pair[1], len(order))))
+
+    @cached_property
+    def kinds(self) -> list[str]:
+        """Kinds of threats with a figure of their own; clean images and attacks without a budget have none."""
+        return [kind for kind in dict.fromkeys(self.threats.values()) if kind not in ("clean", MINIMUM)]
+
+    def of_kind(self, kind: str) -> list[str]:
+        """Threats of a kind."""
+        return [threat for threat, its_kind in self.threats.items() if its_kind == kind]
+
+    @cached_property
+    def matrix(self) -> pd.DataFrame:
+        """The main figure: a row per model, a column per threat."""
+        wide = self.headline.pivot(index="model", columns="threat", values="value")
+        return wide.reindex(index=self.models, columns=list(self.threats))
+
+    @cached_property
+    def _intervals(self) -> dict[tuple[str, str], Interval]:
+        rows = self.headline[["model", "threat", "value", "low", "high"]].itertuples(index=False)
+        return {(str(model), str(threat)): Interval(value, low, high) for model, threat, value, low, high in rows}
+
+    def latest_keys(self) -> dict[tuple[str, str], str]:
+        """Key of the latest evaluation by model and threat."""
+        rows = self.evaluations.sort_values("created", kind="stable")[["model", "threat", "key"]]
+        return {(str(model), str(threat)): str(key) for model, threat, key in rows.itertuples(index=False)}
+
+    def figure(self, model: str, threat: str) -> Interval:
+        """The main figure of a model under a threat; NaN where it was not evaluated."""
+        return self._intervals.get((model, threat), Interval(np.nan))
+
+    def clean(self, model: str) -> Interval:
+        """The clean figure of a model."""
+        threats = self.of_kind("clean")
+        return self.figure(model, threats[0]) if threats else Interval(np.nan)
+
+    @cached_property
+    def _shared(self) -> dict[str, list[str]]:
+        found = {}
+        for kind in self.kinds:
+            names = self.of_kind(kind)
+            values = self.matrix[names].to_numpy(float)
+            present = ~np.isnan(values)
+            complete = present[present.any(axis=1)].all(axis=0)
+            found[kind] = [name for name, each in zip(names, complete, strict=True) if each and present.any()]
+        return found
+
+    def shared(self, kind: str) -> list[str]:
+        """Threats of a kind that every model with any of the kind was run under: a worst case over them is fair."""
+        return self._shared.get(kind, [])
+
+    @cached_property
+    def _worst(self) -> dict[tuple[str, str], str]:
+        found = {}
+        for kind in self.kinds:
+            names = self.shared(kind)
+            values = self.matrix[names].to_numpy(float)
+            for model, row in zip(self.models, values, strict=True):
+                if names and not np.isnan(row).all():
+                    found[model, kind] = names[int(np.nanargmin(row))]
+        return found
+
+    def worst(self, model: str, kind: str) -> tuple[str, Interval] | None:
+        """The threat of a kind (among the shared ones) under which a model does worst, and the figure."""
+        name = self._worst.get((model, kind))
+        return None if name is None else (name, self.figure(model, name))
+
+
+def scopes(frame: pd.DataFrame) -> list[Scope]:
+    """Cuts the frame of a store into what can be compared, the largest first.
+
+    Args:
+        frame: as `Store.frame` gives it.
+    """
+    found = []
+    for (task, dataset, split, images), rows in frame.groupby(_SCOPE, sort=False):
+        part = name_threats(name_models(rows))
+        minimum = {text for text in part["description"].unique() if _has_no_budget(json.loads(text))}
+        part = part.assign(kind=part["kind"].mask(part["description"].isin(minimum), MINIMUM))
+        metric = MAIN_METRIC.get(str(task), "mIoU")
+        found.append(Scope(str(task), str(dataset), str(split), int(str(images)), part.reset_index(drop=True), metric))
+    return sorted(found, key=lambda scope: -len(scope.frame))
+
+
+def name_models(rows: pd.DataFrame) -> pd.DataFrame:
+    """Gives every (model, weights, seed) a name of its own in `model`; the stored ones stay in `address`, `digest`.
+
+    The digest is added where one name stands for several weights, the seed where several were run. The columns that
+    are told by the name then are dropped, so that every analysis counts a model once.
+    """
+    identities = rows[["model", "model_digest", "seed"]].drop_duplicates()
+    labels = {}
+    for model, digest, seed in identities.itertuples(index=False):
+        same = identities[identities["model"].eq(model)]
+        label = str(model)
+        if same["model_digest"].nunique() > 1:
+            label += f" [{digest[:8]}]"
+        if same["seed"].nunique() > 1:
+            label += f" (seed {seed})"
+        labels[model, digest, seed] = label
+    keys = zip(rows["model"], rows["model_digest"], rows["seed"], strict=True)
+    named = rows.rename(columns={"model": "address", "model_digest": "digest"})
+    return named.assign(model=[labels[key] for key in keys])
+
+
+def name_threats(rows: pd.DataFrame) -> pd.DataFrame:
+    """Gives every description a name of its own in `threat`: what differs is added where two share a name.
+
+    The stored name stays in `stored_threat`.
+    """
+    pairs = rows[["threat", "description"]].drop_duplicates()
+    labels = {}
+    for threat, same in pairs.groupby("threat", sort=False):
+        settings = {text: dict(_flatten(json.loads(text))) for text in same["description"]}
+        for text, own in settings.items():
+            words = [
+                f"{key.rsplit('.', 1)[-1]} {value}"
+                for key, value in own.items()
+                if any(other.get(key) != value for other in settings.values())
+            ]
+            labels[threat, text] = f"{threat} ({', '.join(words)})" if len(settings) > 1 else str(threat)
+    keys = zip(rows["threat"], rows["description"], strict=True)
+    return rows.assign(stored_threat=rows["threat"], threat=[labels[key] for key in keys])
+
+
+def _has_no_budget(description: Mapping[str, Any]) -> bool:
+    options = description.get("attack")
+    return isinstance(options, Mapping) and "epsilon" in options and options["epsilon"] is None
+
+
+def _flatten(node: Mapping[str, Any], path: str = "") -> Iterable[tuple[str, str]]:
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", f"{value:g}" if isinstance(value, float) else str(value)

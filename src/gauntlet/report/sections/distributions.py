@@ -1,0 +1,215 @@
+"""Single images: how they are spread, which are worst, how small a perturbation fools them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from gauntlet.analysis import median_perturbation, minimum_norms, perturbation_cdf
+from gauntlet.analysis.distribution import AGGREGATED, QUANTILES
+from gauntlet.report.charts import Axis, Box, BoxChart, Chart, LineChart, Panel, Series
+from gauntlet.report.document import Block, Section
+from gauntlet.report.images import Images
+from gauntlet.report.scope import MINIMUM, Scope
+from gauntlet.report.sections.standing import Standing
+from gauntlet.report.tables import Cell, Column, Table
+
+DEFAULT_THRESHOLD = 0.99
+MODEL, THREAT = "model: ", "threat: "
+
+ImagesOf = Mapping[tuple[str, str], Images]
+"""The images of evaluations by model and threat."""
+LEVELS = [f"q{100 * level:02.0f}" for level in QUANTILES]
+
+
+def section(scope: Scope, standing: Standing, images: ImagesOf) -> Section | None:
+    """Distributions over images.
+
+    Args:
+        scope: the evaluations.
+        standing: their order.
+        images: the images of the evaluations.
+    """
+    if not images:
+        return None
+    summaries = image_table(scope, standing, images)
+    blocks: list[Block] = [box_panel(scope, standing, summaries), worst_table(scope, summaries)]
+    blocks += perturbation_blocks(scope, standing, images)
+    return Section(f"images-{scope.id}", "Single images", blocks)
+
+
+def image_table(scope: Scope, standing: Standing, images: ImagesOf) -> pd.DataFrame:
+    """One row per model and threat: NmIoU, CmIoU, quantiles and the worst image.
+
+    As `gauntlet.analysis.image_summary` gives it, from arrays: a report makes thousands of these rows.
+    """
+    rows = []
+    for threat in scope.threats:
+        for model in standing.models:
+            found = images.get((model, threat))
+            if found is None or np.isnan(found.miou).all():
+                continue
+            worst = int(np.nanargmin(found.miou))
+            rows.append(
+                {
+                    "model": model,
+                    "threat": threat,
+                    "NmIoU": float(np.nanmean(found.miou)),
+                    "CmIoU": scope.figure(model, threat).value,
+                    **dict(zip(LEVELS, np.nanquantile(found.miou, QUANTILES).tolist(), strict=True)),
+                    "worst_image": found.ids[worst],
+                    "worst": float(found.miou[worst]),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def box_panel(scope: Scope, standing: Standing, summaries: pd.DataFrame) -> Panel:
+    """Boxes of image-wise mIoU: the threats of one model, or the models under one threat."""
+    charts: dict[str, Chart] = {}
+    for prefix, fixed, varying, order in (
+        (MODEL, "model", "threat", standing.models),
+        (THREAT, "threat", "model", list(scope.threats)),
+    ):
+        for name in order:
+            rows = summaries[summaries[fixed].eq(name)]
+            if len(rows):
+                charts[prefix + name] = _boxes(name, rows, varying)
+    caption = (
+        "Boxes hold the middle half of the images, whiskers 5 to 95 %. The dot is NmIoU (mean over images), the "
+        "diamond CmIoU (the usual mIoU over the dataset): where NmIoU falls faster, small objects and rare classes go "
+        "first."
+    )
+    return Panel(f"spread-{scope.id}", "Image-wise mIoU", caption, charts, "view")
+
+
+def _boxes(name: str, rows: pd.DataFrame, varying: str) -> BoxChart:
+    boxes = []
+    for label, nmiou, cmiou, *quantiles in rows[[varying, "NmIoU", "CmIoU", *LEVELS]].itertuples(index=False):
+        low, lower, middle, upper, high = map(float, quantiles)
+        boxes.append(Box(str(label), (low, lower, middle, upper, high), float(nmiou), float(cmiou)))
+    return BoxChart(
+        f"Image-wise mIoU, {name}",
+        f"Spread of the mIoU of single images for {name}, one box per {varying}.",
+        Axis("mIoU of an image (%)", percent=True, whole=True),
+        Axis("", categories=[box.name for box in boxes]),
+        boxes=boxes,
+    )
+
+
+def worst_table(scope: Scope, summaries: pd.DataFrame) -> Table:
+    """The worst image of every evaluation, and the size indicator NmIoU / CmIoU."""
+    columns = [
+        Column("threat"),
+        Column("model"),
+        Column("CmIoU", "percent", heat=True, note="mean of class IoUs over the dataset"),
+        Column("NmIoU", "percent", heat=True, note="mean over images of their mIoU"),
+        Column("NmIoU / CmIoU", "number", note="smaller under a threat: small objects go first"),
+        Column("5 % quantile", "percent", heat=True, note="one image in twenty is worse"),
+        Column("worst image", "percent", heat=True),
+        Column("which", "code"),
+    ]
+    rows: list[list[Cell]] = []
+    for row in summaries.to_dict("records"):
+        cmiou, nmiou = float(row["CmIoU"]), float(row["NmIoU"])
+        ratio = nmiou / cmiou if cmiou > 0 else float("nan")
+        head: list[Cell] = [str(row["threat"]), str(row["model"]), cmiou, nmiou, ratio]
+        rows.append([*head, float(row["q05"]), float(row["worst"]), str(row["worst_image"])])
+    return Table(
+        f"worst-{scope.id}", "Worst images", columns, rows, "Sort by any column to see where single images fail."
+    )
+
+
+def perturbation_blocks(scope: Scope, standing: Standing, images: ImagesOf) -> list[Block]:
+    """For attacks that look for the smallest perturbation: how many images fall to which size."""
+    norms = _norms(scope)
+    largest = _largest(images, norms)
+    charts: dict[str, Chart] = {}
+    rows: list[list[Cell]] = []
+    for norm in dict.fromkeys(norm for norm, _ in norms.values()):
+        aggregated = []
+        for index, model in enumerate(standing.models):
+            parts = [
+                _smallest(found, threat, threshold)
+                for threat, (its_norm, threshold) in norms.items()
+                if its_norm == norm and (found := images.get((model, threat))) is not None
+            ]
+            if not parts:
+                continue
+            minimum = pd.concat(parts, ignore_index=True)
+            shares = perturbation_cdf(minimum)
+            lines = [
+                _cdf_series(str(attack), part, largest, number)
+                for number, (attack, part) in enumerate(shares.groupby("attack", sort=False))
+            ]
+            charts[f"{model} ({norm})"] = _cdf_chart(f"Smallest perturbations ({norm}), {model}", norm, lines)
+            aggregated.append(_cdf_series(model, shares[shares["attack"].eq(AGGREGATED)], largest, index))
+            for attack, median, fooled, count in median_perturbation(minimum).itertuples(index=False):
+                rows.append([model, str(attack), norm, float(median), float(fooled), int(count)])
+        if len(aggregated) > 1:
+            title = f"all models ({norm})"
+            charts = {
+                title: _cdf_chart(f"Smallest perturbations ({norm}), best attack per image", norm, aggregated),
+                **charts,
+            }
+    if not charts:
+        return []
+    caption = (
+        "F(epsilon): the share of images that some perturbation of at most this size fools. Left and high is weak."
+    )
+    columns = [
+        Column("model"),
+        Column("attack"),
+        Column("norm"),
+        Column("median size (of 255)", "number", note="half of the images fall to this size"),
+        Column("fooled", "percent", heat=True, note="images with any success"),
+        Column("images", "count"),
+    ]
+    return [
+        Panel(f"smallest-{scope.id}", "Smallest perturbations", caption, charts, "model"),
+        Table(f"medians-{scope.id}", "Median smallest perturbation", columns, rows),
+    ]
+
+
+def _largest(images: ImagesOf, threats: Mapping[str, object]) -> float:
+    """The largest perturbation of all, in grey levels: where the axis ends."""
+    sizes = [found.detail("norm") for (_, threat), found in images.items() if threat in threats]
+    finite = [each[np.isfinite(each)].max(initial=0.0) for each in sizes]
+    return 255 * float(max(finite, default=0.0))
+
+
+def _cdf_series(name: str, part: pd.DataFrame, largest: float, style: int) -> Series:
+    """A distribution function from 0 to the end of the axis."""
+    levels, shares = part["grey_level"].astype(float).tolist(), part["share"].astype(float).tolist()
+    return Series(name, [0.0, *levels, largest], [0.0, *shares, shares[-1] if shares else 0.0], style=style)
+
+
+def _smallest(found: Images, threat: str, threshold: float) -> pd.DataFrame:
+    """The smallest successful perturbation of every image by one attack; pixels that are wrong count as fooled."""
+    frame = found.frame()
+    fooled = frame.assign(view=threat, share=1 - frame["accuracy"], norm=found.detail("norm"))
+    return minimum_norms(fooled, threshold)
+
+
+def _norms(scope: Scope) -> dict[str, tuple[str, float]]:
+    """Norm and success share of the attacks that have no epsilon, by threat."""
+    found = {}
+    for threat, kind, description in scope.evaluations[["threat", "kind", "description"]].itertuples(index=False):
+        if kind == MINIMUM:
+            options = json.loads(description)["attack"]
+            found[str(threat)] = (str(options.get("norm", "linf")), float(options.get("threshold", DEFAULT_THRESHOLD)))
+    return found
+
+
+def _cdf_chart(title: str, norm: str, series: list[Series]) -> LineChart:
+    return LineChart(
+        title,
+        "Share of images fooled by a perturbation of at most the given size.",
+        Axis(f"size of the perturbation ({norm}, grey levels of 255)"),
+        Axis("images fooled (%)", percent=True, whole=True),
+        series=series,
+        steps=True,
+    )

@@ -1,0 +1,167 @@
+"""What speaks for or against believing the figures, as far as the store can tell; further findings can be given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from gauntlet.analysis import gam, rem
+from gauntlet.report.document import Finding, Findings, Section, Text
+from gauntlet.report.scope import Scope
+from gauntlet.report.sections.distributions import ImagesOf
+from gauntlet.report.sections.standing import Standing
+from gauntlet.results.published.threats import threat_settings
+from gauntlet.threats.attacks import honesty
+
+FEW_IMAGES = 30
+LEVELS = ("warning", "note", "good")
+SINGLE_STEP = ("fgsm", "fgsm-arnab")
+
+
+def from_checks(model: str, found: Sequence[honesty.Finding], images: int) -> list[Finding]:
+    """What `gauntlet.threats.attacks.honesty.check_attack` found about a model, or that it found nothing."""
+    if not found:
+        return [Finding("good", model, f"The checks for a hidden gradient found nothing on {images} images.")]
+    return [
+        Finding("warning", model, _sentence(each.sentence), f"check '{each.code}' on {images} images") for each in found
+    ]
+
+
+def section(
+    scope: Scope,
+    standing: Standing,
+    images: ImagesOf,
+    provenances: Sequence[Mapping[str, object]],
+    given: Sequence[Finding],
+) -> Section:
+    """All findings of a scope, warnings first."""
+    found = [
+        *given,
+        *single_step_stronger(scope),
+        *larger_budget_weaker(scope),
+        *better_than_clean(scope),
+        *zero_gradients(standing, images),
+        *incomplete_summaries(scope),
+        *mixed_versions(provenances),
+    ]
+    if scope.images < FEW_IMAGES:
+        found.append(
+            Finding("note", scope.title, f"Only {scope.images} images were evaluated: small differences mean nothing.")
+        )
+    found.sort(key=lambda finding: LEVELS.index(finding.level))
+    intro = Text(
+        "Signs that a figure is not what it seems: attacks that grow weaker with a larger budget, single steps that "
+        "beat iterations, gradients that vanish, summaries with missing members."
+    )
+    if not any(finding.level == "warning" for finding in found):
+        found.insert(
+            0, Finding("good", scope.title, "Nothing in the stored figures contradicts the order of the attacks.")
+        )
+    return Section(f"honesty-{scope.id}", "Honesty", [intro, Findings(found)])
+
+
+def _attack_accuracies(scope: Scope) -> pd.DataFrame:
+    """Pixel accuracy (else the main figure) under every attack of the whole image, with its settings."""
+    rows = scope.frame[scope.frame["view"].eq("all") & scope.frame["class_name"].eq("")]
+    metric = "aAcc" if rows["metric"].eq("aAcc").any() else scope.metric
+    rows = rows[rows["kind"].eq("attack") & rows["metric"].eq(metric)]
+    return rows[["model", "threat", "value"]].join(threat_settings(rows))
+
+
+def single_step_stronger(scope: Scope) -> Iterator[Finding]:
+    """An iterative attack that is weaker than one step of the same size: the gradient misleads (attacks.md, T3)."""
+    rows = _attack_accuracies(scope)
+    for (model, _, _), part in rows.groupby(["model", "norm", "epsilon"], sort=False):
+        single = part[part["attack"].isin(SINGLE_STEP)]
+        iterative = part[~part["attack"].isin(SINGLE_STEP) & part["steps"].gt(1)]
+        if single.empty or iterative.empty:
+            continue
+        best, weak = (each.iloc[int(each["value"].argmin())] for each in (single, iterative))
+        if best["value"] < weak["value"] - honesty.BEST_SLACK:
+            yield Finding(
+                "warning",
+                str(model),
+                f"A single step ({best['threat']}) is stronger than the iterative attacks of its size: the gradient "
+                "misleads.",
+                f"accuracy {best['value']:.3f} against {weak['value']:.3f} ({weak['threat']})",
+            )
+
+
+def larger_budget_weaker(scope: Scope) -> Iterator[Finding]:
+    """An attack that leaves more standing with a larger epsilon, more steps or a higher severity."""
+    rows = _attack_accuracies(scope)
+    for setting, words in (("epsilon", "a larger epsilon"), ("steps", "more steps")):
+        fixed = [name for name in ("norm", "epsilon", "steps") if name != setting]
+        for (model, attack, *_), part in rows.groupby(["model", "attack", *fixed], sort=False, dropna=False):
+            part = part.dropna(subset=setting).sort_values(setting, kind="stable").drop_duplicates(setting)
+            rise = np.diff(part["value"].to_numpy(float))
+            if len(rise) and rise.max() > honesty.LAST_SLACK:
+                at = int(rise.argmax())
+                before, after = part.iloc[at], part.iloc[at + 1]
+                yield Finding(
+                    "warning",
+                    str(model),
+                    f"{attack} is weaker with {words}: {after['threat']} leaves more standing than {before['threat']}.",
+                    f"accuracy {after['value']:.3f} against {before['value']:.3f}",
+                )
+
+
+def better_than_clean(scope: Scope) -> Iterator[Finding]:
+    """An attack under which the figure rises: it does nothing, or works against itself."""
+    for threat in scope.of_kind("attack"):
+        for model in scope.models:
+            figure, clean = scope.figure(model, threat).value, scope.clean(model).value
+            if figure > clean + honesty.BEST_SLACK:
+                yield Finding(
+                    "warning",
+                    model,
+                    f"{threat} raises the figure instead of lowering it.",
+                    f"{scope.metric} {figure:.3f}, clean {clean:.3f}",
+                )
+
+
+def zero_gradients(standing: Standing, images: ImagesOf) -> Iterator[Finding]:
+    """Attacks that met a gradient with many exact zeros (attacks.md, T6)."""
+    for model in standing.models:
+        worst, threat = 0.0, ""
+        for (name, its_threat), found in images.items():
+            shares = found.detail("zero_gradient_share")
+            if name == model and not np.isnan(shares).all() and np.nanmean(shares) > worst:
+                worst, threat = float(np.nanmean(shares)), its_threat
+        if worst > honesty.ZERO_ALARM:
+            verdict = "its figures are invalid" if worst > honesty.ZERO_INVALID else "attacks cannot move these pixels"
+            yield Finding(
+                "warning", model, f"Much of the gradient is exactly zero: {verdict}.", f"{worst:.1%} under {threat}"
+            )
+
+
+def incomplete_summaries(scope: Scope) -> Iterator[Finding]:
+    """ReM and GAM that cannot be computed because members are missing."""
+    columns = [name for name in scope.frame if name not in ("seed", "digest", "address")]
+    rows = scope.frame[scope.frame["metric"].eq(scope.metric) & scope.frame["view"].eq("all")][columns]
+    for table in (rem(rows), gam(rows)):
+        part = table[table["missing"].ne("")] if len(table) else table
+        for (summary, missing, present), group in part.groupby(["summary", "missing", "members"], sort=False):
+            count = len(str(missing).split(", "))
+            if count > len(str(present).split(", ")):
+                continue  # nobody set out to compute this one
+            yield Finding(
+                "note",
+                str(summary),
+                f"{summary} has no value for {len(group)} of {len(scope.models)} models: {count} members are missing.",
+                f"missing: {missing}",
+            )
+
+
+def mixed_versions(provenances: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
+    """Evaluations made with different versions, devices or precisions."""
+    for name in ("gauntlet", "torch", "device", "precision"):
+        values = sorted({str(each[name]) for each in provenances if name in each})
+        if len(values) > 1:
+            yield Finding("note", "how it was run", f"Evaluations differ in {name}.", ", ".join(values))
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

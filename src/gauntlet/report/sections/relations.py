@@ -1,0 +1,114 @@
+"""What goes with what: correlations between scores, transfer of attacks between models."""
+
+from __future__ import annotations
+
+import itertools
+
+import pandas as pd
+
+from gauntlet.analysis import correlate, transfer
+from gauntlet.report.charts import Axis, Chart, HeatChart, Panel, PointChart, Series
+from gauntlet.report.document import Block, Section
+from gauntlet.report.scope import Scope, kind_word
+from gauntlet.report.sections.standing import Standing
+from gauntlet.report.tables import Cell, Column, Interval, Table
+
+LEAST_MODELS = 3
+MOST_SCORES = 8
+
+
+def section(scope: Scope, standing: Standing) -> Section | None:
+    """Correlations from three models on, transfer matrices where attacks were made on another model."""
+    blocks: list[Block] = [*_correlations(scope, standing), *_transfers(scope)]
+    return Section(f"relations-{scope.id}", "Relations", blocks) if blocks else None
+
+
+def _correlations(scope: Scope, standing: Standing) -> list[Block]:
+    table = _scores(scope, standing)
+    if len(table) < LEAST_MODELS or table.shape[1] < 2:
+        return []
+    charts: dict[str, Chart] = {}
+    rows: list[list[Cell]] = []
+    for first, second in itertools.combinations(table.columns, 2):
+        both = table[[first, second]].dropna()
+        if len(both) < LEAST_MODELS:
+            continue
+        found = correlate(both[first], both[second])
+        values = {
+            name: Interval(value, low, high)
+            for name, value, low, high in found[["coefficient", "value", "low", "high"]].itertuples(index=False)
+        }
+        warning = str(found["warning"].iloc[0])
+        rows.append([first, second, *(values[name] for name in ("pearson", "spearman", "kendall")), len(both), warning])
+        points = [
+            Series(str(model), [float(x)], [float(y)], labels=[str(model)], style=standing.models.index(str(model)))
+            for model, x, y in both.itertuples()
+        ]
+        rho = values["spearman"]
+        charts[f"{first} and {second}"] = PointChart(
+            f"{second} against {first}",
+            f"One point per model: {first} across, {second} up.",
+            Axis(f"{first} (%)", percent=True),
+            Axis(f"{second} (%)", percent=True),
+            series=points,
+            diagonal=True,
+            note=f"Spearman {rho.value:.2f} ({rho.low:.2f} to {rho.high:.2f}), n = {len(both)}",
+        )
+    if not charts:
+        return []
+    columns = [
+        Column("score"),
+        Column("with"),
+        *(Column(name, "number") for name in ("Pearson", "Spearman", "Kendall")),
+        Column("models", "count"),
+        Column("warning"),
+    ]
+    caption = "Does a good clean figure promise robustness? Only where the points rise together."
+    return [
+        Panel(f"scatter-{scope.id}", "Scores against each other", caption, charts, "pair"),
+        Table(
+            f"correlations-{scope.id}",
+            "Correlations between scores",
+            columns,
+            rows,
+            "Ranges are 95 % bootstrap intervals over models.",
+        ),
+    ]
+
+
+def _scores(scope: Scope, standing: Standing) -> pd.DataFrame:
+    """One row per model: clean, the worst case of every kind, then summaries, as far as models have them."""
+    columns = {"clean": {model: scope.clean(model).value for model in standing.models}}
+    for kind in scope.kinds:
+        if scope.shared(kind):
+            found = {model: scope.worst(model, kind) for model in standing.models}
+            columns[f"worst {kind_word(kind)}"] = {model: each[1].value for model, each in found.items() if each}
+    table = pd.DataFrame(columns).reindex(standing.models)
+    summaries = [name for name in standing.score_names if not name.startswith("mean of")]
+    table = table.join(standing.scores[summaries].drop(columns=table.columns, errors="ignore"))
+    varying = [name for name in table if table[name].notna().sum() >= LEAST_MODELS and table[name].nunique() > 1]
+    return table[varying[:MOST_SCORES]]
+
+
+def _transfers(scope: Scope) -> list[Block]:
+    rows = scope.frame[scope.frame["view"].eq("all")]
+    if not rows["description"].str.contains('"source_model"').any():
+        return []
+    columns = [name for name in rows if name not in ("seed", "digest", "address")]
+    # The name as stored: an attack made on another model is the same attack.
+    found = transfer(rows[columns].assign(threat=rows["stored_threat"]), scope.metric)
+    charts: dict[str, Chart] = {}
+    for threat, part in found.groupby("threat", sort=False):
+        if part["made_on"].ne(part["target"]).any():
+            matrix = part.drop_duplicates(["target", "made_on"], keep="last").pivot(
+                index="target", columns="made_on", values="ratio"
+            )
+            charts[str(threat)] = HeatChart(
+                f"Transfer of {threat}",
+                "Kept share of the clean figure: the model in the row sees images made with the model in the column.",
+                Axis("made on", categories=list(map(str, matrix.columns))),
+                Axis("shown to", categories=list(map(str, matrix.index))),
+                values=matrix.to_numpy(float).tolist(),
+            )
+    caption = "Share of the clean figure that the model in the row keeps on images made with the model in the column."
+    return [Panel(f"transfer-{scope.id}", "Transfer of attacks", caption, charts, "attack")] if charts else []

@@ -1,0 +1,205 @@
+"""The verdict in words: how good, how broken, by what, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from gauntlet.report.document import Bar, Block, Bullets, Section, Text, Verdict, Verdicts
+from gauntlet.report.scope import Scope, kind_word
+from gauntlet.report.sections.standing import Standing
+from gauntlet.report.tables import format_number
+
+GRADES = (
+    (0.9, "holds up under"),
+    (0.7, "is weakened by"),
+    (0.4, "is badly hurt by"),
+    (0.1, "mostly breaks under"),
+    (0.0, "collapses under"),
+)
+"""The share of the clean figure that a model keeps at least, and the words for it."""
+GRADES_IN_WORDS = (
+    "The words stand for the share of the clean figure that is kept: holds up (90 % or more), weakened (70 %), "
+    "badly hurt (40 %), mostly breaks (10 %), collapses (less)."
+)
+ADVERSARIAL = ("attack", "region_aware", "battery")
+FLOOR = 0.02
+FEW_IMAGES = 50
+MOST_CARDS = 6
+
+
+def grade(kept: float) -> str:
+    """The words for the share of the clean figure that is kept.
+
+    >>> grade(0.95), grade(0.05)
+    ('holds up under', 'collapses under')
+    """
+    return next((words for least, words in GRADES if kept >= least), GRADES[-1][1])
+
+
+def kept_share(figure: float, clean: float) -> float:
+    """Figure over clean figure, NaN when nothing is right on clean images."""
+    return figure / clean if clean > 0 else math.nan
+
+
+def section(scope: Scope, standing: Standing, comparison: str = "") -> Section:
+    """The summary of a scope.
+
+    Args:
+        scope: the evaluations.
+        standing: their order.
+        comparison: a sentence on whether the first model differs from the second beyond chance, or "".
+    """
+    cards = [verdict(scope, standing, model) for model in standing.models[:MOST_CARDS]]
+    sentences = [each for each in (comparison, *_observations(scope)) if each]
+    blocks: list[Block] = [Text(headline(scope, standing)), Bullets(sentences)]
+    if len(standing.models) > MOST_CARDS:
+        blocks.append(Text(f"The first {MOST_CARDS} of {len(standing.models)} models:"))
+    blocks += [Verdicts(scope.metric, cards), Text(GRADES_IN_WORDS)]
+    return Section(f"summary-{scope.id}", "Summary", blocks)
+
+
+def headline(scope: Scope, standing: Standing) -> str:
+    """The one sentence to take home."""
+    first = standing.models[0]
+    bars = _telling(_bars(scope, first))
+    effects = _effects(bars) if bars else f"has {_percent(scope.clean(first).value)} % clean {scope.metric}"
+    if len(standing.models) == 1:
+        return f"{first} {effects}."
+    return f"{first} is the most reliable of {len(standing.models)} models by {standing.criterion_words}: it {effects}."
+
+
+def _telling(bars: Sequence[Bar]) -> list[Bar]:
+    """The worst of what happens by nature and the worst of what an opponent does: enough for a headline."""
+    attacks = [bar for bar in bars if bar.adversarial]
+    others = [bar for bar in bars if not bar.adversarial]
+    return [min(group, key=lambda bar: bar.value) for group in (others, attacks) if group]
+
+
+def verdict(scope: Scope, standing: Standing, model: str) -> Verdict:
+    """One model in words and bars."""
+    clean, bars = scope.clean(model), _bars(scope, model)
+    text = f"Clean {scope.metric} {_percent(clean.value)} %" if not math.isnan(clean.value) else "No clean figure"
+    text += f"; it {_effects(bars)}." if bars else "; it was evaluated under no threat."
+    return Verdict(model, standing.ranks[model], clean, bars, text)
+
+
+def _bars(scope: Scope, model: str) -> list[Bar]:
+    clean = scope.clean(model).value
+    found = []
+    for kind in scope.kinds:
+        worst = scope.worst(model, kind)
+        if worst is not None:
+            name, figure = worst
+            kept = kept_share(figure.value, clean)
+            found.append(Bar(kind_word(kind), name, figure.value, kept, kind in ADVERSARIAL))
+    return found
+
+
+def _effects(bars: Sequence[Bar]) -> str:
+    parts = []
+    for bar in bars:
+        if math.isnan(bar.kept):
+            parts.append(f"has {_percent(bar.value)} % under its worst {bar.label} ({bar.detail})")
+        else:
+            parts.append(f"{grade(bar.kept)} its worst {bar.label} ({bar.detail}: {_percent(bar.kept)} % kept)")
+    return _listed(parts)
+
+
+def _observations(scope: Scope) -> list[str]:
+    return [
+        each
+        for each in (
+            _worst_threat(scope),
+            _attacks_at_floor(scope),
+            _kinds_compared(scope),
+            _classes(scope),
+            _sure(scope),
+        )
+        if each
+    ]
+
+
+def _worst_threat(scope: Scope) -> str:
+    """The threat that costs the models most on average."""
+    clean = np.array([scope.clean(model).value for model in scope.models])
+    names = [name for kind in scope.kinds for name in scope.of_kind(kind)]
+    losses = (clean[:, None] - scope.matrix[names].to_numpy(float)) if names else np.empty((0, 0))
+    counted = (~np.isnan(losses)).sum(axis=0)
+    if not losses.size or not counted.any():
+        return ""
+    means = np.where(counted > 0, np.nansum(losses, axis=0) / np.maximum(counted, 1), -np.inf)
+    worst = int(means.argmax())
+    who = "it loses" if len(scope.models) == 1 else "models lose on average"
+    loss = f"{_percent(means[worst])} points of {scope.metric}"
+    return f"The costliest of {len(names)} threats is {names[worst]}: {who} {loss}."
+
+
+def _attacks_at_floor(scope: Scope) -> str:
+    """Whether attacks leave nothing of any model, so that their order means little."""
+    names = [name for kind in ("attack", "battery") for name in scope.shared(kind)]
+    values = scope.matrix[names].dropna(how="all")
+    floored = [name for name in names if (values[name].dropna() < FLOOR).all()]
+    if not floored:
+        return ""
+    subject = "every model falls" if len(values) > 1 else "the model falls"
+    rest = f" and {len(floored) - 1} more" if len(floored) > 1 else ""
+    return (
+        f"Under {floored[0]}{rest} {subject} below {100 * FLOOR:g} % {scope.metric}: orders at this floor mean nothing."
+    )
+
+
+def _kinds_compared(scope: Scope) -> str:
+    """What kinds of threats leave on average."""
+    parts = []
+    clean = {model: scope.clean(model).value for model in scope.models}
+    for kind in scope.kinds:
+        part = scope.matrix[scope.of_kind(kind)]
+        ratios = [
+            kept_share(float(value), clean[str(model)])
+            for model, row in part.iterrows()
+            for value in row.dropna().to_numpy(float)
+        ]
+        if ratios and not np.isnan(ratios).all():
+            parts.append(f"{kind_word(kind)} {_percent(float(np.nanmean(ratios)))} %")
+    return (
+        f"Kept of the clean {scope.metric}, on average by kind of threat: {_listed(parts)}." if len(parts) > 1 else ""
+    )
+
+
+def _classes(scope: Scope) -> str:
+    """The class that loses most, as a mean over models and threats."""
+    rows = scope.frame
+    rows = rows[rows["metric"].isin(["IoU", "AP"]) & rows["class_name"].ne("") & rows["view"].eq("all")]
+    clean = rows[rows["kind"].eq("clean")].groupby(["model", "class_name"])["value"].last()
+    others = rows[rows["kind"].ne("clean")]
+    if clean.empty or others.empty:
+        return ""
+    joined = others.join(clean.rename("clean"), on=["model", "class_name"])
+    losses = (joined["clean"] - joined["value"]).groupby(joined["class_name"]).mean().dropna()
+    if len(losses) < 2:
+        return ""
+    worst, least = str(losses.idxmax()), str(losses.idxmin())
+    return (
+        f"The class that suffers most is '{worst}' ({_percent(losses[worst])} points on average), "
+        f"the one that suffers least '{least}' ({_percent(losses[least])} points)."
+    )
+
+
+def _sure(scope: Scope) -> str:
+    rows = scope.headline
+    widths = ((rows["high"] - rows["low"]) / 2).dropna()
+    if widths.empty:
+        return ""
+    text = f"On {scope.images} images a figure is known to about ±{_percent(float(widths.median()))} points"
+    return text + (": run more images before deciding on small differences." if scope.images < FEW_IMAGES else ".")
+
+
+def _percent(fraction: float) -> str:
+    return format_number(fraction, "percent")
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)

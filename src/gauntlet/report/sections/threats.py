@@ -1,0 +1,148 @@
+"""Figures under every threat: a table per kind, regions, batteries."""
+
+from __future__ import annotations
+
+from gauntlet.report.charts import Axis, BarChart, Panel, PointChart, Series
+from gauntlet.report.document import Block, Section
+from gauntlet.report.naming import slug
+from gauntlet.report.scope import Scope, kind_title, kind_word
+from gauntlet.report.sections.standing import Standing
+from gauntlet.report.tables import Cell, Column, Table
+
+REGION_METRICS = (
+    ("A_M", "percent", "accuracy inside the region"),
+    ("A_M_clean", "percent", "the same on the clean image"),
+    ("RCE_M", "number", "relative corruption error inside: (1 - A_M) / (1 - A_M clean)"),
+    ("A_Mbar", "percent", "accuracy outside the region"),
+    ("A_Mbar_clean", "percent", "the same on the clean image"),
+    ("RCE_Mbar", "number", "relative corruption error outside: above 1, damage spreads"),
+)
+
+
+def sections(scope: Scope, standing: Standing) -> list[Section]:
+    """One section per kind of threat that is there."""
+    found = []
+    for kind in scope.kinds:
+        blocks: list[Block] = [matrix_table(scope, standing, kind)]
+        regions = region_table(scope, standing, kind)
+        if regions is not None:
+            blocks.append(regions)
+        if kind == "battery":
+            blocks += battery_blocks(scope, standing)
+        found.append(Section(f"{slug(kind)}-{scope.id}", kind_title(kind), blocks))
+    return found
+
+
+def overview(scope: Scope, standing: Standing) -> Panel | None:
+    """Clean and worst cases of every model in one picture."""
+    kinds = [kind for kind in scope.kinds if scope.shared(kind)]
+    if not kinds:
+        return None
+    series = []
+    for index, kind in enumerate(["clean", *kinds]):
+        points = [(model, scope.clean(model)) for model in standing.models]
+        labels = ["clean"] * len(points)
+        if kind != "clean":
+            worst = [(model, scope.worst(model, kind)) for model in standing.models]
+            points = [(model, each[1]) for model, each in worst if each]
+            labels = [each[0] for _, each in worst if each]
+        name = "clean" if kind == "clean" else f"worst {kind_word(kind)}"
+        values, names = [figure.value for _, figure in points], [model for model, _ in points]
+        series.append(Series(name, values, names, labels=labels, style=index))
+    chart = PointChart(
+        f"{scope.metric} of every model: clean and worst cases",
+        f"One row per model, best first; points for the clean {scope.metric} and the worst of every kind of threat.",
+        Axis(f"{scope.metric} (%)", percent=True, whole=True),
+        Axis("", categories=standing.models),
+        series=series,
+    )
+    caption = "The further left the leftmost point, the less is left of the model in its worst case."
+    return Panel(f"overview-{scope.id}", "Worst cases at a glance", caption, {"all": chart})
+
+
+def matrix_table(scope: Scope, standing: Standing, kind: str) -> Table:
+    """Models and threats of a kind; whichever are fewer stand in the columns, clean beside them."""
+    names = [*scope.of_kind("clean"), *scope.of_kind(kind)]
+    title = f"{scope.metric} by threat"
+    identity = f"{slug(kind)}-figures-{scope.id}"
+    caption = f"{scope.metric} in per cent; a dash where a model was not evaluated."
+    rows: list[list[Cell]]
+    if len(names) > len(standing.models):
+        columns = [Column("threat"), *(Column(model, "percent", heat=True) for model in standing.models)]
+        rows = [[name, *(scope.figure(model, name) for model in standing.models)] for name in names]
+        best = "row"
+    else:
+        columns = [Column("model"), *(Column(name, "percent", heat=True) for name in names)]
+        rows = [[model, *(scope.figure(model, name) for name in names)] for model in standing.models]
+        best = "column"
+    return Table(identity, title, columns, rows, caption, best if len(standing.models) > 1 else "")
+
+
+def region_table(scope: Scope, standing: Standing, kind: str) -> Table | None:
+    """Accuracy inside and outside the region that a threat acts in."""
+    rows = scope.frame
+    names = [name for name, _, _ in REGION_METRICS]
+    rows = rows[rows["kind"].eq(kind) & rows["metric"].isin(names) & rows["view"].eq("all")]
+    if rows.empty:
+        return None
+    wide = rows.drop_duplicates(["model", "threat", "metric"], keep="last")
+    wide = wide.set_index(["model", "threat", "metric"])["value"].unstack("metric").reindex(columns=names)
+    columns = [
+        Column("threat"),
+        Column("model"),
+        *(
+            Column(name.replace("_clean", " clean"), each, heat=each == "percent", note=note)
+            for name, each, note in REGION_METRICS
+        ),
+    ]
+    values = dict(zip(wide.index, wide.to_numpy(float).tolist(), strict=True))
+    cells: list[list[Cell]] = [
+        [threat, model, *values[model, threat]]
+        for threat in scope.of_kind(kind)
+        for model in standing.models
+        if (model, threat) in values
+    ]
+    caption = "M is the region the threat acts in, Mbar the rest. A relative corruption error of 1 means no damage."
+    return Table(f"{slug(kind)}-regions-{scope.id}", "Inside and outside the region", columns, cells, caption)
+
+
+def battery_blocks(scope: Scope, standing: Standing) -> list[Block]:
+    """Which attack of a battery was the strongest, and what every attack does on its own."""
+    rows = scope.frame[scope.frame["kind"].eq("battery") & scope.frame["view"].ne("all")]
+    shares: dict[str, BarChart] = {}
+    tables: list[Block] = []
+    for battery in scope.of_kind("battery"):
+        here = rows[rows["threat"].eq(battery)]
+        attacks = list(dict.fromkeys(map(str, here["view"])))
+        models = [model for model in standing.models if model in set(here["model"])]
+        for metric, words in (("chosen_by_accuracy", "by accuracy"), ("chosen_by_mIoU", "by mIoU")):
+            chosen = here[here["metric"].eq(metric)].set_index(["model", "view"])["value"]
+            if chosen.empty:
+                continue
+            series = [
+                Series(attack, [float(chosen.get((model, attack), 0.0)) for model in models], models, style=index)
+                for index, attack in enumerate(attacks)
+            ]
+            title = f"{battery}, chosen {words}"
+            shares[title] = BarChart(
+                f"Strongest attack of {battery} per image, {words}",
+                "Per model, the share of images on which each attack of the battery was the strongest.",
+                Axis("share of images (%)", percent=True, whole=True),
+                Axis("", categories=models),
+                series=series,
+            )
+        alone = here[here["metric"].eq(scope.metric)].drop_duplicates(["model", "view"], keep="last")
+        values = alone.set_index(["model", "view"])["value"]
+        columns = [Column("attack"), *(Column(model, "percent", heat=True) for model in models)]
+        cells: list[list[Cell]] = [
+            [attack, *(float(values.get((model, attack), float("nan"))) for model in models)] for attack in attacks
+        ]
+        cells.append(["worst case", *(scope.figure(model, battery) for model in models)])
+        caption = "An attack that was skipped on some image, because nothing could lower its figure, has none itself."
+        identity = f"battery-{slug(battery)}-{scope.id}"
+        tables.append(Table(identity, f"Attacks of {battery}, each alone", columns, cells, caption))
+    if not shares:
+        return tables
+    caption = "No single attack is the strongest everywhere: what a single one leaves standing, another may break."
+    panel = Panel(f"best-attack-{scope.id}", "Strongest attack per image", caption, dict(shares), "battery")
+    return [panel, *tables]
