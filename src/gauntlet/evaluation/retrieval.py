@@ -1,0 +1,87 @@
+"""Benchmark triples: a result that exists (stored here, or published) before one is computed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gauntlet.errors import GauntletError
+from gauntlet.metrics import Figure
+from gauntlet.models import zoo
+from gauntlet.models.sources.contract import ModelSource
+from gauntlet.results import published
+from gauntlet.results.record import Evaluation
+from gauntlet.threats.contract import Threat
+
+# What the published tables do not vary, or do not say: it is left out when a threat is looked up in them.
+UNPUBLISHED = ("alpha",)
+
+
+def find_published(
+    model_name: str, backbone: str, dataset: str, threat: Threat, crop_size: str | None = None
+) -> Evaluation | None:
+    """The published figures of a model under a threat as an Evaluation, or None where they were not published.
+
+    Args:
+        model_name, backbone, dataset: the triple.
+        threat: the threat.
+        crop_size: needed where a triple was published in several crop sizes.
+    """
+    rows = published.find(model_name, backbone, dataset, crop_size)
+    found = published.of_threat(rows, _budget(threat.describe()))
+    if found.empty:
+        return None
+    first = found.iloc[0]
+    flags = sorted({reason for reason in (*found["reason"], *found["model_reason"]) if reason})
+    return Evaluation(
+        key=f"published:{first['source']}:{first['model']}:{dataset}:{first['threat']}",
+        task=str(first["task"]),
+        model=str(first["model"]),
+        model_digest="",
+        dataset=str(first["dataset"]),
+        split=str(first["split"]),
+        threat=threat.name,
+        kind=str(first["kind"]),
+        description=json.loads(first["description"]),
+        seed=0,
+        images=0,
+        views=("all",),
+        all_figures=[Figure(str(m), float(v)) for m, v in zip(found["metric"], found["value"], strict=True)],
+        provenance={"published": str(first["source"]), "flags": flags},
+        duration=0.0,
+        created="",
+        from_store=True,
+    )
+
+
+def resolve_triple(model_name: str, backbone: str, dataset: str, crop_size: str | None = None) -> ModelSource:
+    """The source of a triple's public checkpoint, not loaded yet."""
+    from gauntlet.models import resolve_model
+
+    entry = zoo.find(model_name, backbone, dataset, crop_size=crop_size)
+    return resolve_model(entry.require_address(), **entry.options)
+
+
+class Unresolved(ModelSource):
+    """A triple whose figures were found without its weights: loading says where they would come from."""
+
+    def __init__(self, model_name: str, backbone: str, dataset: str, crop_size: str | None) -> None:
+        self._triple = (model_name, backbone, dataset, crop_size)
+
+    @property
+    def identity(self) -> Any:
+        return self._source().identity
+
+    def load(self) -> Any:
+        return self._source().load()
+
+    def _source(self) -> ModelSource:
+        return resolve_triple(*self._triple)
+
+
+def _budget(description: Mapping[str, Any]) -> dict[str, Any]:
+    kind, options = next(iter(description.items()))
+    if not isinstance(options, Mapping):
+        raise GauntletError(f"the threat '{kind}' has no options to look up.")
+    return {kind: {name: value for name, value in options.items() if name not in UNPUBLISHED}}

@@ -1,0 +1,63 @@
+"""Benchmark triples: published figures are found without loading anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import gauntlet
+from gauntlet.errors import GauntletError
+
+
+def test_a_published_result_is_returned_without_a_model(tmp_path: Path) -> None:
+    config = tmp_path / "threat.yml"
+    content = {"threat_model": "PGD", "iterations": 20, "epsilon": 8, "alpha": 0.01, "lp_norm": "Linf"}
+    config.write_text(yaml.safe_dump(content))
+    _, result = gauntlet.evaluate(
+        model_name="SegFormer", backbone="mit-b0", dataset="ade20k", retrieve_existing=True, threat_config=config
+    )
+    assert result.figures["mIoU"] == pytest.approx(0.0046)
+    assert result.provenance["published"] == "semsegbench"
+    assert result.from_store
+    assert result.key.startswith("published:")
+
+
+def test_clean_and_corruptions_are_found_too() -> None:
+    _, clean = gauntlet.evaluate(model_name="segformer", backbone="mit-b0", dataset="ade20k")
+    assert clean.figures["mIoU"] == pytest.approx(0.3741)
+    fog = {"corruption": {"name": "fog", "severity": 3}}
+    _, corrupted = gauntlet.evaluate(model_name="segformer", backbone="mit-b0", dataset="ade20k", threat_config=fog)
+    assert 0 < corrupted.figures["mIoU"] < clean.figures["mIoU"]
+
+
+def test_known_faults_come_along() -> None:
+    _, result = gauntlet.evaluate(
+        model_name="deeplabv3", backbone="resnet101", dataset="ade20k", threat_config={"corruption": {"name": "fog"}}
+    )
+    assert result.provenance["flags"]
+
+
+def test_several_crop_sizes_are_never_mixed_up() -> None:
+    with pytest.raises(GauntletError, match="512x1024"):
+        gauntlet.evaluate(model_name="segformer", backbone="mit-b0", dataset="cityscapes")
+    _, small = gauntlet.evaluate(model_name="segformer", backbone="mit-b0", dataset="cityscapes", crop_size="512x1024")
+    _, large = gauntlet.evaluate(model_name="segformer", backbone="mit-b0", dataset="cityscapes", crop_size="1024x1024")
+    assert small.figures["mIoU"] != large.figures["mIoU"]
+
+
+def test_another_budget_is_not_the_published_one() -> None:
+    """5 steps were never published, so the model is wanted, and its weights are not on this machine."""
+    attack = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 5}}
+    with pytest.raises(GauntletError):
+        gauntlet.evaluate(model_name="segformer", backbone="mit-b0", dataset="ade20k", threat_config=attack)
+
+
+def test_a_misspelt_triple_gets_a_suggestion() -> None:
+    with pytest.raises(GauntletError, match="segformer"):
+        gauntlet.evaluate(model_name="segfomer", backbone="mit-b0", dataset="ade20k")
+    with pytest.raises(GauntletError, match="give either a model or a triple"):
+        gauntlet.evaluate()
+    with pytest.raises(GauntletError, match="a triple needs"):
+        gauntlet.evaluate(model_name="segformer", dataset="ade20k")
