@@ -33,7 +33,14 @@ GAUSSIAN_SIGMAS = (1.0, 2.0, 3.0, 4.0, 6.0)
 def gaussian_blur(image: Image, severity: int, draws: Draws) -> Image:
     """A Gaussian blur."""
     sigma = GAUSSIAN_SIGMAS[severity - 1]
-    return _truncated(gaussian_filter(image / 255.0, (sigma, sigma)))
+    return _blurred(image, sigma)
+
+
+def _blurred(image: Image, sigma: float) -> Image:
+    x = gaussian_filter(image / 255.0, (sigma, sigma))
+    out = np.empty_like(image)
+    _truncate(x.reshape(-1), out.reshape(-1))
+    return out
 
 
 def motion_blur(image: Image, severity: int, draws: Draws) -> Image:
@@ -50,7 +57,7 @@ def motion_blur(image: Image, severity: int, draws: Draws) -> Image:
 def glass_blur(image: Image, severity: int, draws: Draws) -> Image:
     """Blur, pixels copied from random neighbours, blur."""
     sigma, distance, passes = GLASS[severity - 1]
-    blurred = _truncated(gaussian_filter(image / 255.0, (sigma, sigma)))
+    blurred = _blurred(image, sigma)
     height, width = image.shape[:2]
     if isinstance(draws, LegacyDraws):
         count = passes * (height - 2 * distance) * (width - 2 * distance)
@@ -58,7 +65,7 @@ def glass_blur(image: Image, severity: int, draws: Draws) -> Image:
         _walk_given(blurred, distance, passes, offsets)
     else:
         _walk_drawn(blurred, distance, passes, draws.key())
-    return _truncated(gaussian_filter(blurred / 255.0, (sigma, sigma)))
+    return _blurred(blurred, sigma)
 
 
 def zoom_blur(image: Image, severity: int, draws: Draws) -> Image:
@@ -133,14 +140,10 @@ def _defocus_residual(
 
 
 @compiled
-def _truncated(x: Floats) -> Image:
+def _truncate(x: Floats, out: npt.NDArray[np.uint8]) -> None:
     """[0, 1] to bytes, truncated."""
-    out = np.empty(x.shape, np.uint8)
-    source = x.reshape(-1)
-    target = out.reshape(-1)
-    for i in range(target.size):
-        target[i] = np.uint8(np.int32(min(max(source[i], 0.0), 1.0) * 255.0))
-    return out
+    for i in range(out.size):
+        out[i] = np.uint8(np.int32(min(max(x[i], 0.0), 1.0) * 255.0))
 
 
 @compiled
@@ -213,7 +216,8 @@ def _zoom_blur(
     line = np.zeros(length + 3, np.float32)  # one pixel more: the last column has a next one of weight 0
     count = np.float32(layers + 1)
     for y in range(height):
-        total[:] = 0
+        for i in range(length):
+            total[i] = 0
         for layer in range(layers):
             upper = image[rows[layer, y]]
             lower = image[min(rows[layer, y] + 1, height - 1)]

@@ -118,10 +118,14 @@ def _pixelate(
     starts, ends, weights = rows
     for y in range(height):
         box = row_sources[y]
+        target = out[y]
         if y > 0 and box == row_sources[y - 1]:
-            out[y] = out[y - 1]
+            previous = out[y - 1]
+            for i in range(length):
+                target[i] = previous[i]
             continue
-        totals[:] = 0
+        for i in range(totals.size):
+            totals[i] = 0
         for source in range(starts[box], ends[box]):
             line = narrow[source]
             for i in range(totals.size):
@@ -129,7 +133,6 @@ def _pixelate(
         weight = weights[box]
         for i in range(totals.size):
             small[i] = (totals[i] * weight + half) >> shift
-        target = out[y]
         for x in range(length // 3):
             start = 3 * column_sources[x]
             target[3 * x] = small[start]

@@ -98,7 +98,9 @@ def _separable_filter(
     radius = horizontal.size - 1
     everything = field.reshape(-1)
     row_starts = np.empty(2 * reach + 1, np.int64)
-    shifts = np.arange(2 * radius + 1) * planes
+    shifts = np.empty(2 * radius + 1, np.int64)
+    for tap in range(shifts.size):
+        shifts[tap] = tap * planes
     padded = np.empty((width + 2 * radius) * planes, field.dtype)
     middle = padded[radius * planes : radius * planes + length]
     for y in range(height):
@@ -147,7 +149,8 @@ def motion_row(
     """One row of sum_i k_i image(y + rows_i, x + columns_i), positions clamped to the image, of interleaved rows."""
     height, length = image.shape
     size = result.size
-    result[:] = 0
+    for i in range(size):
+        result[i] = 0
     for tap in range(weights.size):
         weight = weights[tap]
         source = image[min(max(y + rows[tap], 0), height - 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -94,8 +95,7 @@ def plasma_fractal(length: int, decay: float, draws: Draws) -> npt.NDArray[np.fl
     while step >= 2:
         cells = (size // step, size // step)
         bound = amplitude * amplitude  # the reference draws from (-p, p) and multiplies by p again
-        for fill in (_fill_centres, _fill_edges, _fill_edges_transposed):
-            fill(plasma, step, draws.uniform_field(cells, -bound, bound))
+        _refine(plasma, step, *(draws.uniform_field(cells, -bound, bound) for _ in range(3)))
         step //= 2
         amplitude /= decay
     return plasma
@@ -212,52 +212,38 @@ def _blend(
 
 
 @compiled
-def _fill_centres(plasma: npt.NDArray[np.float32], step: int, noise: npt.NDArray[np.floating]) -> None:
-    """Centres of squares: the mean of the four corners plus noise."""
+def _refine(
+    plasma: npt.NDArray[np.float32],
+    step: int,
+    centre_noise: npt.NDArray[np.floating[Any]],
+    across_noise: npt.NDArray[np.floating[Any]],
+    down_noise: npt.NDArray[np.floating[Any]],
+) -> None:
+    """One level of diamond-square: the centres of squares, then the middles of their edges across and down."""
     size = plasma.shape[0]
     half = step // 2
     cells = size // step
-    for i in range(cells):
+    quarter = np.float32(0.25)
+    for i in range(cells):  # a centre: the mean of the four corners
         upper = plasma[i * step]
         lower = plasma[(i + 1) * step % size]
         for j in range(cells):
             left = j * step
             right = (left + step) % size
             total = upper[left] + upper[right] + lower[left] + lower[right]
-            plasma[i * step + half, left + half] = total * np.float32(0.25) + noise[i, j]
-
-
-@compiled
-def _fill_edges(plasma: npt.NDArray[np.float32], step: int, noise: npt.NDArray[np.floating]) -> None:
-    """Middles of the horizontal edges: the mean of both corners and the centres above and below plus noise."""
-    size = plasma.shape[0]
-    half = step // 2
-    cells = size // step
-    for i in range(cells):
+            plasma[i * step + half, left + half] = total * quarter + centre_noise[i, j]
+    for i in range(cells):  # across: both corners and the centres above and below; down: the same, turned
         row = plasma[i * step]
+        centres = plasma[i * step + half]
         above = plasma[(i * step - half) % size]
-        below = plasma[i * step + half]
+        lower = plasma[(i + 1) * step % size]
         for j in range(cells):
             left = j * step
             middle = left + half
-            total = row[left] + row[(left + step) % size] + above[middle] + below[middle]
-            row[middle] = total * np.float32(0.25) + noise[i, j]
-
-
-@compiled
-def _fill_edges_transposed(plasma: npt.NDArray[np.float32], step: int, noise: npt.NDArray[np.floating]) -> None:
-    """Middles of the vertical edges: the mean of both corners and the centres left and right plus noise."""
-    size = plasma.shape[0]
-    half = step // 2
-    cells = size // step
-    for i in range(cells):
-        upper = plasma[i * step]
-        lower = plasma[(i + 1) * step % size]
-        row = plasma[i * step + half]
-        for j in range(cells):
-            middle = j * step
-            total = upper[middle] + lower[middle] + row[(middle - half) % size] + row[middle + half]
-            row[middle] = total * np.float32(0.25) + noise[i, j]
+            total = row[left] + row[(left + step) % size] + above[middle] + centres[middle]
+            row[middle] = total * quarter + across_noise[i, j]
+            total = row[left] + lower[left] + centres[(left - half) % size] + centres[middle]
+            centres[left] = total * quarter + down_noise[i, j]
 
 
 @compiled
