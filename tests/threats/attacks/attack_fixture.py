@@ -106,4 +106,7 @@ def check_images(
 
 def close(values: torch.Tensor, expected: Sequence[float], *, relative: float = 0.0, absolute: float = 1e-12) -> None:
     wanted = torch.tensor(expected, dtype=torch.float64)
-    assert torch.all((values.double() - wanted).abs() <= absolute + relative * wanted.abs()), (values.tolist(), expected)
+    assert torch.all((values.double() - wanted).abs() <= absolute + relative * wanted.abs()), (
+        values.tolist(),
+        expected,
+    )

@@ -11,7 +11,7 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.threats.attacks.attack import Result, one_of, register
-from gauntlet.threats.attacks.minimum import MinimumNorm, Smallest
+from gauntlet.threats.attacks.minimum import MinimumNorm, Smallest, required
 from gauntlet.threats.attacks.outcome import reached
 from gauntlet.threats.attacks.pixels import Pixels
 from gauntlet.threats.attacks.problem import Problem
@@ -198,7 +198,7 @@ class AlmaProx(MinimumNorm):
         values = distance.detach().double() * state.weight
         state.constraint.copy_(values)
         state.hit.logical_or_(pixels.fooled)
-        active = self._active(values, pixels.counted, counts, step)
+        active = required(values, pixels.counted, counts, self.threshold, step / max(self.steps - 1, 1))
         if step == 0:
             state.previous.copy_(values)
         elif (step + 1) % 10 == 0:
@@ -211,16 +211,6 @@ class AlmaProx(MinimumNorm):
             state.multiplier.copy_((0.8 * state.multiplier + 0.2 * slope).clamp(1e-12, 1))
         slope = penalty_slope(values, state.rho, state.multiplier, self.penalty_grad) * active
         return -(slope * state.weight).to(distance.dtype) * distance
-
-    def _active(self, values: torch.Tensor, counted: torch.Tensor, counts: torch.Tensor, step: int) -> torch.Tensor:
-        """Constraints that take part: a growing number of the largest ones is dropped, as the threshold allows."""
-        dropped = ((1 - self.threshold) * counts.double() * step / max(self.steps - 1, 1)).floor().long()
-        active = counted.clone()
-        masked = values.masked_fill(~counted, float("-inf")).flatten(1)
-        for row in torch.nonzero(dropped >= 1).flatten().tolist():
-            bound = masked[row].topk(int(dropped[row])).values[-1]
-            active[row] &= values[row] <= bound
-        return active
 
 
 register("alma-prox", AlmaProx)

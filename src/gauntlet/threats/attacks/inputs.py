@@ -105,7 +105,7 @@ def pose(
     counted = ~void if aim is None else ~void & aim
     problem = Problem(
         model=model,
-        images=images.detach(),
+        images=images.detach().clone() if images.is_inference() else images.detach(),
         labels=labels.masked_fill(void, 0),
         counted=counted,
         region=region_mask(region, labels, "region", seeds),

@@ -23,6 +23,28 @@ def signed_margin(pixels: Pixels) -> torch.Tensor:
     return -pixels.margin if pixels.targeted else pixels.margin
 
 
+def required(
+    values: torch.Tensor, counted: torch.Tensor, counts: torch.Tensor, threshold: float, progress: float
+) -> torch.Tensor:
+    """Pixels that an attack works on, bool (N, H, W): the hardest are left out, more and more of them.
+
+    At the end as many as the threshold allows to fail; the last one left out stays in (attacks.md, 9.4).
+
+    Args:
+        values: (N, H, W), larger where a pixel is harder.
+        counted: bool (N, H, W). counts: their number per image.
+        threshold: share of pixels that must be fooled.
+        progress: of the attack, in [0, 1].
+    """
+    spared = ((1 - threshold) * counts.double() * progress).floor().long()
+    active = counted.clone()
+    masked = values.masked_fill(~counted, float("-inf")).flatten(1)
+    for row in torch.nonzero(spared >= 1).flatten().tolist():
+        bound = masked[row].topk(int(spared[row])).values[-1]
+        active[row] &= values[row] <= bound
+    return active
+
+
 @dataclass(frozen=True, kw_only=True)
 class MinimumNorm(Attack):
     """An attack that looks for the smallest perturbation that fools a share of the pixels.

@@ -259,7 +259,7 @@ def steady(model: Model, device: torch.device, seed: int) -> Iterator[None]:
     try:
         for each in switched:
             each.training = False
-        with torch.enable_grad(), torch.random.fork_rng(devices=devices):
+        with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=devices):
             torch.manual_seed(seed)
             yield
     finally:
