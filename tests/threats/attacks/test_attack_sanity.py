@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_t03_more_budget_is_not_weaker() -> None:
             for levels in (1, 2, 4, 8, 16, 32)
         ]
         for curve in (by_steps, by_epsilon):
-            assert all(later <= earlier + slack for earlier, later in zip(curve, curve[1:], strict=False)), curve
+            assert all(later <= earlier + slack for earlier, later in itertools.pairwise(curve)), curve
 
 
 def test_t04_the_whole_box_leaves_nothing() -> None:
