@@ -25,7 +25,9 @@ def zone_plates() -> Image:
     """S2, 256 x 256."""
     y, x = np.mgrid[:256, :256]
     plates = ((127, 127, 512, 100, 120), (64, 192, 640, 70, 100), (200, 60, 768, 90, 140))
-    return _levels([b + a * np.cos(2 * np.pi * ((x - cx) ** 2 + (y - cy) ** 2) / (2 * k)) for cx, cy, k, a, b in plates])
+    return _levels(
+        [b + a * np.cos(2 * np.pi * ((x - cx) ** 2 + (y - cy) ** 2) / (2 * k)) for cx, cy, k, a, b in plates]
+    )
 
 
 def blocks() -> Image:

@@ -118,11 +118,13 @@ def test_legacy_stream_gives_the_values_of_seed_0(name: str) -> None:
 @needs_tables
 @pytest.mark.parametrize("image_name", list(PATTERNS))
 def test_procedural_frost_is_close_to_the_photographs(image_name: str) -> None:
-    """Rule 3; the table's 100 seeds draw the same classes and offsets here, because the textures have the same sizes."""
+    """Rule 3; the table's 100 seeds draw the same classes and offsets here: the textures have the same sizes."""
     image = pattern(image_name)
     for severity in SEVERITIES:
         row = reference()[image_name, "frost", severity]
-        drawn = np.array([figures(corrupt(image, "frost", severity, seed, stream="legacy"), image) for seed in range(100)])
+        drawn = np.array(
+            [figures(corrupt(image, "frost", severity, seed, stream="legacy"), image) for seed in range(100)]
+        )
         mae, red, green, blue, std, _, absdx = drawn.mean(axis=0)
         assert mae == pytest.approx(row["mae"], abs=1.5)
         assert (red, green, blue) == pytest.approx((row["mean_r"], row["mean_g"], row["mean_b"]), abs=5)

@@ -126,10 +126,8 @@ def check_image(image: npt.NDArray[Any], *, convert: bool = False) -> Image:
     if pixels.size == 0:
         raise GauntletError(f"an image to corrupt must have pixels, but its shape is {shape}.")
     if pixels.dtype != np.uint8:
-        hint = " multiply values in [0, 1] by 255 and round first." if pixels.dtype.kind == "f" else ""
-        raise GauntletError(
-            f"an image to corrupt must be uint8 with values 0 to 255, not {pixels.dtype};{hint}".rstrip(";")
-        )
+        hint = "; multiply values in [0, 1] by 255 and round first" if pixels.dtype.kind == "f" else ""
+        raise GauntletError(f"an image to corrupt must be uint8 with values 0 to 255, not {pixels.dtype}{hint}.")
     grey = pixels.ndim == 2 or (pixels.ndim == 3 and shape[2] == 1)
     if not convert and (grey or (pixels.ndim == 3 and shape[2] == 4)):
         kind = "greyscale" if grey else "RGBA"
@@ -146,4 +144,4 @@ def check_image(image: npt.NDArray[Any], *, convert: bool = False) -> Image:
         raise GauntletError(
             f"an image to corrupt must be at least {SMALLEST} pixels high and wide, not {shape[0]}x{shape[1]}."
         )
-    return np.ascontiguousarray(pixels)
+    return np.require(pixels, requirements=("C", "W"))  # writeable, or the loops would be compiled once more
