@@ -142,7 +142,7 @@ def _claim(root: Path, settings: dict[str, Any]) -> None:
     text = json.dumps(settings, indent=1, sort_keys=True)
     try:
         found = json.loads(manifest.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         _write_atomically(manifest, text.encode())
         return
     except (OSError, ValueError):
