@@ -195,4 +195,5 @@ def test_class_weights_by_hand() -> None:
     log = weights_from_counts(counts, "log")
     assert log[:3] == pytest.approx(1 / np.log(1.02 + np.array([0.6, 0.3, 0.1])))
     assert weights_from_counts(counts, "median") == pytest.approx([0.5, 1.0, 3.0, 1.0])
+    assert weights_from_counts(counts, "root") == pytest.approx([0.5**0.5, 1.0, 3.0**0.5, 1.0])
     assert Counter(log.tolist())[1.0] == 1

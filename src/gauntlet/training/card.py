@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from safetensors.torch import save
 
 from gauntlet._version import __version__
 from gauntlet.datasets.contract import Dataset
+from gauntlet.evaluation.provenance import command_line
 from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.training.checkpoint import write_atomically
 from gauntlet.training.config import TrainingConfig
@@ -66,9 +65,7 @@ def describe(
         },
         "data": {"training": train.identity.as_dict(), "validation": validation.identity.as_dict()},
         "recipe": config.as_dict(),
-        "command": " ".join(shlex.quote(word) for word in ("python -m gauntlet.training", *sys.argv[1:])).replace(
-            "'python -m gauntlet.training'", "python -m gauntlet.training"
-        ),
+        "command": command_line(),
         "seed": config.seed,
         "training": {
             "steps": outcome.steps,

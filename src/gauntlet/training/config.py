@@ -179,11 +179,12 @@ class LossConfig(_Section):
 
     Attributes:
         class_weights: None; "log" for 1 / ln(1.02 + p) of the E-Net paper; "median" for median-frequency balancing;
-            or one weight per class. Frequencies p are counted on `frequency_samples` training samples.
+            "root" for the square root of that; or one weight per class.
+        frequency_samples: training samples that the frequencies p are counted on.
         label_smoothing: mass spread over all classes.
     """
 
-    class_weights: Literal["log", "median"] | tuple[Positive, ...] | None = None
+    class_weights: Literal["log", "median", "root"] | tuple[Positive, ...] | None = None
     frequency_samples: int = Field(default=128, ge=1)
     label_smoothing: Probability = 0.0
 

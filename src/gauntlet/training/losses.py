@@ -33,7 +33,7 @@ def weights_from_counts(
     """Weights from pixel counts per class; a class that was not seen weighs 1.
 
     "log": 1 / ln(1.02 + p) with p the share of the pixels (Paszke et al. 2016, section 5.1). "median": the median of
-    the shares over the share (after Eigen & Fergus 2015, with shares of all pixels).
+    the shares over the share (after Eigen & Fergus 2015, with shares of all pixels). "root": its square root.
     """
     shares = counts / max(1, counts.sum())
     seen = counts > 0
@@ -41,5 +41,5 @@ def weights_from_counts(
     if kind == "log":
         weights[seen] = 1.0 / np.log(1.02 + shares[seen])
     else:
-        weights[seen] = np.median(shares[seen]) / shares[seen]
+        weights[seen] = (np.median(shares[seen]) / shares[seen]) ** (0.5 if kind == "root" else 1.0)
     return weights

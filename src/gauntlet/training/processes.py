@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import distributed
 
+from gauntlet.evaluation.provenance import choose_device
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -56,13 +58,13 @@ def joined_processes(device: str) -> Iterator[Processes]:
     """Joins the group that torchrun announced in the environment, or is alone.
 
     Args:
-        device: "auto" takes a GPU when there is one; anything else is torch's name of the device.
+        device: "auto" takes a GPU when there is one; "cuda" gives each process its own.
     """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     rank = int(os.environ.get("RANK", "0"))
-    if device == "auto":
-        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
-    chosen = torch.device(device)
+    chosen = choose_device(device)
+    if chosen == torch.device("cuda"):
+        chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     if count == 1:
         yield Processes(0, 1, chosen)
         return
