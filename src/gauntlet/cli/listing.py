@@ -84,6 +84,7 @@ def _datasets() -> list[Row]:
 
 
 def _attacks() -> list[Row]:
+    from gauntlet.numbers import format_number
     from gauntlet.threats import attacks
 
     rows = []
