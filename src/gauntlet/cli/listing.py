@@ -93,7 +93,7 @@ def _attacks() -> list[Row]:
         described = {**described.get("attack", {}), **described} if name == "region-aware" else described
         defaults = {key: described[key] for key in ("norm", "epsilon", "alpha", "steps", "loss") if described.get(key)}
         words = [
-            f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in defaults.items()
+            f"{key} {format_number(value) if isinstance(value, float) else value}" for key, value in defaults.items()
         ]
         rows.append({"attack": name, "defaults": ", ".join(words)})
     return rows
