@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gauntlet.datasets.camvid_classes import CLASS_NAMES, COLORS
 from gauntlet.datasets.files import Entry, LabelledImages, check_split
 from gauntlet.datasets.labels import IGNORE, LabelTable
 from gauntlet.datasets.tree import IMAGE_SUFFIXES, Tree, check_files_exist, check_relative
@@ -28,32 +29,8 @@ class CamVid(LabelledImages):
     """
 
     name = "camvid"
-    class_names = (
-        "sky",
-        "building",
-        "pole",
-        "road",
-        "pavement",
-        "tree",
-        "sign symbol",
-        "fence",
-        "car",
-        "pedestrian",
-        "bicyclist",
-    )
-    colors = (
-        (128, 128, 128),
-        (128, 0, 0),
-        (192, 192, 128),
-        (128, 64, 128),
-        (60, 40, 222),
-        (128, 128, 0),
-        (192, 128, 128),
-        (64, 64, 128),
-        (64, 0, 128),
-        (64, 64, 0),
-        (0, 128, 192),
-    )
+    class_names = CLASS_NAMES
+    colors = COLORS
     table = LabelTable({value: value for value in range(11)} | {_VOID: IGNORE, IGNORE: IGNORE}, "0 to 10 and 11 (void)")
     splits = ("train", "val", "test")
     lengths = {"train": 367, "val": 101, "test": 233}  # noqa: RUF012
