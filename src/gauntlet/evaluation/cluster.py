@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.jobs import RunningJob, begin_job, finish_job
 from gauntlet.evaluation.pipeline import Unit
@@ -48,8 +50,6 @@ class Worker:
     """Keeps one model loaded and computes units with it; lives in a process of its own."""
 
     def __init__(self, threads: int) -> None:
-        import torch
-
         torch.set_num_threads(threads)
         self._model: tuple[ModelEntry, Any] | None = None
         self._datasets: dict[str, Any] = {}
@@ -65,8 +65,9 @@ class Worker:
         from gauntlet.threats import build_threat
 
         began = time.perf_counter()
-        dataset = self._datasets.setdefault(repr(order.dataset), None) or open_dataset(order.dataset)
-        self._datasets[repr(order.dataset)] = dataset
+        if repr(order.dataset) not in self._datasets:
+            self._datasets[repr(order.dataset)] = open_dataset(order.dataset)
+        dataset = self._datasets[repr(order.dataset)]
         if self._model is None or self._model[0] != order.model:
             source = resolve_model(order.model.address, **order.model.options)
             self._model = (order.model, ready_model(source, dataset, choose_device(None)))
@@ -121,7 +122,8 @@ class RayExecutor:
         count = self.workers or gpus or max(1, int(ray.cluster_resources().get("CPU", 1)) // self.cpus_per_worker)
         resources = {"num_gpus": 1} if gpus else {"num_cpus": self.cpus_per_worker}
         make = ray.remote(**resources, max_restarts=0)(Worker).remote
-        run = _Run(jobs, store, progress, ray, [_Hand(make(self.cpus_per_worker)) for _ in range(count)], make, self)
+        hands = [_Hand(make(self.cpus_per_worker)) for _ in range(count)]
+        run = _Run(jobs, store, progress, ray, hands, make, self, on_gpus=gpus > 0)
         try:
             yield from run.loop()
         finally:
@@ -143,16 +145,20 @@ class _Run:
         hands: list[_Hand],
         make: Any,
         executor: RayExecutor,
+        *,
+        on_gpus: bool,
     ) -> None:
         self.jobs, self.store, self.progress, self.ray = jobs, store, progress, ray
         self.hands, self._make, self._executor = hands, make, executor
-        device = choose_device(None)
+        device = torch.device("cuda" if on_gpus else "cpu")  # of the workers; the driver may have none
         self._running: list[RunningJob] = []
         self._left: list[int] = []
         self._failed: dict[int, str] = {}
         self._queues: dict[str, deque[_Task]] = {}
         for index, planned in enumerate(jobs):
-            running = begin_job(store, planned.job, planned.dataset, planned.settings, device)
+            running = begin_job(
+                store, planned.job, planned.dataset, planned.settings, device, threads=executor.cpus_per_worker
+            )
             store.forget_failures(running.started)
             units = running.units_left()
             self._running.append(running)

@@ -116,10 +116,25 @@ class RunningJob:
             self.figure = segmentation.cmiou(CountTable.of([self._confusion], len(self._confusion)))
 
 
-def begin_job(store: Store, job: Job, dataset: Dataset, settings: Settings, device: torch.device) -> RunningJob:
-    """Registers a job in the store, or finds what is there of it."""
+def begin_job(
+    store: Store,
+    job: Job,
+    dataset: Dataset,
+    settings: Settings,
+    device: torch.device,
+    threads: int | None = None,
+) -> RunningJob:
+    """Registers a job in the store, or finds what is there of it.
+
+    Args:
+        store, job, dataset, settings: what is to be computed, and where it goes.
+        device: where it is computed.
+        threads: torch threads of the workers that compute it; this process's by default.
+    """
     options = SegmentationTask.metric_options(dataset)
-    provenance = describe_run(device=device, batch_size=settings.batch_size, precision=settings.precision)
+    provenance = describe_run(
+        device=device, batch_size=settings.batch_size, precision=settings.precision, threads=threads
+    )
     started = store.begin(
         job, images=len(dataset), batch_size=settings.batch_size, metric=options, provenance=provenance
     )

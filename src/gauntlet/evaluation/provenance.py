@@ -16,8 +16,10 @@ from gauntlet._version import __version__
 from gauntlet.errors import GauntletError
 
 
-def describe_run(*, device: torch.device, batch_size: int, precision: str) -> dict[str, Any]:
-    """Facts about this process that are stored beside the figures."""
+def describe_run(
+    *, device: torch.device, batch_size: int, precision: str, threads: int | None = None
+) -> dict[str, Any]:
+    """Facts about this process, or its workers, that are stored beside the figures."""
     return {
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "gauntlet": __version__,
@@ -25,13 +27,19 @@ def describe_run(*, device: torch.device, batch_size: int, precision: str) -> di
         "numpy": np.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "processor": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor(),
+        "processor": _processor(device),
         "device": str(device),
-        "threads": torch.get_num_threads(),
+        "threads": threads or torch.get_num_threads(),
         "batch_size": batch_size,
         "precision": precision,
         "command": command_line(),
     }
+
+
+def _processor(device: torch.device) -> str:
+    if device.type == "cuda" and torch.cuda.is_available():
+        return torch.cuda.get_device_name(device)
+    return platform.processor() or platform.machine()
 
 
 def command_line() -> str:
