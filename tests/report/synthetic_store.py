@@ -125,8 +125,9 @@ def fill_store(
             rows = []
             for image in range(images):
                 hard = 0.75 + 0.5 * shared.random((1, len(classes)))
+                sizes = (2000 * shared.dirichlet(np.linspace(3, 0.4, len(classes)))).astype(np.int64)
                 counts = [
-                    image_counts(np.clip(skill * keep * hard * own.normal(1, 0.05), 0, 0.995), shared, own, view)
+                    image_counts(np.clip(skill * keep * hard * own.normal(1, 0.05), 0, 0.995), sizes, own, view)
                     for view in threat.views
                 ]
                 details = {} if threat.kind != "attack" else {"norm": attack_norm(threat, robust, own)}
@@ -139,11 +140,10 @@ def fill_store(
     return store
 
 
-def image_counts(accuracy: np.ndarray, shared: np.random.Generator, own: np.random.Generator, view: str) -> ImageCounts:
+def image_counts(accuracy: np.ndarray, sizes: np.ndarray, own: np.random.Generator, view: str) -> ImageCounts:
     """Confusions of one image in one view: every class keeps its accuracy, the rest goes anywhere."""
     accuracy = accuracy.ravel()
     classes = len(accuracy)
-    sizes = (2000 * shared.dirichlet(np.linspace(3, 0.4, classes))).astype(np.int64)
     if view.startswith("clean"):
         accuracy = np.clip(accuracy * 1.2, 0, 0.98)
     right = np.round(sizes * accuracy).astype(np.int64)

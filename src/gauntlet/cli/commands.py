@@ -1,5 +1,18 @@
 """Every command group, imported so that it registers itself."""
 
-from gauntlet.cli import data, demo, doctor, leaderboard, listing, report, run, show, train
+from gauntlet.cli import card, compare, data, demo, doctor, leaderboard, listing, report, run, show, site, train
 
-__all__ = ["data", "demo", "doctor", "leaderboard", "listing", "report", "run", "show", "train"]
+__all__ = [
+    "card",
+    "compare",
+    "data",
+    "demo",
+    "doctor",
+    "leaderboard",
+    "listing",
+    "report",
+    "run",
+    "show",
+    "site",
+    "train",
+]

@@ -93,10 +93,10 @@ def first_two(standing: Standing, images: Mapping[tuple[str, str], Images]) -> s
         return ""
     first, second = standing.models[:2]
     for threat in _deciding(standing, first):
-        pair = [images.get((model, threat)) for model in (second, first)]
-        if pair[0] is None or pair[1] is None or len(pair[0].ids) < 2 or pair[0].ids != pair[1].ids:
+        one, other = (images.get((model, threat)) for model in (second, first))
+        if one is None or other is None or not one.same_images(other):
             continue
-        row = compare_counts(pair[0].headline, pair[1].headline).iloc[0]
+        row = compare_counts(one.headline, other.headline).iloc[0]
         words = "more than chance" if row["p_value"] < CHANCE else "which may be chance"
         return (
             f"Under {threat}, {first} and the second, {second}, differ by {format_number(row['difference'], 'points')} "

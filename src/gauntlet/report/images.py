@@ -51,6 +51,14 @@ class Images:
         """(N,) mIoU of every image, NaN where nothing is labelled."""
         return image_iou(self.headline)
 
+    def same_images(self, other: Images) -> bool:
+        """Whether two or more images were counted, the same ones with the same labels, so that pairs can be tested."""
+        return (
+            len(self.ids) > 1
+            and list(self.ids) == list(other.ids)
+            and np.array_equal(self.headline.ground_truth, other.headline.ground_truth)
+        )
+
     def frame(self) -> pd.DataFrame:
         """image_id, view ("all"), mIoU and accuracy of every image, with what the threat reported."""
         figures = {

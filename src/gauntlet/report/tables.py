@@ -18,9 +18,9 @@ class Interval:
 
 Cell = str | float | int | Interval | None
 
-KINDS = ("text", "code", "percent", "points", "number", "count")
+KINDS = ("text", "code", "percent", "points", "number", "count", "chance")
 """text and code as they are; percent: a fraction x 100; points: a signed difference of fractions x 100; number: three
-decimals; count: a whole number."""
+decimals; count: a whole number; chance: a p-value."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,8 @@ def format_number(value: float, kind: str) -> str:
         return f"{100 * value:+.1f}"
     if kind == "count":
         return f"{value:.0f}"
+    if kind == "chance" and value < 0.001:
+        return "< 0.001"
     return f"{value:.3f}"
 
 

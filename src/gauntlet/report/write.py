@@ -49,10 +49,10 @@ def write_report(
 
         return vector.write(build_report(store, options), target, format, figures)
     if format == "csv":
-        return _write_text(target, store.frame().to_csv(index=False))
+        return write_text(target, store.frame().to_csv(index=False))
     document = build_report(store, options)
     writers = {"html": html.write, "md": markdown.write, "latex": latex.write, "json": to_json}
-    return _write_text(target, writers[format](document))
+    return write_text(target, writers[format](document))
 
 
 def to_json(document: Document) -> str:
@@ -75,7 +75,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _write_text(path: Path, text: str) -> Path:
+def write_text(path: Path, text: str) -> Path:
+    """Writes a file, its folders with it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")

@@ -81,7 +81,7 @@ const theme = (() => {
 const numberIn = (cell) => {
   const text = (cell.firstChild?.textContent || "").trim();
   if (text === "inf") return Infinity;
-  const value = parseFloat(text);
+  const value = parseFloat(text.replace("<", ""));
   return Number.isNaN(value) ? null : value;
 };
 

@@ -120,7 +120,7 @@ def _cell(cell: Cell, column: Column, bold: bool) -> str:
         text = escape(cell)
         return f"<td class=t><code>{text}</code>" if column.kind == "code" and cell else f"<td class=t>{text}"
     value = number_of(cell)
-    written = format_number(value, column.kind)
+    written = escape(format_number(value, column.kind))
     if bold:
         written = f"<b>{written}</b>"
     if isinstance(cell, Interval) and cell.low == cell.low:

@@ -20,7 +20,7 @@ from gauntlet.report.document import (
 from gauntlet.report.tables import Table, format_cell
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&$])")
-_LINE_START = re.compile(r"^(\s*)([-+]|\d+(?=[.)]))")
+_LIST_MARK = re.compile(r"^(\d*)([-+.)])(?=\s|$)")
 
 
 def write(document: Document) -> str:
@@ -43,7 +43,16 @@ def escape(text: str) -> str:
     '\\\\<script\\\\> a\\\\_b \\\\| \\\\*c\\\\*'
     """
     line = " ".join(text.split())
-    return _LINE_START.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", line))
+    return _SPECIAL.sub(r"\\\1", line)
+
+
+def paragraph(text: str) -> str:
+    """Plain text as a paragraph: what would begin a list is no list.
+
+    >>> paragraph("1. try")
+    '1\\. try'
+    """
+    return _LIST_MARK.sub(r"\1\\\2", escape(text))
 
 
 def code(text: str) -> str:
@@ -63,12 +72,12 @@ def block_text(block: Block) -> str:
 
 @block_text.register
 def _paragraph(block: Text) -> str:
-    return escape(block.text) + "\n"
+    return paragraph(block.text) + "\n"
 
 
 @block_text.register
 def _bullets(block: Bullets) -> str:
-    return "\n".join(f"- {escape(item)}" for item in block.items) + "\n" if block.items else ""
+    return "\n".join(f"- {paragraph(item)}" for item in block.items) + "\n" if block.items else ""
 
 
 @block_text.register

@@ -1,0 +1,33 @@
+"""`gauntlet card`: a robustness card of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gauntlet.cli.app import app
+from gauntlet.cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from gauntlet.cli.output import print_json
+
+
+@app.command(epilog="Example: gauntlet card streets/enet --output README.md")
+def card(
+    model: Annotated[str, typer.Argument(help="A model in the store.")],
+    store: StoreOption = DEFAULT_STORE,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Markdown file; the JSON file is written beside it.")
+    ] = Path("robustness-card.md"),
+    as_json: JsonOption = False,
+) -> None:
+    """Write what is known about a model's robustness as a model card: Markdown with a model-index, and JSON."""
+    from gauntlet.report.card import write_card
+    from gauntlet.results import open_store
+
+    with open_store(store, read_only=True) as opened:
+        text, data = write_card(opened, model, output)
+    if as_json:
+        print_json({"markdown": str(text.resolve()), "json": str(data.resolve())})
+    else:
+        typer.echo(f"written to {text.resolve()} and {data.resolve()}")
