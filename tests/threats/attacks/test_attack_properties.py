@@ -109,9 +109,9 @@ def test_balls_are_exact(data: st.DataObject, norm: str, epsilon: float, single:
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 2**32)))
     dtype = torch.float32 if single else torch.float64
     images = torch.rand(2, 3, 9, 7, generator=generator, dtype=torch.float64).to(dtype)
-    far = (torch.randn(images.shape, generator=generator, dtype=torch.float64) * 10 ** data.draw(st.integers(-8, 2))).to(
-        dtype
-    )
+    far = (
+        torch.randn(images.shape, generator=generator, dtype=torch.float64) * 10 ** data.draw(st.integers(-8, 2))
+    ).to(dtype)
     allowed = ball(norm, images, torch.full((2,), epsilon, dtype=torch.float64), None)
     result = allowed.finish(allowed.project(images + far))
     assert torch.equal(result, allowed.finish(result)) or norm == "l2"
@@ -119,7 +119,9 @@ def test_balls_are_exact(data: st.DataObject, norm: str, epsilon: float, single:
         size = shift.abs().max() if norm == "linf" else torch.linalg.vector_norm(shift.flatten(1), dim=1).max()
         assert size.item() <= epsilon
     if norm == "linf":
-        wanted = (images.double() + far.double()).clamp(images.double() - epsilon, images.double() + epsilon).clamp(0, 1)
+        wanted = (
+            (images.double() + far.double()).clamp(images.double() - epsilon, images.double() + epsilon).clamp(0, 1)
+        )
         assert (result.double() - wanted).abs().max() <= 2 * torch.finfo(dtype).eps
 
 
@@ -162,7 +164,7 @@ def test_pixels_agree_with_torch(seed: int, classes: int, ties: bool, targeted: 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.floats(1e-3, 10.0))
 def test_proximal_map_of_the_maximum_norm(seed: int, amount: float) -> None:
-    """v - prox is amount times a projection onto the L1 ball: its L1 norm is min(|v|_1, amount)."""
+    """What the map takes away is amount times a projection onto the L1 ball: its L1 norm is min(|v|_1, amount)."""
     values = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     result = shrink_linf(values, torch.full((2, 1, 1, 1), amount, dtype=torch.float64))
     removed = (values - result).abs().flatten(1).sum(1)

@@ -1,0 +1,117 @@
+"""Models that only look robust are found out; honest ones raise nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from attack_fixture import IMAGES, LABELS, VOID_LABELS, network
+
+from gauntlet.errors import GauntletError
+from gauntlet.threats.attacks.honesty import Measured, check_attack, judge, measure
+
+HONEST = Measured(
+    classes=5,
+    clean=0.9,
+    attack=0.3,
+    last=0.3,
+    single_step=0.4,
+    larger_epsilon=0.1,
+    more_steps=0.29,
+    whole_box=0.0,
+    noise=0.85,
+    transfer=0.6,
+    zero_gradient=0.0,
+    tiny_gradient=0.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "severity"),
+    [
+        ({"zero_gradient": 0.02}, "zero-gradient", "warning"),
+        ({"zero_gradient": 0.6}, "zero-gradient", "error"),
+        ({"tiny_gradient": 0.25}, "vanishing-gradient", "warning"),
+        ({"tiny_gradient": 1.0}, "vanishing-gradient", "error"),
+        ({"larger_epsilon": 0.33}, "larger-epsilon-weaker", "warning"),
+        ({"more_steps": 0.33}, "more-steps-weaker", "warning"),
+        ({"single_step": 0.28}, "iterative-weaker", "error"),
+        ({"transfer": 0.28}, "transfer-stronger", "error"),
+        ({"noise": 0.3}, "noise-as-strong", "error"),
+        ({"whole_box": 0.21}, "whole-box-survives", "error"),
+    ],
+)
+def test_each_doubt_has_its_finding(change: dict[str, float], code: str, severity: str) -> None:
+    assert judge(HONEST) == []
+    (finding,) = judge(replace(HONEST, **change))
+    assert (finding.code, finding.severity) == (code, severity)
+    assert next(iter(change.values())) in finding.figures.values()
+    assert finding.sentence.endswith(".")
+
+
+def test_slack_is_granted() -> None:
+    close = replace(HONEST, larger_epsilon=0.319, more_steps=0.319, single_step=0.295, transfer=0.295, whole_box=None)
+    assert judge(close) == []
+
+
+def test_an_honest_model_raises_nothing() -> None:
+    assert check_attack(network, IMAGES, LABELS) == []
+    assert check_attack(network, IMAGES, VOID_LABELS, norm="l2", epsilon="128/255", whole_box_steps=0, noises=5) == []
+
+
+def codes(model: Any, **options: Any) -> set[str]:
+    options = {"noises": 5, "whole_box_steps": 20, "steps": 10, **options}
+    return {finding.code for finding in check_attack(model, IMAGES.float(), LABELS, **options)}
+
+
+def test_a_model_without_gradient_is_found_out() -> None:
+    def quantised(images: torch.Tensor) -> torch.Tensor:
+        return network((images * 30).round() / 30)
+
+    found = codes(quantised, other_model=network)
+    assert {
+        "zero-gradient",
+        "vanishing-gradient",
+        "transfer-stronger",
+        "noise-as-strong",
+        "whole-box-survives",
+    } <= found
+
+
+def test_a_saturated_model_is_found_out() -> None:
+    def saturated(images: torch.Tensor) -> torch.Tensor:
+        return network(images) * 1e4
+
+    found = codes(saturated, other_model=network)
+    assert "transfer-stronger" in found
+    assert "zero-gradient" in found
+
+
+def test_a_misleading_gradient_is_found_out() -> None:
+    """Where a wiggle dominates the slope, many small steps go astray; a long one may not."""
+
+    def wiggling(images: torch.Tensor) -> torch.Tensor:
+        return network(images + 0.004 * torch.sin(images * 2000))
+
+    measured = measure(wiggling, IMAGES, LABELS, noises=3, whole_box_steps=0, other_model=network)
+    assert measured.transfer is not None
+    assert measured.transfer < measured.attack
+    assert "transfer-stronger" in {finding.code for finding in judge(measured)}
+
+
+def test_the_figures_are_what_the_attacks_give() -> None:
+    measured = measure(network, IMAGES, LABELS, noises=2, whole_box_steps=0)
+    assert measured.clean == 471 / 512
+    assert measured.single_step == (148 + 141) / 512
+    assert measured.attack <= measured.last
+    assert measured.whole_box is None
+    assert measured.classes == 5
+
+
+def test_nothing_to_check() -> None:
+    with pytest.raises(GauntletError, match="no labelled pixel"):
+        check_attack(network, IMAGES, torch.full_like(LABELS, 255))
+    with pytest.raises(GauntletError, match="epsilon must lie in"):
+        check_attack(network, IMAGES, LABELS, epsilon=8)
