@@ -64,7 +64,7 @@ def test_a_plan_runs_and_is_found_again(call, small_plan: Path) -> None:
     code, out, _ = call("run", str(small_plan), "--store", "r.db", "--json")
     assert code == 0
     first = json.loads(out)
-    assert [each["threat"] for each in first] == ["clean", "fog-1", "fog-3"]
+    assert [each["threat"] for each in first] == ["clean", "fog 1", "fog 3"]
     assert not any(each["from_store"] for each in first)
     code, out, _ = call("run", str(small_plan), "--store", "r.db", "--json")
     second = json.loads(out)

@@ -78,7 +78,7 @@ def test_a_unit_that_kills_every_worker_is_set_aside_and_the_rest_goes_on(
     monkeypatch.setenv("GAUNTLET_TEST_POISON", repr(float(poison)))
     store = Store()
     summary = run_jobs(plan_jobs(plan), store, executor=executor(1))
-    assert [evaluation.threat for evaluation in summary.computed] == ["fog-3"]
+    assert [evaluation.threat for evaluation in summary.computed] == ["fog 3"]
     (failure,) = summary.failures
     assert "images 4 to 5, 3 tries" in failure.error
     assert store.failures()[["threat", "start", "stop"]].values.tolist() == [["clean", 4, 6]]

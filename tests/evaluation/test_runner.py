@@ -51,12 +51,12 @@ def test_a_plan_is_every_combination_once() -> None:
     jobs = plan_jobs(plan)
     assert [planned.job.threat for planned in jobs] == [
         "clean",
-        "fog-1",
-        "fog-2",
-        "fog-3",
-        "snow-1",
-        "snow-2",
-        "snow-3",
+        "fog 1",
+        "fog 2",
+        "fog 3",
+        "snow 1",
+        "snow 2",
+        "snow 3",
     ]
     assert len({planned.job.key for planned in jobs}) == 7
 
@@ -94,7 +94,7 @@ def test_a_failing_evaluation_does_not_stop_the_others(monkeypatch: pytest.Monke
         summary = run_jobs(plan_jobs(plan), store)
         assert [failure.planned.job.threat for failure in summary.failures] == ["clean"]
         assert "ValueError: this image is poison" in summary.failures[0].error
-        assert [evaluation.threat for evaluation in summary.computed] == ["fog-3"]
+        assert [evaluation.threat for evaluation in summary.computed] == ["fog 3"]
         run = store.runs().iloc[0]
         assert (run["state"], run["jobs"], run["done"], run["failed"]) == ("failed", 2, 1, 1)
     assert summary.log is not None

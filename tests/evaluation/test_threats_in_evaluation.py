@@ -165,7 +165,7 @@ def test_trackers_work_offline(
     listener.close()
     if kind == "tensorboard":
         (events,) = tmp_path.glob("tensorboard/*/events*")
-        assert b"pixelate-3/mIoU" in events.read_bytes()
+        assert b"pixelate_3/mIoU" in events.read_bytes()
     if kind == "wandb":
         assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
     if kind == "mlflow":

@@ -112,12 +112,12 @@ class CorruptionThreat(Threat):
 
     @property
     def name(self) -> str:
-        """Such as "fog-3", followed by what is not as usual."""
+        """Such as "fog 3", followed by what is not as usual."""
         options = self.options
-        words = [f"{options.name}-{options.severity}"]
+        words = [options.name, str(options.severity)]
         words += [word for word in (options.stream, options.channels) if word not in ("fast", "rgb")]
         words += ["textures"] if options.frost_textures else []
-        return "-".join(words)
+        return " ".join(words)
 
     def describe(self) -> dict[str, Any]:
         changed = self.options.model_dump(exclude_defaults=True)

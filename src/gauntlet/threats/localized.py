@@ -71,10 +71,11 @@ class LocalizedThreat(Threat):
 
     @property
     def name(self) -> str:
-        """Such as "fog-3-ratio0.5-patch64"."""
-        words = [f"{key}{value}" for key, value in self.options.place().items() if value != "bernoulli"]
-        text = "-".join([self.inner.name, *words])
-        return "".join(letter for letter in text if letter not in " {}[]'\"").replace(":", "-").replace(",", "-")
+        """Such as "fog 3 ratio 0.5 patch 64"."""
+        place = self.options.place()
+        words = [f"{key} {value}" for key, value in place.get("region", place).items() if value != "bernoulli"]
+        text = " ".join([self.inner.name, *words])
+        return "".join(letter for letter in text if letter not in "{}[]'\":,")
 
     def describe(self) -> dict[str, Any]:
         return {"localized": {**self.inner.describe(), **self.options.place()}}

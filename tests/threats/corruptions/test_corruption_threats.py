@@ -108,12 +108,12 @@ def test_localized_in_a_region() -> None:
         (
             {"corruption": {"name": "jpeg"}},
             {"corruption": {"name": "jpeg_compression", "severity": 3}},
-            "jpeg_compression-3",
+            "jpeg_compression 3",
         ),
         (
             {"corruption": {"name": "snow", "severity": 1, "channels": "bgr", "stream": "fast"}},
             {"corruption": {"name": "snow", "severity": 1, "channels": "bgr"}},
-            "snow-1-bgr",
+            "snow 1 bgr",
         ),
         (
             {"localized": {"corruption": {"name": "fog"}, "ratio": "1/4"}},
@@ -125,7 +125,7 @@ def test_localized_in_a_region() -> None:
                     "mode": "bernoulli",
                 }
             },
-            "fog-3-ratio0.25-patch64",
+            "fog 3 ratio 0.25 patch 64",
         ),
         (
             {"localized": {"corruption": {"name": "fog"}, "patch": [8, 16], "mode": "exact"}},
@@ -137,12 +137,12 @@ def test_localized_in_a_region() -> None:
                     "mode": "exact",
                 }
             },
-            "fog-3-ratio0.5-patch8-16-modeexact",
+            "fog 3 ratio 0.5 patch 8 16 mode exact",
         ),
         (
             {"localized": {"corruption": {"name": "fog"}, "region": {"box": [0, 0, 8, 8]}}},
             {"localized": {"corruption": {"name": "fog", "severity": 3}, "region": {"box": [0, 0, 8, 8]}}},
-            "fog-3-regionbox-0-0-8-8",
+            "fog 3 box 0 0 8 8",
         ),
     ],
 )
