@@ -10,9 +10,10 @@ import pytest
 import torch
 from attack_fixture import IMAGES, LABELS, VOID_LABELS, network
 
+from gauntlet.errors import GauntletError
 from gauntlet.threats.attacks import build, build_battery
 from gauntlet.threats.attacks.battery import CLEAN
-from gauntlet.threats.attacks.labels import image_figures
+from gauntlet.threats.attacks.labels import image_figures, label_map
 
 HALMOSI = ["alma-prox", "padam-ce", "padam-cos", "dag-0.001", "dag-0.003", "pdpgd"]
 HALMOSI += ["sea-jsd", "sea-mce", "sea-msl", "sea-bce"]
@@ -29,6 +30,11 @@ def test_image_figures_of_the_hand_example() -> None:
     assert overlap[:2].tolist() == pytest.approx([(7 / 11 + 3 / 5 + 1 / 2 + 0) / 4, (15 / 16 + 0) / 2], abs=1e-12)
     assert torch.isnan(accuracy[2])
     assert torch.isnan(overlap[2])
+
+
+def test_nan_is_no_prediction() -> None:
+    with pytest.raises(GauntletError, match="NaN logits"):
+        label_map(torch.full((1, 3, 2, 2), float("nan")))
 
 
 def test_members() -> None:

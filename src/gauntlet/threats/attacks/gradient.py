@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -108,9 +109,9 @@ class BallAttack(Attack):
         draw = uniform_draws(region.images, seeds, f"start|{restart}", normal=scaled and self.norm == "l2")
         return region.project(region.noise(draw, scaled))
 
+    @abstractmethod
     def climb(self, problem: Problem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         """One run from one start."""
-        raise NotImplementedError
 
     def run(self, problem: Problem, seeds: Sequence[int], start: torch.Tensor | None) -> Result:
         found = self.climb(problem, seeds, start, 0)

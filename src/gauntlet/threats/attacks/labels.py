@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from gauntlet.errors import GauntletError
+
 
 def label_map(logits: torch.Tensor) -> torch.Tensor:
     """Argmax over classes, int64 (N, H, W), the lowest class of a tie; several times faster than torch's argmax.
@@ -17,7 +19,10 @@ def label_map(logits: torch.Tensor) -> torch.Tensor:
     result = torch.empty(logits[:, 0].shape, dtype=torch.int64, device=logits.device)
     for row in range(len(logits)):
         part = logits[row : row + 1]
-        result[row] = classes - ((part == part.amax(1, keepdim=True)) * falling).amax(1).long()
+        largest = part.amax(1, keepdim=True)
+        if torch.isnan(largest).any():
+            raise GauntletError("the model returned NaN logits; check the model and its precision.")
+        result[row] = classes - ((part == largest) * falling).amax(1).long()
     return result
 
 
