@@ -9,7 +9,7 @@ import typer
 
 from gauntlet.cli.app import app
 from gauntlet.cli.options import DeviceOption
-from gauntlet.cli.output import percent, print_table
+from gauntlet.cli.run import print_many
 
 
 @app.command(epilog="Example: gauntlet demo --images 32 --output gauntlet-demo")
@@ -42,11 +42,6 @@ def demo(
                     for threat in threats
                 ]
         report = write_report(store, output / "report.html", options=Options("Gauntlet demo", gallery=2))
-    by_threat = list(dict.fromkeys(result.threat for result in results))
-    rows = []
-    for model in dict.fromkeys(result.model for result in results):
-        figures = {result.threat: result.figures["mIoU"] for result in results if result.model == model}
-        rows.append([model, *(percent(figures[threat]) for threat in by_threat)])
-    rows.sort(key=lambda row: row[1], reverse=True)
-    print_table(f"mIoU % on {images} images of streets/val", ["model", *by_threat], rows)
+    typer.echo(f"{images} images of streets/val")
+    print_many(results)
     typer.echo(f"store:  {output / 'results.db'}\nreport: {report.resolve()}")
