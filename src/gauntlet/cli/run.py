@@ -33,6 +33,24 @@ def run(
     model: Annotated[
         list[str] | None, typer.Option("--model", "-m", help="A model; 'gauntlet list models' shows the shipped ones.")
     ] = None,
+    weights: Annotated[
+        str | None, typer.Option("--weights", help="File with the model's weights (camvid/, smp:, torchvision:).")
+    ] = None,
+    num_classes: Annotated[
+        int | None, typer.Option("--num-classes", min=1, help="Classes of the model, where it does not say.")
+    ] = None,
+    mean: Annotated[
+        str | None, typer.Option("--mean", help="What the model subtracts, on the [0, 1] scale: 0.485,0.456,0.406.")
+    ] = None,
+    std: Annotated[
+        str | None, typer.Option("--std", help="What the model divides by, on the [0, 1] scale: 0.229,0.224,0.225.")
+    ] = None,
+    channel_order: Annotated[
+        str | None, typer.Option("--channel-order", help="RGB or BGR, what the model was trained on.")
+    ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Let the model's files run code: pickled weights, OpenMMLab configurations.")
+    ] = False,
     dataset: Annotated[list[str] | None, typer.Option("--dataset", "-d", help="A dataset, or folder:PATH.")] = None,
     threat: Annotated[
         list[str] | None,
@@ -72,16 +90,31 @@ def run(
     if schema:
         print_json(plan_schema())
         return
+    options = _given(
+        {
+            "weights": weights,
+            "num_classes": num_classes,
+            "mean": _channels("--mean", mean),
+            "std": _channels("--std", std),
+            "channel_order": channel_order,
+            "trust": trust or None,
+        }
+    )
     if plan is not None:
         if model or dataset or threat or suite:
             raise GauntletError("give either a plan or --model, --dataset, --threat and --suite, not both.")
+        if options:
+            names = ", ".join(options)
+            raise GauntletError(
+                f"write {names} into the plan: {{address: ..., options: {{{next(iter(options))}: ...}}}}."
+            )
         chosen = read_plan(plan)
     else:
         if not model:
             raise GauntletError("say which model to evaluate: --model streets/enet, or give a plan.")
         place = {"split": split, "root": root, "limit": limit, "protocol": protocol}
         content = {
-            "models": model,
+            "models": [{"address": each, "options": options} for each in model],
             "datasets": [{"name": name, **_given(place)} for name in dataset or ["streets"]],
             "suites": suite or [],
             "threats": [parse_threat(each) for each in threat or ([] if suite else ["clean"])],
@@ -253,6 +286,18 @@ def parse_threat(text: str) -> str | dict[str, Any]:
         example = json.dumps({"attack": {"name": "pgd", "epsilon": "8/255"}})
         raise GauntletError(f"the threat {text} is not a YAML or JSON mapping; write for example {example}.")
     return value
+
+
+def _channels(option: str, text: str | None) -> list[float] | None:
+    """Three numbers, one for each channel, from "a,b,c"."""
+    if text is None:
+        return None
+    from gauntlet.numbers import parse_number
+
+    values = [parse_number(part, option) for part in text.split(",")]
+    if len(values) != 3:
+        raise GauntletError(f"{option} needs three numbers such as 0.485,0.456,0.406, not '{text}'.")
+    return values
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

@@ -2,33 +2,87 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
+from gauntlet.models.sources import camvid, shipped
 from gauntlet.models.sources import local as _local  # noqa: F401 - registers script: and python:
-from gauntlet.models.sources import shipped
-from gauntlet.models.sources.contract import ModelSource, sources
+from gauntlet.models.sources.contract import ModelSource, SourceFactory, sources
 
 
-def resolve_model(address: str, **options: Any) -> ModelSource:
-    """The source behind an address, not loaded yet.
+def _imported_when_asked(module: str) -> SourceFactory:
+    """The function `source` of a module of models/sources, which is imported at the first call."""
+
+    def source(rest: str, options: Mapping[str, Any]) -> ModelSource:
+        factory: SourceFactory = importlib.import_module(f"gauntlet.models.sources.{module}").source
+        return factory(rest, options)
+
+    return source
+
+
+for _name in ("hf", "smp", "torchvision", "onnx", "mmseg", "tiled"):
+    sources.add(_name, _imported_when_asked(_name))
+
+
+def resolve_model(
+    address: str | None = None,
+    *,
+    model_name: str | None = None,
+    backbone: str | None = None,
+    dataset: str | None = None,
+    crop_size: str | None = None,
+    **options: Any,
+) -> ModelSource:
+    """The source behind an address or a benchmark triple, not loaded yet.
 
     Args:
-        address: a shipped name ("streets/enet") or "prefix:rest" ("script:net.pt", "python:my.nets:build").
+        address: a shipped name ("streets/enet"), a published one ("camvid/enet", with weights=PATH), or "prefix:rest"
+            ("hf:FOLDER", "script:net.pt", "python:my.nets:build"); `docs/models.md` lists the prefixes.
+        model_name, backbone, dataset: a model of the published benchmarks instead of an address.
+        crop_size: HEIGHTxWIDTH, where a benchmark has one triple with several.
         options: what the source takes; most take those of `wrap_model`.
     """
+    triple = (model_name, backbone, dataset)
+    if address is None:
+        return _of_the_zoo(triple, crop_size, options)
+    if any(part is not None for part in (*triple, crop_size)):
+        raise GauntletError(
+            f"give either the address '{address}' or model_name, backbone and dataset (and crop_size), not both."
+        )
     prefix, colon, rest = address.partition(":")
     if colon:
         if prefix not in sources:
             raise unknown_name("model source", prefix, sources.names())
         return sources[prefix](rest, options)
-    source = shipped.find(address)
-    if options:
-        raise GauntletError(f"the shipped model '{address}' takes no options, but got {', '.join(options)}.")
-    return source
+    if address in camvid.names():
+        return camvid.find(address, options)
+    if address not in shipped.names():
+        raise unknown_name("model", address, [*shipped.names(), *camvid.names()])
+    # Nothing of a shipped model is unpickled, so trusting it changes nothing.
+    given = [name for name in options if name != "trust"]
+    if given:
+        raise GauntletError(f"the shipped model '{address}' takes no options, but got {', '.join(given)}.")
+    return shipped.find(address)
+
+
+def _of_the_zoo(triple: tuple[str | None, ...], crop_size: str | None, options: Mapping[str, Any]) -> ModelSource:
+    from gauntlet.models import zoo
+
+    model_name, backbone, dataset = triple
+    if model_name is None and backbone is None and dataset is None:
+        raise GauntletError("say which model to load, for example load_model('streets/enet').")
+    if model_name is None or backbone is None or dataset is None:
+        raise GauntletError(
+            "a model of the benchmarks is named by three things, model_name, backbone and dataset; "
+            "'gauntlet list models --zoo' shows them."
+        )
+    entry = zoo.find(model_name, backbone, dataset, crop_size=crop_size)
+    return resolve_model(entry.require_address(), **{**entry.options, **options})
 
 
 def load_model(
@@ -37,14 +91,12 @@ def load_model(
     """Loads a model: frozen, in eval mode, taking RGB in [0, 1].
 
     Args:
-        address: as for `resolve_model`.
+        address: as for `resolve_model`; or model_name=, backbone= and dataset= instead.
         device: where to put it; the CPU by default.
-        options: what the source takes.
+        options: what the source takes (weights=PATH, num_classes=19, mean=..., trust=True, ...).
 
     >>> load_model("streets/enet").num_classes
     11
     """
-    if address is None:
-        raise GauntletError("say which model to load, for example load_model('streets/enet').")
     model = resolve_model(address, **options).load()
     return model.to(device) if device is not None else model

@@ -228,6 +228,7 @@ class SegFormer(Architecture):
                 nn.init.normal_(module.weight, std=(2.0 / fan_out) ** 0.5)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
+        nn.init.normal_(self.decoder.classifier.weight, std=0.01)  # near-equal class scores at the start
 
 
 def to_tokens(features: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,8 +16,23 @@ from torch import nn
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel, ModelIdentity
+from gauntlet.models.sources.adapting import check_options, digested
 from gauntlet.models.sources.contract import ModelSource, file_digest, sources
 from gauntlet.models.wrapping import wrap_model
+
+WRAPPING = (
+    "task",
+    "num_classes",
+    "mean",
+    "std",
+    "channel_order",
+    "class_names",
+    "ignore_index",
+    "stride",
+    "name",
+    "trust",
+)
+"""Options of `wrap_model`, and trust."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +44,8 @@ class ScriptModel(ModelSource):
 
     @property
     def identity(self) -> ModelIdentity:
-        return ModelIdentity(self.options.get("name") or self.path.stem, file_digest([self.path], self.options))
+        settings = digested(_for_wrapping(self.options))
+        return ModelIdentity(self.options.get("name") or self.path.stem, file_digest([self.path], settings))
 
     def load(self) -> GauntletModel:
         _need_classes(f"script:{self.path}", self.options)
@@ -43,14 +60,14 @@ class ScriptModel(ModelSource):
         except (RuntimeError, ValueError, OSError) as error:
             reason = str(error).strip().splitlines()[0]
             raise GauntletError(f"{self.path} is not a TorchScript archive or exported program: {reason}") from None
-        model = wrap_model(module, **{**self.options, "name": None})
+        model = wrap_model(module, **{**_for_wrapping(self.options), "name": None})
         model._identity = self.identity
         return model
 
 
 @dataclass(frozen=True)
 class PythonModel(ModelSource):
-    """What a callable returns: "package.module:function"; options it does not know go to `wrap_model`."""
+    """What a callable returns: "package.module:function". It gets the options it names, `wrap_model` the others."""
 
     target: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -64,18 +81,24 @@ class PythonModel(ModelSource):
         if "" not in sys.path and str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))
         try:
-            built = getattr(importlib.import_module(module_name), attribute)()
+            module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             raise GauntletError(f"python:{self.target} cannot be imported: {error}.") from None
-        except AttributeError:
-            raise GauntletError(f"the module {module_name} has no '{attribute}'.") from None
+        if not hasattr(module, attribute):
+            raise GauntletError(f"the module {module_name} has no '{attribute}'.")
+        function = getattr(module, attribute)
+        wanted = {name: self.options[name] for name in _parameters(function) if name in self.options}
+        others = {name: value for name, value in self.options.items() if name not in wanted}
+        check_options(f"python:{self.target}", others, WRAPPING)
+        built = function(**wanted)
         if isinstance(built, GauntletModel):
             built.freeze()
             return built
         if not isinstance(built, nn.Module):
             raise GauntletError(f"python:{self.target} returned a {type(built).__name__}; expected a torch module.")
         _need_classes(f"python:{self.target}", self.options)
-        return wrap_model(built, **{"name": self.target, **self.options})
+        settings = {name: value for name, value in self.options.items() if name in WRAPPING and name != "trust"}
+        return wrap_model(built, **{"name": self.target, **settings})
 
     @property
     def identity(self) -> ModelIdentity:
@@ -83,6 +106,19 @@ class PythonModel(ModelSource):
 
     def load(self) -> GauntletModel:
         return self._model
+
+
+def _for_wrapping(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What `wrap_model` takes; nothing is unpickled here, so trust changes nothing."""
+    return {name: value for name, value in options.items() if name != "trust"}
+
+
+def _parameters(function: Any) -> list[str]:
+    """The names of a callable's parameters; none where it does not say (builtins)."""
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
 
 
 def _need_classes(address: str, options: Mapping[str, Any]) -> None:
@@ -95,6 +131,7 @@ def script(path: str, options: Mapping[str, Any]) -> ModelSource:
     """script:PATH, with the options of `wrap_model`."""
     if not Path(path).is_file():
         raise GauntletError(f"there is no file {path}; script: takes the path of a TorchScript archive.")
+    check_options(f"script:{path}", options, WRAPPING)
     return ScriptModel(Path(path), dict(options))
 
 

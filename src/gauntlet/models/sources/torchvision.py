@@ -1,0 +1,115 @@
+"""torchvision: FCN, DeepLabV3 and LRASPP, with torchvision's published weights or a file of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.models.contract import GauntletModel, ModelIdentity
+from gauntlet.models.sources.adapting import OPTIONS, Adapter, Picked, check_options, digested, require
+from gauntlet.models.sources.contract import ModelSource, file_digest
+from gauntlet.models.sources.weights import fill, read_state, weights_path
+
+# What torchvision's segmentation weights were trained with, and weights of one's own unless mean and std say other.
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class PublishedModel(ModelSource):
+    """A network with weights that torchvision publishes."""
+
+    network: str
+    weights: Any
+    options: Mapping[str, Any]
+
+    @property
+    def identity(self) -> ModelIdentity:
+        # The name of the file at the end of the address has a digest of its content in it.
+        settings = digested(self.options) | {"network": self.network, "url": self.weights.url}
+        return ModelIdentity(self.options.get("name") or self.network, file_digest([], settings))
+
+    def load(self) -> GauntletModel:
+        transforms = self.weights.transforms()
+        categories = self.weights.meta["categories"]
+        adapter = Adapter(len(categories), mean=transforms.mean, std=transforms.std, class_names=categories)
+        network = _build(self.network, len(categories), self._state())
+        return adapter.overruled(self.options).wrap(network, self.identity)
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        try:
+            # Tensors only: torch.hub would unpickle anything.
+            state: dict[str, torch.Tensor] = self.weights.get_state_dict(
+                progress=False, check_hash=True, weights_only=True
+            )
+        except (OSError, RuntimeError) as error:
+            raise GauntletError(
+                f"the weights of torchvision:{self.network} could not be fetched from {self.weights.url} ({error}); "
+                f"fetch that file where there is network and give it as weights, or put it into {_cache()}."
+            ) from None
+        return state
+
+
+@dataclass(frozen=True)
+class OwnModel(ModelSource):
+    """A network with weights from a file."""
+
+    network: str
+    path: Path
+    options: Mapping[str, Any]
+
+    @property
+    def identity(self) -> ModelIdentity:
+        settings = digested(self.options) | {"network": self.network}
+        return ModelIdentity(self.options.get("name") or f"{self.network} {self.path.stem}",
+                             file_digest([self.path], settings))  # fmt: skip
+
+    def load(self) -> GauntletModel:
+        state = read_state(self.path, trust=bool(self.options.get("trust")))
+        outputs = _count_outputs(state, self.path)
+        network = _build(self.network, outputs, state, self.path)
+        return Adapter(outputs, mean=_MEAN, std=_STD).overruled(self.options).wrap(network, self.identity)
+
+
+def source(name: str, options: Mapping[str, Any]) -> ModelSource:
+    """torchvision:NAME; weights is a file, the name of published weights, or nothing for the best published ones."""
+    check_options(f"torchvision:{name}", options, (*OPTIONS, "weights", "trust"))
+    torchvision = require("torchvision", "torchvision")
+    known = torchvision.models.list_models(module=torchvision.models.segmentation)
+    if name not in known:
+        raise unknown_name("torchvision segmentation model", name, known)
+    published = torchvision.models.get_model_weights(name)
+    weights = options.get("weights") or "DEFAULT"
+    if weights == "DEFAULT" or weights in published.__members__:
+        return PublishedModel(name, published[weights] if weights != "DEFAULT" else published.DEFAULT, dict(options))
+    return OwnModel(name, weights_path(f"torchvision:{name}", weights), dict(options))
+
+
+def _build(
+    name: str, outputs: int, state: Mapping[str, torch.Tensor], path: Path | str = "from torchvision"
+) -> nn.Module:
+    """The network with its weights; with the auxiliary head only where the weights have one."""
+    torchvision = require("torchvision", "torchvision")
+    auxiliary = {"aux_loss": any("aux_classifier." in key for key in state)} if not name.startswith("lraspp") else {}
+    network = torchvision.models.get_model(name, weights=None, weights_backbone=None, num_classes=outputs, **auxiliary)
+    fill(network, state, Path(path))
+    return Picked(network, lambda output: output["out"])
+
+
+def _count_outputs(state: Mapping[str, torch.Tensor], path: Path) -> int:
+    """How many outputs the main head has: the size of the last bias of the classifier."""
+    biases = [
+        value for key, value in state.items() if "classifier." in key and "aux_" not in key and key.endswith("bias")
+    ]
+    if not biases:
+        raise GauntletError(f"the weights {path} are not of a torchvision segmentation model: they have no classifier.")
+    return len(biases[-1])
+
+
+def _cache() -> Path:
+    return Path(torch.hub.get_dir()) / "checkpoints"
