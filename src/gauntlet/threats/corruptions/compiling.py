@@ -16,7 +16,8 @@ def compiled(function: F) -> F:
     Without fast-math the compiler may neither reorder nor fuse floating-point operations, so the result is the same
     on every processor. The interpreter lock is released, so that corruptions can run ahead of a model in a thread.
     The cache lies beside the source, else in the user's cache folder; where neither can be written every process
-    compiles for itself.
+    compiles for itself. It notices a change of the function's own file only: whoever edits a function that is called
+    from a compiled one in another file must remove the cached code (`*.nbi` in `__pycache__`).
     """
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": False, "parallel": False}
     try:
