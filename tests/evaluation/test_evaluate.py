@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import gauntlet
-from conftest import TinyDataset, tiny_network
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import segmentation
 from gauntlet.metrics.confusion import confusion
@@ -17,6 +16,7 @@ from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results import Store
 from gauntlet.samples import collate
+from tiny import TinyDataset, tiny_network
 
 PGD = {"attack": {"name": "pgd", "epsilon": "16/255", "alpha": "4/255", "steps": 3}}
 

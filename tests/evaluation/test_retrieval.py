@@ -47,8 +47,9 @@ def test_several_crop_sizes_are_never_mixed_up() -> None:
     assert small.figures["mIoU"] != large.figures["mIoU"]
 
 
-def test_another_budget_is_not_the_published_one() -> None:
+def test_another_budget_is_not_the_published_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """5 steps were never published, so the model is wanted, and its weights are not on this machine."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     attack = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 5}}
     with pytest.raises(GauntletError):
         gauntlet.evaluate(model_name="segformer", backbone="mit-b0", dataset="ade20k", threat_config=attack)

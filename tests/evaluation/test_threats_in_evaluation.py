@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import gauntlet
-from conftest import TinyDataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.listeners import TrackerListener
 from gauntlet.evaluation.progress import Silent
@@ -23,6 +22,7 @@ from gauntlet.models import GauntletModel, SegmentationModel
 from gauntlet.samples import Batch, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import Perturbed, Threat, build_threat
+from tiny import TinyDataset
 
 STRONG = {"name": "semsegbench", "epsilon": "64/255", "steps": 10}
 

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gauntlet
-from conftest import tiny_network
 from gauntlet.errors import GauntletError
 from gauntlet.models import SegmentationModel, resolve_model, wrap_model
 from gauntlet.models.tiling import TiledModel, _spans, tile_settings
+from tiny import tiny_network
 
 IMAGES = torch.rand(2, 3, 20, 31, generator=torch.Generator().manual_seed(0))
-ADDRESS = "python:conftest:tiny_network"
+ADDRESS = "python:tiny:tiny_network"
 
 
 class WindowWidth(SegmentationModel):

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import gauntlet
-from conftest import tiny_network
 from gauntlet.errors import GauntletError
 from gauntlet.models import SegmentationModel
 from gauntlet.models.contract import weights_digest
+from tiny import tiny_network
 
 IMAGES = torch.rand(2, 3, 11, 13, generator=torch.Generator().manual_seed(0))
 
@@ -119,7 +119,7 @@ def test_exported_programs_load(tmp_path) -> None:
 
 
 def test_python_models_load() -> None:
-    model = gauntlet.load_model("python:conftest:tiny_network", num_classes=3)
+    model = gauntlet.load_model("python:tiny:tiny_network", num_classes=3)
     assert isinstance(model, SegmentationModel)
     torch.testing.assert_close(model(IMAGES), tiny_network()(IMAGES))
 
@@ -130,10 +130,10 @@ def test_python_models_load() -> None:
         ("streets/enett", {}, "unknown model 'streets/enett'; did you mean 'streets/enet'"),
         ("scrip:x", {}, "unknown model source 'scrip'; did you mean 'script'"),
         ("script:/nowhere.pt", {}, "there is no file /nowhere.pt"),
-        ("python:conftest", {}, "must name a callable"),
+        ("python:tiny", {}, "must name a callable"),
         ("python:no_such_module:f", {}, "cannot be imported"),
-        ("python:conftest:nothing", {}, "the module conftest has no 'nothing'"),
-        ("python:conftest:tiny_network", {}, "needs num_classes"),
+        ("python:tiny:nothing", {}, "the module tiny has no 'nothing'"),
+        ("python:tiny:tiny_network", {}, "needs num_classes"),
         ("python:builtins:dict", {}, "returned a dict; expected a torch module"),
     ],
 )

@@ -55,7 +55,7 @@ def test_geometry_moves_labels_with_their_pixels(seed: int, low: float, rotation
     result = augment(coded_pair(), numpy_generator(seed), no_partner)
     assert result[0].shape == (32, 48, 3)
     assert result[1].shape == (32, 48)
-    assert agreement(result) > 0.97
+    assert agreement(result) > 0.95  # edges: colours are mixed there, labels are not
     again = augment(coded_pair(), numpy_generator(seed), no_partner)
     assert np.array_equal(result[0], again[0])
     assert np.array_equal(result[1], again[1])

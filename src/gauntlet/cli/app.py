@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 from gauntlet._version import __version__
@@ -54,15 +53,16 @@ def main() -> None:
             raise
         typer.echo(f"gauntlet: {error}", err=True)
         code = BAD_INPUT
-    except click.exceptions.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         typer.echo("gauntlet: stopped; what was finished is kept, run the same command again to go on.", err=True)
         code = INTERRUPTED
     except BrokenPipeError:
         code = 0  # `gauntlet list | head` is no error
     except Exception as error:
+        # Usage errors know how to show themselves; newer versions of typer bring their own copy of click's classes.
+        if hasattr(error, "show") and hasattr(error, "exit_code"):
+            error.show()
+            sys.exit(error.exit_code)
         if debug:
             raise
         typer.echo(

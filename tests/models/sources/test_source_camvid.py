@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 import gauntlet
-from conftest import tiny_network
 from gauntlet.datasets.camvid import CamVid
 from gauntlet.errors import GauntletError
 from gauntlet.models import architectures, resolve_model
 from gauntlet.models.sources import camvid
 from gauntlet.models.sources.weights import fill, read_state
+from tiny import tiny_network
 
 # On 12 of the 233 test images (every 20th), as tests/models/test_architectures.py has them.
 SOME_IMAGES = {"enet": 50.77, "cgnet": 62.42, "espnet": 54.44}

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 import gauntlet
-from conftest import tiny_network
 from gauntlet.errors import GauntletError
 from gauntlet.models import loading, resolve_model, zoo
 from gauntlet.models.sources.contract import sources
+from tiny import tiny_network
 
 
 def scaled_network(weights: str, scale: float = 1.0) -> nn.Module:
@@ -59,7 +59,7 @@ def test_a_benchmark_triple_becomes_the_address_of_its_checkpoint(monkeypatch: p
         ({"model_name": "mask2former", "backbone": "swin-t", "dataset": "voc"}, "no public checkpoint of mask2former"),
         ({"model_name": "deeplabv3", "backbone": "resnet101", "dataset": "ade20k"}, "pass trust=True"),
         ({"address": "streets/enet", "mean": [0, 0, 0]}, "'streets/enet' takes no options, but got mean"),
-        ({"address": "python:conftest:tiny_network", "num_classes": 3, "sttride": 8}, "did you mean 'stride'"),
+        ({"address": "python:tiny:tiny_network", "num_classes": 3, "sttride": 8}, "did you mean 'stride'"),
         ({"address": "hff:x"}, "unknown model source 'hff'; did you mean 'hf'"),
     ],
 )  # fmt: skip
