@@ -1,6 +1,6 @@
 """What `import gauntlet` costs against `import torch, numpy`, each in a fresh interpreter.
 
-    python benchmarks/imports.py
+python benchmarks/imports.py
 """
 
 from __future__ import annotations

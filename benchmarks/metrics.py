@@ -1,6 +1,6 @@
 """Cost of counting: the confusion of a 1024x2048, 19-class prediction against one np.bincount over the same pixels.
 
-    python benchmarks/metrics.py
+python benchmarks/metrics.py
 """
 
 from __future__ import annotations
