@@ -47,7 +47,9 @@ def command_line() -> str:
     program, *arguments = sys.argv or [""]
     name = Path(program).name
     if name == "__main__.py":
-        name = f"python -m {Path(program).parent.name}"
+        folders = Path(program).parent.parts
+        start = len(folders) - 1 - folders[::-1].index("gauntlet") if "gauntlet" in folders else -1
+        name = "python -m " + ".".join(folders[start:])
     return f"{name or 'python'} {shlex.join(arguments)}".strip()
 
 
