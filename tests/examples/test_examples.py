@@ -1,0 +1,73 @@
+"""Every example runs, in a process of its own, and shows what it says it shows."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def run(name: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def figures(output: str) -> dict[str, float]:
+    """MIoU in percent by what stands before the colon."""
+    return {name: float(value) for name, value in re.findall(r"^(.+): mIoU ([\d.]+) %$", output, re.MULTILINE)}
+
+
+def test_every_example_is_tested() -> None:
+    tested = {"own_model.py", "own_dataset.py", "hugging_face_model.py", "own_attack.py", "own_corruption.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == tested
+
+
+def test_own_model() -> None:
+    found = figures(run("own_model.py"))
+    assert list(found) == ["my-network | clean", "my-network | pgd linf 2/255 x3", "my-network | fog 3"]
+    assert found["my-network | pgd linf 2/255 x3"] < found["my-network | clean"]
+
+
+def test_own_dataset() -> None:
+    found = figures(run("own_dataset.py"))
+    for name in ("folder:my_photos", "scenes"):
+        clean, bright = (value for key, value in found.items() if key.startswith(f"{name} | "))
+        assert clean == 100
+        assert bright < 90
+    assert len(set(found.values())) == 2
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="needs transformers")
+def test_hugging_face_model() -> None:
+    output = run("hugging_face_model.py")
+    assert "tiny-segformer: 3 classes, road, building, sky" in output
+    assert float(re.findall(r"([\d.]+) % of the pixels", output)[0]) > 5
+
+
+def test_own_attack() -> None:
+    found = figures(run("own_attack.py"))
+    assert found["focal-pgd linf 2/255 x4"] < found["clean"]
+    assert found["pgd linf 2/255 x4"] < found["clean"]
+
+
+def test_own_corruption() -> None:
+    output = run("own_corruption.py")
+    before, after = (json.loads(text) for text in re.findall(r"(\[\d+, \d+, \d+\])", output)[:2])
+    # At a corner the distance is 1: a fifth is left at severity 5.
+    assert after == [int(value * (1 - 0.8)) for value in before]
+    assert len(figures(output)) == 3
