@@ -19,6 +19,9 @@ CORRUPTIONS = (
     *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
     *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
 )
+HOSTILE = "<script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=1>|`$_{}%&\\</script>"
+MODELS = ("zoo/plain", "zoo/steady", HOSTILE)
+
 BATTERY = ("apgd-ce", "segpgd", "cospgd", "pdpgd")
 
 
@@ -80,6 +83,7 @@ LARGE = (
     *SMALL,
     *(corruption(name, 3) for name in CORRUPTIONS if name not in ("fog", "gaussian_noise")),
     *(corruption(name, severity) for name in ("snow", "motion_blur") for severity in (1, 5)),
+    corruption("gaussian_noise", 5),
     attack("pgd", 1, 20),
     attack("pgd", 8, 5),
     attack("pgd", 8, 10),

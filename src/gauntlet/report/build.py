@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
@@ -21,6 +21,7 @@ from gauntlet.report.tables import format_number
 from gauntlet.results import Evaluation, Store
 
 CHANCE = 0.05
+MOST_GALLERIES = 24
 
 
 @dataclass(frozen=True)
@@ -84,35 +85,31 @@ def read_scope_images(store: Store, scope: Scope) -> dict[tuple[str, str], Image
     """The images of every segmentation evaluation of a scope, by model and threat; the latest where there are two."""
     if scope.task != "segmentation":
         return {}
-    return {pair: read_images(store, key) for pair, key in scope.latest_keys().items()}
+    found = {pair: read_images(store, key) for pair, key in scope.latest_keys().items()}
+    return {pair: images for pair, images in found.items() if images is not None}
 
 
 def first_two(standing: Standing, images: Mapping[tuple[str, str], Images]) -> str:
-    """Whether the first model differs from the second beyond chance, where it matters for the order."""
+    """Whether the first model differs from the second beyond chance, under the threat that puts the second second."""
     if len(standing.models) < 2 or standing.ranks[standing.models[1]] is None:
         return ""
     first, second = standing.models[:2]
-    for threat in _deciding(standing, first):
-        one, other = (images.get((model, threat)) for model in (second, first))
-        if one is None or other is None or not one.same_images(other):
-            continue
-        row = compare_counts(one.headline, other.headline).iloc[0]
-        words = "more than chance" if row["p_value"] < CHANCE else "which may be chance"
-        return (
-            f"Under {threat}, {first} and the second, {second}, differ by {format_number(row['difference'], 'points')} "
-            f"points ({format_number(row['low'], 'points')} to {format_number(row['high'], 'points')}, paired over "
-            f"images, p = {row['p_value']:.3f}), {words}."
-        )
-    return ""
+    threat = standing.deciding_threat(second)
+    one, other = (images.get((model, threat)) for model in (second, first))
+    if one is None or other is None or not one.same_images(other):
+        return ""
+    row = compare_counts(one.headline, other.headline).iloc[0]
+    difference, low, high = (format_number(row[name], "points") for name in ("difference", "low", "high"))
+    words = "more than chance" if row["p_value"] < CHANCE else "which may be chance"
+    return (
+        f"Under {threat}, where the second, {second}, is worst, {first} is {difference} points away ({low} to {high}, "
+        f"paired over images, p {_chance(row['p_value'])}), {words}."
+    )
 
 
-def _deciding(standing: Standing, model: str) -> Iterator[str]:
-    """Threats that decide the order, the most telling first."""
-    for kind in standing.scope.kinds:
-        worst = standing.scope.worst(model, kind)
-        if worst is not None:
-            yield worst[0]
-    yield from standing.scope.of_kind("clean")
+def _chance(p_value: float) -> str:
+    written = format_number(p_value, "chance")
+    return written if written.startswith("<") else f"= {written}"
 
 
 def gallery_section(
@@ -125,18 +122,21 @@ def gallery_section(
     """The worst images of every model under its worst threat of every kind."""
     intro = "Images on which a threat does most damage, run again for this page."
     blocks: list[Block] = [Text(intro)]
+    candidates = [(model, kind) for model in standing.models for kind in scope.kinds]
     keys = scope.latest_keys()
     clean_name = next(iter(scope.of_kind("clean")), "")
-    for model in standing.models:
-        for kind in scope.kinds:
-            worst = scope.worst(model, kind)
-            found = images.get((model, worst[0])) if worst else None
-            if worst is None or found is None:
-                continue
-            title = f"{model}: worst {kind_word(kind)}, {worst[0]}"
-            clean, stored = images.get((model, clean_name)), found.frame()
-            ids = worst_images(clean.frame() if clean else None, stored, options.gallery)
-            blocks.append(_gallery_or_reason(evaluations[keys[model, worst[0]]], ids, stored, title, options.loaders))
+    for model, kind in candidates:
+        worst = scope.worst(model, kind)
+        found = images.get((model, worst[0])) if worst else None
+        if worst is None or found is None:
+            continue
+        title = f"{model}: worst {kind_word(kind)}, {worst[0]}"
+        if len(blocks) > MOST_GALLERIES:
+            blocks.append(Text(f"The first {MOST_GALLERIES} galleries; 'gauntlet show' draws any other image."))
+            break
+        clean, stored = images.get((model, clean_name)), found.frame()
+        ids = worst_images(clean.frame() if clean else None, stored, options.gallery)
+        blocks.append(_gallery_or_reason(evaluations[keys[model, worst[0]]], ids, stored, title, options.loaders))
     return Section(f"gallery-{scope.id}", "Gallery", blocks)
 
 

@@ -12,6 +12,21 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 MARKERS = ("circle", "square", "diamond", "triangle-up")
 
 
+LONGEST = 42
+
+
+def shorten(name: str) -> str:
+    """A name that fits beside a chart; the middle of a long one is left out, since its ends tell models apart.
+
+    >>> shorten("abc" * 20)
+    'abcabcabcabcabcabcabc...abcabcabcabcabcabc'
+    """
+    if len(name) <= LONGEST:
+        return name
+    half = LONGEST // 2
+    return f"{name[:half]}...{name[3 - half :]}"
+
+
 @dataclass(frozen=True)
 class Style:
     """How the series of an index is drawn: 32 of them are different."""

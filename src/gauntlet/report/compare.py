@@ -110,11 +110,11 @@ def _named(scope: Scope, name: str) -> str | None:
 def _compare(store: Store, scope: Scope, first: str, second: str) -> Comparison:
     keys = scope.latest_keys()
     shared = [threat for threat in scope.threats if (first, threat) in keys and (second, threat) in keys]
-    images = {}
-    if scope.task == "segmentation":
-        images = {
-            (model, threat): read_images(store, keys[model, threat]) for threat in shared for model in (first, second)
-        }
+    images: dict[tuple[str, str], Images] = {}
+    for pair in [(model, threat) for threat in shared for model in (first, second)]:
+        found = read_images(store, keys[pair]) if scope.task == "segmentation" else None
+        if found is not None:
+            images[pair] = found
     differences = [_difference(scope, threat, first, second, images) for threat in shared]
     adjusted = holm([each.p_value for each in differences])
     differences = [replace(each, adjusted=value) for each, value in zip(differences, adjusted, strict=True)]
@@ -197,9 +197,10 @@ def verdict(comparison: Comparison) -> str:
     total = len(comparison.differences)
     if not sure:
         return f"No difference in {metric} between {first} and {second} under {total} threats is beyond chance."
-    parts = [f"better under {len(wins)}", f"worse under {len(losses)}"]
-    rest = total - len(wins) - len(losses)
-    return f"{second} is {' and '.join(parts)} of {total} threats than {first}, beyond chance; {rest} may be chance."
+    parts = [f"{word} under {len(each)}" for word, each in (("better", wins), ("worse", losses)) if each]
+    rest = total - len(sure)
+    tail = f"; the other {rest} differences may be chance" if rest else ""
+    return f"{second} is {' and '.join(parts)} of {total} threats than {first}, beyond chance{tail}."
 
 
 def observations(comparison: Comparison) -> list[str]:

@@ -75,10 +75,10 @@ class Images:
         return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
-def read_images(store: Store, key: str) -> Images:
-    """The images of a finished segmentation evaluation."""
+def read_images(store: Store, key: str) -> Images | None:
+    """The images of a finished segmentation evaluation; None where the store has figures but no counts."""
     started = store.started(key)
-    if started is None or started.views is None:
+    if started is None:
         raise GauntletError(f"the store {store.address} has no evaluation with the key '{key}'.")
     ids: list[str] = []
     rows: list[np.ndarray[Any, np.dtype[np.int64]]] = []
@@ -89,6 +89,8 @@ def read_images(store: Store, key: str) -> Images:
         rows.append(np.stack([diagonal, confusion.sum(axis=2), confusion.sum(axis=1)], axis=1))  # (V, 3, K)
         ids.append(row.image_id)
         details.append(row.details)
+    if not rows or started.views is None:
+        return None
     stacked = np.stack(rows)  # (N, V, 3, K)
     tables = [CountTable(*(stacked[:, view, part] for part in range(3))) for view in range(len(started.views))]
     return Images(ids, started.views, tables, details)

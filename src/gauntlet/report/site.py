@@ -133,7 +133,15 @@ def _rounded(values: Mapping[str, float]) -> dict[str, float]:
 def _facts(entry: Entry) -> list[tuple[str, str]]:
     found = []
     for name, value in entry.facts.items():
-        text = f"{value:,.0f}" if name == "parameters" else f"{value:g}" if isinstance(value, float) else str(value)
+        text = (
+            f"{value:,.0f}"
+            if name == "parameters"
+            else f"{value:.0f}"
+            if name == "year"
+            else f"{value:g}"
+            if isinstance(value, float)
+            else str(value)
+        )
         found.append((_FACT_NAMES.get(name, name), text))
     return found
 

@@ -44,6 +44,7 @@ def write_report(
     if format not in FORMATS:
         raise unknown_name("format of a report", format, FORMATS)
     target = Path(path) if path is not None else Path(_NAMES.get(format, _DEFAULT_FOLDER))
+    _make_folder(target if format in _FIGURES else target.parent)  # a place that cannot be written is said at once
     if format in _FIGURES:
         from gauntlet.report.render import vector
 
@@ -75,10 +76,17 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def write_text(path: Path, text: str) -> Path:
-    """Writes a file, its folders with it."""
+def _make_folder(folder: Path) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GauntletError(f"the folder {folder} cannot be made: {error.strerror}.") from None
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Writes a file, its folder with it."""
+    _make_folder(path.parent)
+    try:
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise GauntletError(f"{path} cannot be written: {error.strerror}.") from None

@@ -76,6 +76,7 @@ const plots = (() => {
 
   const settings = {
     responsive: true,
+    displayModeBar: matchMedia("(pointer: coarse)").matches ? false : "hover",
     displaylogo: false,
     modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]], // none that talks to a server
     toImageButtonOptions: { format: "svg" },

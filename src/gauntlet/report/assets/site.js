@@ -295,8 +295,7 @@ function correlations() {
     const dataset = choice("Dataset", "dataset", datasets, datasets.includes("ade20k") ? "ade20k" : "", (name) => name || "all").value;
     entries = entries.filter((entry) => !dataset || entry.dataset === dataset);
     const metric = choice("Metric", "metric", metricsOf(task), metricsOf(task)[0]).value;
-    if (check("without doubtful figures", "sure").checked) entries = entries.filter((entry) => !entry.doubtful);
-    entries = entries.filter((entry) => entry.scores[metric]);
+    entries = entries.filter((entry) => entry.scores[metric] && !(state.get("sure") === "1" && entry.doubtful));
     const facts = ["parameters", "year"].filter((name) => entries.some((entry) => entry.facts[name] !== undefined));
     const names = [...scoresOf(entries, metric), ...facts];
     const x = choice("Across", "x", names, names.includes("clean") ? "clean" : names[0]).value;
@@ -304,6 +303,7 @@ function correlations() {
     const y = choice("Up", "y", names, fallback).value;
     const groups = ["", "backbone_type", "architecture", "proposal_type", "training", "dataset", "source"];
     const group = choice("Colour by", "group", groups, "backbone_type", (name) => name.replace("_", " ") || "nothing").value;
+    check("without doubtful figures", "sure");
     draw(entries, metric, x, y, group);
   };
 

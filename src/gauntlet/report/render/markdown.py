@@ -17,7 +17,7 @@ from gauntlet.report.document import (
     Text,
     Verdicts,
 )
-from gauntlet.report.tables import Table, format_cell
+from gauntlet.report.tables import Cell, Column, Table, format_cell
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&$])")
 _LIST_MARK = re.compile(r"^(\d*)([-+.)])(?=\s|$)")
@@ -99,25 +99,16 @@ def table_text(block: Table) -> str:
     """A table in GitHub's notation."""
     head = "| " + " | ".join(escape(column.name) for column in block.columns) + " |"
     rule = "|" + "|".join(" ---: " if column.is_number else " --- " for column in block.columns) + "|"
-    rows = [
-        "| "
-        + " | ".join(
-            code(cell)
-            if column.kind == "code" and isinstance(cell, str) and cell
-            else escape(format_cell(cell, column.kind))
-            for cell, column in zip(row, block.columns, strict=True)
-        )
-        + " |"
-        for row in block.rows
-    ]
-    # A bar ends a cell even inside code.
-    body = "\n".join([head, rule, *(_bars_in_code(row) for row in rows)])
+    rows = ["| " + " | ".join(map(_cell, row, block.columns)) + " |" for row in block.rows]
+    body = "\n".join([head, rule, *rows])
     caption = f"\n{escape(block.caption)}\n" if block.caption else ""
     return f"**{escape(block.title)}**\n\n{body}\n{caption}"
 
 
-def _bars_in_code(row: str) -> str:
-    return re.sub(r"(`+)(.*?)\1", lambda found: found.group(0).replace("|", "\\|"), row)
+def _cell(cell: Cell, column: Column) -> str:
+    if column.kind == "code" and isinstance(cell, str) and cell.strip():
+        return code(cell).replace("|", "\\|")  # a bar ends a cell even inside code
+    return escape(format_cell(cell, column.kind))
 
 
 @block_text.register

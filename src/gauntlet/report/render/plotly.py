@@ -8,7 +8,18 @@ from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
-from gauntlet.report.charts import Axis, BarChart, BoxChart, Chart, HeatChart, LineChart, PointChart, Series, Style
+from gauntlet.report.charts import (
+    Axis,
+    BarChart,
+    BoxChart,
+    Chart,
+    HeatChart,
+    LineChart,
+    PointChart,
+    Series,
+    Style,
+    shorten,
+)
 
 Figure = dict[str, Any]
 
@@ -54,7 +65,7 @@ def _lines(chart: LineChart) -> list[dict[str, Any]]:
         trace = {
             "type": "scatter",
             "mode": "lines" if chart.steps else "lines+markers",
-            "name": text(series.name),
+            "name": text(shorten(series.name)),
             "x": _values(series.x, chart.x),
             "y": _values(series.y, chart.y),
             "line": {"color": style.color, "dash": style.dash, "width": 2, "shape": "hv" if chart.steps else "linear"},
@@ -79,7 +90,7 @@ def _points(chart: PointChart) -> list[dict[str, Any]]:
             {
                 "type": "scatter",
                 "mode": "markers",
-                "name": text(series.name),
+                "name": text(shorten(series.name)),
                 "x": _values(series.x, chart.x),
                 "y": _values(series.y, chart.y),
                 "text": [text(label) for label in series.labels],
@@ -135,7 +146,7 @@ def _stacked_bars(chart: BarChart) -> list[dict[str, Any]]:
         {
             "type": "bar",
             "orientation": "h",
-            "name": text(series.name),
+            "name": text(shorten(series.name)),
             "x": _values(series.x, chart.x),
             "y": _values(series.y, chart.y),
             "marker": {"color": Style.of(series.style).color, **_pattern(series.style)},
@@ -213,7 +224,12 @@ def _axis(axis: Axis) -> dict[str, Any]:
     if axis.categories is not None:
         names = [text(name) for name in axis.categories]
         # "category" is said, since names such as "2024-01-01" or "1e5" would be read as dates and numbers.
-        layout |= {"type": "category", "categoryorder": "array", "categoryarray": names, "tickmode": "linear"}
+        layout |= {"type": "category", "categoryorder": "array", "categoryarray": names}
+        layout |= {
+            "tickmode": "array",
+            "tickvals": names,
+            "ticktext": [text(shorten(name)) for name in axis.categories],
+        }
     elif axis.whole:
         layout["range"] = [-2, 102]
     return layout

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.report.charts import Axis, BarChart, BoxChart, Chart, HeatChart, LineChart, PointChart, Series, Style
+from gauntlet.report.charts import (
+    Axis,
+    BarChart,
+    BoxChart,
+    Chart,
+    HeatChart,
+    LineChart,
+    PointChart,
+    Series,
+    Style,
+    shorten,
+)
 from gauntlet.report.document import Document
 from gauntlet.report.naming import slug
 from gauntlet.report.render.html import panels_of
@@ -42,10 +53,7 @@ def write(document: Document, folder: Path, format: str, pattern: str | None = N
             panel by default.
     """
     chosen = choose(document, pattern)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GauntletError(f"the folder {folder} cannot be made: {error.strerror}.") from None
+    folder.mkdir(parents=True, exist_ok=True)
     for name, chart in chosen.items():
         draw(chart, folder / f"{name}.{format}")
     return folder
@@ -106,7 +114,7 @@ def _lines(chart: LineChart, axes: Axes) -> None:
     for series in chart.series:
         style = Style.of(series.style)
         x, y = _numbers(series.x, chart.x), _numbers(series.y, chart.y)
-        look: dict[str, Any] = {"color": style.color, "linestyle": _DASHES[style.dash], "label": series.name}
+        look: dict[str, Any] = {"color": style.color, "linestyle": _DASHES[style.dash], "label": shorten(series.name)}
         if chart.steps:
             axes.step(x, y, where="post", **look)
             continue
@@ -128,7 +136,7 @@ def _points(chart: PointChart, axes: Axes) -> None:
     for series in chart.series:
         style = Style.of(series.style)
         y = [float(rows[str(name)]) for name in series.y] if rows else _numbers(series.y, chart.y)
-        look: dict[str, Any] = {"color": style.color, "marker": _MARKERS[style.marker], "label": series.name}
+        look: dict[str, Any] = {"color": style.color, "marker": _MARKERS[style.marker], "label": shorten(series.name)}
         axes.scatter(_numbers(series.x, chart.x), y, s=28, zorder=2, **look)
     if chart.diagonal:
         axes.axline((0, 0), slope=1, color=_GREY, linewidth=0.8, linestyle=":", zorder=0)
@@ -144,7 +152,7 @@ def _stacked_bars(chart: BarChart, axes: Axes) -> None:
     for series in chart.series:
         values = np.array(_numbers(series.x, chart.x))
         color, hatch = Style.of(series.style).color, hatches[series.style // 8 % len(hatches)]
-        axes.barh(rows, values, left=left, color=color, hatch=hatch, label=series.name)
+        axes.barh(rows, values, left=left, color=color, hatch=hatch, label=shorten(series.name))
         left += np.nan_to_num(values)
 
 
@@ -172,7 +180,7 @@ def _heat(chart: HeatChart, axes: Axes) -> None:
     values = 100 * np.array(chart.values, float)
     picture = axes.imshow(values, cmap="cividis", vmin=0, vmax=100, aspect="auto")
     axes.figure.colorbar(picture, ax=axes, label="%")
-    names = list(chart.x.categories or ())
+    names = [shorten(name) for name in chart.x.categories or ()]
     axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
 
 
@@ -185,7 +193,7 @@ def _finish(chart: Chart, axes: Axes) -> None:
     if chart.y.whole and chart.y.percent:
         axes.set_ylim(-2, 102)
     if chart.y.categories is not None:
-        axes.set_yticks(range(len(chart.y.categories)), list(chart.y.categories))
+        axes.set_yticks(range(len(chart.y.categories)), [shorten(name) for name in chart.y.categories])
         axes.set_ylim(len(chart.y.categories) - 0.5, -0.5)
     if not isinstance(chart, HeatChart):
         axes.grid(axis="x" if chart.y.categories is not None else "both", color="#dddddd", linewidth=0.6)

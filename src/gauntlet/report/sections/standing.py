@@ -55,6 +55,12 @@ class Standing:
             return f"{self.scope.metric} under the worst {kind_word(self.criterion.removeprefix(WORST))}"
         return f"clean {self.scope.metric}" if self.criterion == "clean" else self.criterion
 
+    def deciding_threat(self, model: str) -> str:
+        """The threat that gave a model its rank: its worst one where worst cases are ranked, else the clean images."""
+        kind = "corruption" if self.criterion.startswith("GAM_") else self.criterion.removeprefix(WORST)
+        worst = self.scope.worst(model, kind)
+        return worst[0] if worst else next(iter(self.scope.of_kind("clean")), "")
+
     def score(self, model: str) -> float:
         """The figure by which a model is ranked."""
         if self.criterion.startswith(WORST):

@@ -1,0 +1,154 @@
+"""Comparing two models."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_store import HOSTILE
+
+from gauntlet.analysis import compare_counts
+from gauntlet.errors import GauntletError
+from gauntlet.metrics import SegmentationMetric
+from gauntlet.metrics.counts import SCALARS, ImageCounts
+from gauntlet.report.compare import class_tables, compare_models, holm, image_tables, to_document, verdict
+from gauntlet.report.images import read_images
+from gauntlet.report.tables import Table
+from gauntlet.results import Job, Store
+from gauntlet.results.record import ImageRow
+
+pytest_plugins = ("report_fixtures",)
+
+METRIC = {"class_names": ["a", "b"], "ignore_index": 255, "background_index": None}
+
+
+def put(store: Store, model: str, threat: str, right: list[tuple[int, int]]) -> None:
+    """Images with ten pixels of each of two classes, of which so many are right."""
+    dataset = {"name": "d", "split": "val", "length": len(right), "ids": "x", "protocol": {}}
+    job = Job("segmentation", model, model, dataset, threat, threat, {threat: {}}, 1, 0)
+    started = store.begin(job, images=len(right), batch_size=4, metric=METRIC, provenance={"started": "2026"})
+    rows = []
+    for index, (a, b) in enumerate(right):
+        counts = ImageCounts(np.array([[[a, 10 - a], [10 - b, b]]]), np.full((1, len(SCALARS)), np.nan))
+        rows.append(ImageRow(index, f"image {index}", counts.to_bytes(), {}))
+    store.add_images(started, rows, ["all"])
+    metric = SegmentationMetric(**METRIC)
+    store.finish(started, metric.compute([metric.decode(row.counts) for row in rows], ["all"]))
+
+
+@pytest.fixture
+def store() -> Store:
+    store = Store()
+    put(store, "first", "clean", [(10, 5), (9, 9), (10, 8)])
+    put(store, "second", "clean", [(9, 6), (8, 8), (10, 8)])
+    put(store, "first", "corruption", [(2, 5), (3, 4), (1, 5)])
+    put(store, "second", "corruption", [(6, 5), (5, 5), (5, 5)])
+    return store
+
+
+def test_differences_are_those_of_the_figures_with_a_paired_interval(store: Store) -> None:
+    (comparison,) = compare_models(store, "first", "second")
+    assert [each.threat for each in comparison.differences] == ["clean", "corruption"]
+    frame = store.frame()
+    values = frame[frame["metric"].eq("mIoU") & frame["class_name"].eq("")].set_index(["model", "threat"])["value"]
+    for each in comparison.differences:
+        assert each.first == values["first", each.threat]
+        assert each.change.value == pytest.approx(values["second", each.threat] - values["first", each.threat])
+        keys = frame[frame["threat"].eq(each.threat)].drop_duplicates("key").set_index("model")["key"]
+        tables = [read_images(store, keys[model]) for model in ("first", "second")]
+        assert tables[0] is not None
+        assert tables[1] is not None
+        expected = compare_counts(tables[0].headline, tables[1].headline).iloc[0]
+        assert (each.change.low, each.change.high) == (expected["low"], expected["high"])
+    under_threat = comparison.differences[1]
+    assert (under_threat.better, under_threat.worse) == (3, 0)
+
+
+def test_what_changes_sides(store: Store) -> None:
+    (comparison,) = compare_models(store, "first", "second")
+    tables = {
+        block.title: block
+        for block in (*class_tables(comparison), *image_tables(comparison))
+        if isinstance(block, Table)
+    }
+    # By hand: class a 29/38 and 27/38 clean, 6/46 and 16/45 under the threat; class b 22/31 and 22/33, 14/54 and 15/44.
+    flips = tables["Classes that change sides"].rows
+    assert [row[:2] for row in flips] == [["a", "corruption"], ["b", "corruption"]]
+    assert flips[0][2:] == pytest.approx([29 / 38, 27 / 38, 6 / 46, 16 / 45])
+    # Image 1: (9, 9) and (8, 8) right clean, (3, 4) and (5, 5) under the threat; image 0 stays, image 2 was equal.
+    (image,) = tables["Images that change sides"].rows
+    assert image[:2] == ["image 1", "corruption"]
+    assert image[2:] == pytest.approx([8 / 12 - 9 / 11, 5 / 15 - (3 / 16 + 4 / 17) / 2])
+
+
+def test_the_other_way_round_has_the_opposite_sign(store: Store) -> None:
+    (one,), (other,) = compare_models(store, "first", "second"), compare_models(store, "second", "first")
+    for a, b in zip(one.differences, other.differences, strict=True):
+        assert a.change.value == pytest.approx(-b.change.value)
+        assert (a.better, a.worse) == (b.worse, b.better)
+
+
+def test_three_images_prove_nothing(store: Store) -> None:
+    (comparison,) = compare_models(store, "first", "second")
+    assert verdict(comparison) == "No difference in mIoU between first and second under 2 threats is beyond chance."
+
+
+def test_many_images_prove_a_large_difference() -> None:
+    store = Store()
+    put(store, "weak", "clean", [(3 + index % 3, 4) for index in range(20)])
+    put(store, "strong", "clean", [(8 + index % 3, 9) for index in range(20)])
+    (comparison,) = compare_models(store, "weak", "strong")
+    assert comparison.differences[0].adjusted < 0.01
+    assert verdict(comparison) == "strong is better under 1 of 1 threats than weak, beyond chance."
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_holm_is_monotone_and_never_below_the_p_value(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    assert all(after >= before for before, after in zip(p_values, adjusted, strict=True))
+    assert all(value <= 1 for value in adjusted)
+    order = np.argsort(p_values, kind="stable")
+    assert np.all(np.diff(np.array(adjusted)[order]) >= 0)
+    assert min(adjusted) == pytest.approx(min(1, len(p_values) * min(p_values)))
+
+
+def test_holm_by_hand_and_with_nothing() -> None:
+    assert holm([0.01, math.nan, 0.04, 0.03])[0] == pytest.approx(0.03)
+    assert holm([0.01, math.nan, 0.04, 0.03])[2:] == pytest.approx([0.06, 0.06])
+    assert math.isnan(holm([0.01, math.nan])[1])
+
+
+def test_hostile_and_unknown_names(small_store: Store) -> None:
+    document = to_document(compare_models(small_store, "zoo/plain", HOSTILE))
+    assert HOSTILE in document.title
+    with pytest.raises(GauntletError, match=r"unknown model in the store .* did you mean 'zoo/plain'"):
+        compare_models(small_store, "zoo/plane", "zoo/steady")
+    with pytest.raises(GauntletError, match="holds no evaluation on camvid"):
+        compare_models(small_store, "zoo/plain", "zoo/steady", "camvid")
+
+
+def test_models_that_never_met_are_said_so() -> None:
+    store = Store()
+    put(store, "a", "clean", [(5, 5), (5, 5)])
+    put(store, "b", "corruption", [(5, 5), (5, 5)])
+    with pytest.raises(GauntletError, match="never evaluated on the same images"):
+        compare_models(store, "a", "b")
+
+
+def test_a_name_with_two_weights_must_be_said_exactly() -> None:
+    store = Store()
+    dataset: dict[str, Any] = {"name": "d", "split": "val", "length": 1, "ids": "x", "protocol": {}}
+    for digest in ("1" * 8, "2" * 8):
+        job = Job("segmentation", "m", digest, dataset, "clean", "clean", {"clean": {}}, 1, 0)
+        started = store.begin(job, images=1, batch_size=1, metric=METRIC, provenance={"started": "2026"})
+        store.finish(started, SegmentationMetric(**METRIC).compute([], ["all"]))
+    with pytest.raises(
+        GauntletError, match=r"stands for several models on d/val; say which: m \[11111111\], m \[22222222\]"
+    ):
+        compare_models(store, "m", "m")
+    (comparison,) = compare_models(store, "m [11111111]", "m [22222222]")
+    assert comparison.images == {}

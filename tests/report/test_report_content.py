@@ -1,0 +1,444 @@
+"""What a report says, against what is in the store."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic_store import HOSTILE, MODELS, attack, corruption, fill_store
+
+from gauntlet.errors import GauntletError
+from gauntlet.metrics import Figure
+from gauntlet.metrics.segmentation import cmiou, nmiou
+from gauntlet.report import build_report
+from gauntlet.report.charts import BoxChart, Chart, HeatChart, LineChart, Panel
+from gauntlet.report.document import Bullets, Document, Finding, Findings, Fold, Recipes, Section, Text, Verdicts
+from gauntlet.report.images import read_images
+from gauntlet.report.render import plotly
+from gauntlet.report.render.html import panels_of
+from gauntlet.report.render.latex import tables_of
+from gauntlet.report.scope import MINIMUM, Scope, scopes
+from gauntlet.report.sections import honesty
+from gauntlet.report.sections.standing import Standing
+from gauntlet.report.sections.summary import grade
+from gauntlet.report.tables import Table
+from gauntlet.results import Job, Store
+from gauntlet.threats.attacks.honesty import Finding as CheckFinding
+
+pytest_plugins = ("report_fixtures",)
+
+DATASET = {"name": "d", "split": "val", "length": 40, "ids": "x", "protocol": {}}
+METRIC = {"class_names": ["a", "b"], "ignore_index": 255, "background_index": None}
+
+
+def put(
+    store: Store,
+    model: str,
+    threat: str,
+    description: dict[str, Any],
+    *,
+    digest: str = "0",
+    seed: int = 0,
+    images: int = 40,
+    **figures: float,
+) -> None:
+    """An evaluation with given figures and no counts."""
+    job = Job(
+        "segmentation",
+        model,
+        digest,
+        {**DATASET, "length": images},
+        threat,
+        next(iter(description)),
+        description,
+        1,
+        seed,
+    )
+    provenance = {"started": f"2026-01-01T00:00:{store.count() % 60:02d}+00:00"}
+    started = store.begin(job, images=images, batch_size=4, metric=METRIC, provenance=provenance)
+    store.finish(started, [Figure(name, value) for name, value in figures.items()])
+
+
+def pgd(epsilon: float | None, **options: Any) -> dict[str, Any]:
+    return {"attack": {"name": "pgd", "norm": "linf", "epsilon": epsilon, "steps": 20, **options}}
+
+
+FOG = {"corruption": {"name": "fog", "severity": 3}}
+SNOW = {"corruption": {"name": "snow", "severity": 3}}
+
+
+@pytest.fixture
+def two_models() -> Store:
+    """B is worse clean, better in fog; only a was run under snow."""
+    store = Store()
+    for model, clean, fog in (("a", 0.8, 0.2), ("b", 0.6, 0.4)):
+        put(store, model, "clean", {"clean": {}}, mIoU=clean, aAcc=clean)
+        put(store, model, "fog-3", FOG, mIoU=fog, aAcc=fog)
+    put(store, "a", "snow-3", SNOW, mIoU=0.1, aAcc=0.1)
+    return store
+
+
+def only_scope(store: Store) -> Scope:
+    (scope,) = scopes(store.frame())
+    return scope
+
+
+def test_worst_cases_count_only_threats_that_every_model_met(two_models: Store) -> None:
+    scope = only_scope(two_models)
+    assert scope.shared("corruption") == ["fog-3"]
+    worst = scope.worst("a", "corruption")
+    assert worst is not None
+    assert (worst[0], worst[1].value) == ("fog-3", 0.2)
+    standing = Standing(scope)
+    assert standing.criterion == "worst corruption"
+    assert standing.ranks == {"b": 1, "a": 2}
+
+
+def test_one_name_for_two_weights_or_two_seeds_gives_two_models() -> None:
+    store = Store()
+    for digest, seed in (("aaaaaaaaaa", 0), ("bbbbbbbbbb", 0), ("bbbbbbbbbb", 1)):
+        put(store, "m", "clean", {"clean": {}}, digest=digest, seed=seed, mIoU=0.5)
+    assert only_scope(store).models == ["m [aaaaaaaa] (seed 0)", "m [bbbbbbbb] (seed 0)", "m [bbbbbbbb] (seed 1)"]
+
+
+def test_one_name_for_two_threats_says_what_differs() -> None:
+    store = Store()
+    for alpha in (0.01, 0.02):
+        put(store, "m", "pgd", pgd(8 / 255, alpha=alpha), mIoU=alpha)
+    assert list(only_scope(store).threats) == ["pgd (alpha 0.01)", "pgd (alpha 0.02)"]
+
+
+def test_other_numbers_of_images_are_not_compared() -> None:
+    store = Store()
+    put(store, "a", "clean", {"clean": {}}, mIoU=0.5)
+    put(store, "b", "clean", {"clean": {}}, images=8, mIoU=0.5)
+    assert sorted((scope.images, scope.models) for scope in scopes(store.frame())) == [(8, ["b"]), (40, ["a"])]
+
+
+def test_an_attack_without_a_budget_is_no_worst_case() -> None:
+    store = Store()
+    put(store, "a", "clean", {"clean": {}}, mIoU=0.8)
+    put(store, "a", "pgd", pgd(8 / 255), mIoU=0.3)
+    put(store, "a", "alma", pgd(None), mIoU=0.0)
+    scope = only_scope(store)
+    assert scope.threats["alma"] == MINIMUM
+    assert scope.worst("a", "attack")[0] == "pgd"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        (1.2, "holds up"),
+        (0.9, "holds up"),
+        (0.89, "weakened"),
+        (0.4, "badly hurt"),
+        (0.1, "mostly breaks"),
+        (0.0, "collapses"),
+    ],
+)
+def test_grades(kept: float, words: str) -> None:
+    assert words in grade(kept)
+
+
+def test_the_verdict_tells_the_shares(two_models: Store) -> None:
+    document = build_report(two_models)
+    texts = [block.text for block in document.parts[0].sections[0].blocks if isinstance(block, Text)]
+    assert texts[0] == (
+        "b is the most reliable of 2 models by mIoU under the worst corruption: it is badly hurt by its worst "
+        "corruption (fog-3: 66.7 % kept)."
+    )
+    cards = next(block for block in document.parts[0].sections[0].blocks if isinstance(block, Verdicts))
+    assert [(card.model, card.rank, card.clean.value, card.bars[0].kept) for card in cards.items] == [
+        ("b", 1, 0.6, pytest.approx(2 / 3)),
+        ("a", 2, 0.8, pytest.approx(1 / 4)),
+    ]
+
+
+# Findings ----------------------------------------------------------------------------------------------------------
+
+
+def warnings(store: Store) -> list[str]:
+    scope = only_scope(store)
+    section = honesty.section(scope, Standing(scope), {}, [], [])
+    return [
+        item.text
+        for block in section.blocks
+        if isinstance(block, Findings)
+        for item in block.items
+        if item.level == "warning"
+    ]
+
+
+def test_an_honest_order_of_attacks_gives_no_warning() -> None:
+    store = Store()
+    put(store, "m", "clean", {"clean": {}}, mIoU=0.8, aAcc=0.8)
+    for epsilon, value in ((2, 0.5), (4, 0.3), (8, 0.1)):
+        put(store, "m", f"pgd {epsilon}", pgd(epsilon / 255), mIoU=value, aAcc=value)
+    put(store, "m", "fgsm", {"attack": {"name": "fgsm", "norm": "linf", "epsilon": 8 / 255}}, mIoU=0.3, aAcc=0.3)
+    assert warnings(store) == []
+
+
+def test_a_single_step_that_beats_iterations_is_a_warning() -> None:
+    store = Store()
+    put(store, "m", "pgd 8", pgd(8 / 255), mIoU=0.4, aAcc=0.4)
+    put(store, "m", "fgsm", {"attack": {"name": "fgsm", "norm": "linf", "epsilon": 8 / 255}}, mIoU=0.2, aAcc=0.2)
+    assert len(warnings(store)) == 1
+    assert "single step (fgsm) is stronger" in warnings(store)[0]
+
+
+def test_a_larger_budget_that_is_weaker_is_a_warning() -> None:
+    store = Store()
+    for epsilon, value in ((4, 0.2), (8, 0.3)):
+        put(store, "m", f"pgd {epsilon}", pgd(epsilon / 255), mIoU=value, aAcc=value)
+    for steps, value in ((5, 0.1), (50, 0.19)):
+        put(
+            store,
+            "m",
+            f"bim x{steps}",
+            {"attack": {"name": "bim", "norm": "linf", "epsilon": 8 / 255, "steps": steps}},
+            mIoU=value,
+            aAcc=value,
+        )
+    assert warnings(store) == [
+        "pgd is weaker with a larger epsilon: pgd 8 leaves more standing than pgd 4.",
+        "bim is weaker with more steps: bim x50 leaves more standing than bim x5.",
+    ]
+
+
+def test_an_attack_that_helps_is_a_warning() -> None:
+    store = Store()
+    put(store, "m", "clean", {"clean": {}}, mIoU=0.3, aAcc=0.3)
+    put(store, "m", "pgd", pgd(8 / 255), mIoU=0.35, aAcc=0.35)
+    assert warnings(store) == ["pgd raises the figure instead of lowering it."]
+
+
+def test_a_gam_with_most_members_names_the_missing_ones() -> None:
+    store = Store()
+    from gauntlet.results.published.summaries import COMMON_CORRUPTIONS
+
+    for name in COMMON_CORRUPTIONS[:-2]:
+        put(store, "m", name, {"corruption": {"name": name, "severity": 3}}, mIoU=0.5)
+    found = list(honesty.incomplete_summaries(only_scope(store)))
+    assert [(each.subject, each.evidence) for each in found] == [("GAM_3", "missing: pixelate, jpeg_compression")]
+
+
+def test_findings_of_checks_are_taken_over() -> None:
+    found = honesty.from_checks("m", [CheckFinding("zero-gradient", "error", "the gradient is zero.")], 4)
+    assert found == [Finding("warning", "m", "The gradient is zero.", "check 'zero-gradient' on 4 images")]
+    assert honesty.from_checks("m", [], 4)[0].level == "good"
+
+
+def test_mixed_versions_are_noted() -> None:
+    found = list(honesty.mixed_versions([{"torch": "2.1", "device": "cpu"}, {"torch": "2.2", "device": "cpu"}]))
+    assert [(each.text, each.evidence) for each in found] == [("Evaluations differ in torch.", "2.1, 2.2")]
+
+
+# The whole document ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def document(store_path) -> Document:
+    from gauntlet.results import open_store
+
+    with open_store(store_path, read_only=True) as store:
+        return build_report(store)
+
+
+def blocks_of(document: Document, kind: type) -> list[Any]:
+    found: list[Any] = []
+
+    def walk(blocks: Any) -> None:
+        for block in blocks:
+            if isinstance(block, Fold):
+                walk(block.blocks)
+            elif isinstance(block, kind):
+                found.append(block)
+
+    for part in document.parts:
+        for section in part.sections:
+            walk(section.blocks)
+    return found
+
+
+def test_every_section_is_there(document: Document) -> None:
+    (part,) = document.parts
+    assert [section.title for section in part.sections] == [
+        "Summary",
+        "Leaderboard",
+        "Corruptions",
+        "Localized corruptions",
+        "Attacks",
+        "Batteries of attacks",
+        "Curves",
+        "Single images",
+        "Classes",
+        "Relations",
+        "Honesty",
+        "How each figure was obtained",
+    ]
+    ids = [section.id for section in part.sections] + [
+        table.id for section in part.sections for table in tables_of(section.blocks)
+    ]
+    ids += [panel.id for section in part.sections for panel in panels_of(section.blocks)]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(r"[a-z0-9-]+", each) for each in ids)
+
+
+def test_tables_hold_the_figures_of_the_store(document: Document, small_store: Store) -> None:
+    frame = small_store.frame()
+    frame = frame[frame["metric"].eq("mIoU") & frame["view"].eq("all") & frame["class_name"].eq("")]
+    stored = {(row.model, row.threat): (row.value, row.low, row.high) for row in frame.itertuples()}
+    tables = [table for table in blocks_of(document, Table) if table.title == "mIoU by threat"]
+    assert len(tables) == 4
+    seen = set()
+    for table in tables:
+        for row in table.rows:
+            for column, cell in zip(table.columns[1:], row[1:], strict=True):
+                pair = (column.name, row[0]) if (column.name, row[0]) in stored else (row[0], column.name)
+                assert (cell.value, cell.low, cell.high) == stored[pair]
+                seen.add(pair)
+    assert len(seen) == len(MODELS) * 14  # all threats but the two attacks without a budget
+
+
+def test_the_images_give_the_stored_figures(small_store: Store) -> None:
+    frame = small_store.frame()
+    rows = frame[frame["view"].eq("all") & frame["class_name"].eq("") & frame["metric"].isin(["mIoU", "NmIoU"])]
+    for key, part in rows.groupby("key"):
+        images = read_images(small_store, str(key))
+        assert images is not None
+        values = dict(zip(part["metric"], part["value"], strict=True))
+        assert cmiou(images.headline) == pytest.approx(values["mIoU"], abs=1e-12)
+        assert nmiou(images.headline) == pytest.approx(values["NmIoU"], abs=1e-12)
+
+
+def charts_of(document: Document, start: str) -> dict[str, Chart]:
+    (panel,) = [panel for panel in blocks_of(document, Panel) if panel.id.startswith(start)]
+    return panel.charts
+
+
+def test_curves_start_at_the_clean_figure(document: Document, small_store: Store) -> None:
+    (chart,) = charts_of(document, "curve-epsilon").values()
+    assert isinstance(chart, LineChart)
+    assert {series.name for series in chart.series} == set(MODELS)
+    frame = small_store.frame()
+    clean = frame[frame["threat"].eq("clean") & frame["metric"].eq("mIoU")].set_index("model")["value"]
+    for series in chart.series:
+        assert list(series.x) == [0, 2, 4, 8]
+        assert series.y[0] == clean[series.name]
+
+
+def test_boxes_hold_quantiles_and_both_means(document: Document, small_store: Store) -> None:
+    chart = charts_of(document, "spread")["model: zoo/plain"]
+    assert isinstance(chart, BoxChart)
+    box = next(each for each in chart.boxes if each.name == "fog-3")
+    frame = small_store.frame()
+    rows = frame[frame["model"].eq("zoo/plain") & frame["threat"].eq("fog-3") & frame["class_name"].eq("")]
+    values = small_store.per_image(rows["key"].iloc[0])["mIoU"]
+    assert box.quantiles == pytest.approx(np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95]))
+    figures = dict(zip(rows["metric"], rows["value"], strict=True))
+    assert (box.image_mean, box.dataset) == (pytest.approx(figures["NmIoU"]), figures["mIoU"])
+
+
+def test_shares_of_the_strongest_attack_sum_to_one(document: Document) -> None:
+    charts = charts_of(document, "best-attack")
+    assert len(charts) == 2
+    for chart in charts.values():
+        totals = np.sum([series.x for series in chart.series], axis=0)  # type: ignore[attr-defined]
+        assert totals == pytest.approx(1)
+
+
+def test_distribution_functions_rise_to_the_share_of_fooled_images(document: Document) -> None:
+    charts = charts_of(document, "smallest")
+    assert "all models (linf)" in charts
+    table = next(each for each in blocks_of(document, Table) if each.id.startswith("medians"))
+    fooled = {(row[0], row[1]): row[4] for row in table.rows}
+    for series in charts["zoo/plain (linf)"].series:  # type: ignore[attr-defined]
+        assert list(series.y) == sorted(series.y)
+        assert series.x[0] == 0
+        assert series.y[-1] == pytest.approx(fooled["zoo/plain", series.name])
+
+
+def test_heat_maps_are_the_per_class_figures(document: Document, small_store: Store) -> None:
+    chart = charts_of(document, "classes-map")["model: zoo/steady"]
+    assert isinstance(chart, HeatChart)
+    frame = small_store.frame()
+    row = list(chart.y.categories or ()).index("fog-5")
+    stored = frame[frame["model"].eq("zoo/steady") & frame["threat"].eq("fog-5") & frame["metric"].eq("IoU")]
+    assert list(chart.x.categories or ()) == stored["class_name"].tolist()
+    assert chart.values[row] == pytest.approx(stored["value"].tolist())
+
+
+def test_many_classes_are_cut_and_it_says_so() -> None:
+    store = fill_store(
+        Store(), ["m"], [attack("pgd", 8, 20), corruption("fog", 3)], images=2, classes=[f"c{i}" for i in range(40)]
+    )
+    table = next(each for each in blocks_of(build_report(store), Table) if each.title.startswith("IoU per class"))
+    assert len(table.columns) == 31
+    assert table.caption.startswith("The 30 of 40 classes that lose most")
+
+
+def test_every_evaluation_has_a_command_that_repeats_it(document: Document, small_store: Store) -> None:
+    import shlex
+
+    recipes = [recipe for block in blocks_of(document, Recipes) for recipe in block.items]
+    keys = [dict(recipe.facts)["key"] for recipe in recipes]
+    assert sorted(keys) == sorted(small_store.keys())
+    recipe = next(each for each in recipes if each.title == "fog-5")
+    words = shlex.split(recipe.command)
+    options = dict(zip(words[2::2], words[3::2], strict=True))
+    evaluation = small_store.load(dict(recipe.facts)["key"])
+    assert evaluation is not None
+    assert options["--model"] == evaluation.model
+    assert (options["--dataset"], options["--split"], options["--limit"], options["--seed"]) == (
+        "streets",
+        "val",
+        "6",
+        "0",
+    )
+    assert options["--threat"] == '{"corruption": {"name": "fog", "severity": 5}}'
+
+
+def test_the_summary_says_whether_the_first_two_differ(document: Document) -> None:
+    summary = document.parts[0].sections[0]
+    bullets = next(block for block in summary.blocks if isinstance(block, Bullets))
+    found = re.search(r"is \+(\d+\.\d) points away \((.*?), paired over images, p [<=] [\d.]+\)", bullets.items[0])
+    assert found, bullets.items[0]
+
+
+def test_plotly_figures_have_their_traces_and_no_markup(document: Document) -> None:
+    count = 0
+    for panel in blocks_of(document, Panel):
+        for chart in panel.charts.values():
+            figure = plotly.figure(chart)
+            assert figure["data"]
+            assert figure["alt"]
+            assert "<script" not in str(figure["data"]) + str(figure["layout"])
+            count += 1
+    assert count > 30
+
+
+def test_hostile_names_are_kept_as_they_are(document: Document) -> None:
+    board = next(each for each in blocks_of(document, Table) if each.id.startswith("leaderboard"))
+    assert HOSTILE in [row[0] for row in board.rows]
+
+
+def test_an_empty_store_is_one_sentence() -> None:
+    with pytest.raises(GauntletError, match="holds no finished evaluation"):
+        build_report(Store())
+
+
+def test_a_store_without_counts_still_gives_a_report(two_models: Store) -> None:
+    titles = [section.title for section in build_report(two_models).parts[0].sections]
+    assert "Single images" not in titles
+    assert titles[-1] == "How each figure was obtained"
+
+
+def test_findings_given_from_outside_are_shown(two_models: Store) -> None:
+    from gauntlet.report import Options
+
+    given = Finding("warning", "a", "It hides its gradient.")
+    sections: list[Section] = list(build_report(two_models, Options(findings=[given])).parts[0].sections)
+    section = next(each for each in sections if each.title == "Honesty")
+    assert given in next(block for block in section.blocks if isinstance(block, Findings)).items
