@@ -114,6 +114,7 @@ def test_the_schema_is_exported(call) -> None:
         (["run", "-m", NETWORK, "-s", "quickly"], "unknown suite 'quickly'; did you mean 'quick'"),
         (["run", "plan.yaml", "-m", "x"], "give either a plan or --model"),
         (["run", "missing.yaml"], "cannot be read: No such file"),
+        (["run", "plan.yaml", "--limit", "8"], "write --limit into the plan"),
         (["show", "missing.png", "--corruption", "fog"], "there is no image file missing.png"),
         (["show", "--index", "100000"], "index must lie in 0 to"),
         (["show", "--corruption", "fog", "--severity", "x"], "severity must be one"),

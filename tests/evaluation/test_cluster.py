@@ -114,3 +114,18 @@ def test_objects_in_memory_cannot_travel(ray_path: None) -> None:
     jobs = [replace(planned, model_entry=None) for planned in plan_jobs(parse_plan(content("clean")))]
     with pytest.raises(GauntletError, match="a cluster needs models and datasets that have an address"):
         run_jobs(jobs, Store(), executor=executor())
+
+
+def test_more_workers_than_the_cluster_has_room_for(ray_path: None) -> None:
+    """Workers that find no place get no work: the others finish it."""
+    store = Store()
+    summary = run_jobs(plan_jobs(parse_plan(content("clean"))), store, executor=executor(workers=20))
+    assert len(summary.computed) == 1
+    assert len(counts(store)) == 10
+
+
+def test_a_model_is_checked_against_every_dataset(ray_path: None) -> None:
+    plan = content("clean")
+    plan["models"] = [{"address": "python:nets:street_network", "options": {"num_classes": 5}}]
+    summary = run_jobs(plan_jobs(parse_plan(plan)), Store(), executor=executor(1))
+    assert "has 5 classes, the dataset 'streets' 11" in summary.failures[0].error

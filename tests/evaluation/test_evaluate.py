@@ -227,3 +227,28 @@ def test_bf16_is_recorded_and_close(tiny_model: SegmentationModel, tiny_dataset:
     assert rough.key != exact.key
     assert rough.provenance["precision"] == "bf16"
     assert rough.figures["aAcc"] == pytest.approx(exact.figures["aAcc"], abs=0.02)
+
+
+def test_two_importance_functions_are_two_evaluations(tiny_model: SegmentationModel, tiny_dataset: TinyDataset) -> None:
+    store = Store()
+    results = [
+        gauntlet.evaluate(tiny_model, tiny_dataset, importance=function, store=store)
+        for function in (lambda sample: np.ones((16, 24)), lambda sample: np.tri(16, 24))
+    ]
+    assert results[0].key != results[1].key
+    assert results[0].figures["A_P"] != results[1].figures["A_P"]
+
+
+def test_a_fault_does_not_cost_the_old_result(tiny_model: SegmentationModel, tiny_dataset: TinyDataset) -> None:
+    store = Store()
+    old = gauntlet.evaluate(tiny_model, tiny_dataset, store=store)
+
+    class Gone(CountingSource):
+        def load(self) -> SegmentationModel:
+            raise GauntletError("the weights are gone.")
+
+    with pytest.raises(GauntletError, match="the weights are gone"):
+        gauntlet.evaluate(Gone(tiny_model), tiny_dataset, store=store, retrieve_existing=False)
+    kept = store.load(old.key)
+    assert kept is not None
+    assert kept.figures == old.figures

@@ -253,3 +253,19 @@ def test_a_dead_process_is_noticed() -> None:
     assert not runner.is_alive(host, process.pid)
     assert runner.is_alive(host, os.getpid())
     assert runner.is_alive("another-host", process.pid)
+
+
+def test_a_tracker_that_fails_does_not_cost_the_run() -> None:
+    class Broken:
+        closed = False
+
+        def finished(self, evaluation: object) -> None:
+            raise ConnectionError("no network")
+
+        def close(self) -> None:
+            self.closed = True
+
+    tracker = Broken()
+    summary = run_jobs(plan_jobs(parse_plan(content("clean", "fog"))), Store(), listeners=[tracker])
+    assert len(summary.computed) == 2
+    assert tracker.closed

@@ -186,3 +186,8 @@ def test_figures_do_not_depend_on_the_order_of_images(seed: int, classes: int, i
     for (name, class_name, value), (other, other_class, other_value) in zip(forward, backward, strict=True):
         assert (name, class_name) == (other, other_class)
         assert value == pytest.approx(other_value, abs=1e-12, nan_ok=True)
+
+
+def test_a_negative_label_is_an_error_when_nothing_is_ignored() -> None:
+    with pytest.raises(GauntletError, match="a label is -1; expected 0 to 1"):
+        confusion(np.zeros((1, 2), int), np.array([[0, -1]]), 2, None)

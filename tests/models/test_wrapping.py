@@ -147,3 +147,9 @@ def test_a_pickle_is_not_loaded(tmp_path) -> None:
     torch.save(tiny_network(), path)
     with pytest.raises(GauntletError, match="is not a TorchScript archive or exported program"):
         gauntlet.load_model(f"script:{path}", num_classes=3)
+
+
+def test_options_of_a_python_model_are_part_of_its_identity() -> None:
+    few, many = (gauntlet.load_model("python:tiny:tiny_network", num_classes=2, classes=k) for k in (2, 3))
+    same = gauntlet.load_model("python:tiny:tiny_network", num_classes=2, classes=2)
+    assert few.identity == same.identity != many.identity

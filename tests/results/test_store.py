@@ -230,3 +230,27 @@ def test_the_key_depends_on_everything_that_changes_figures_and_on_nothing_else(
     assert renamed.key == job().key
     assert Job(**{**job().__dict__, "settings": {"precision": "bf16"}}).key != job().key
     assert Job(**{**job().__dict__, "threat_version": 2}).key != job().key
+
+
+def test_a_writer_that_lost_its_evaluation_cannot_hit_another(address: str) -> None:
+    """One run computes X, another deletes X and begins Y: X's counts must not become Y's."""
+    with open_store(address) as store:
+        lost = store.begin(job("x"), images=2, batch_size=2, metric=METRIC, provenance=PROVENANCE)
+        store.delete(job("x").key)
+        other = store.begin(job("y"), images=2, batch_size=2, metric=METRIC, provenance=PROVENANCE)
+        with pytest.raises(GauntletError, match=r"was removed from .* while it ran"):
+            store.add_images(lost, [row(0)], ["all"])
+        with pytest.raises(GauntletError, match=r"was removed from .* while it ran"):
+            store.finish(lost, [Figure("mIoU", 0.5)])
+        assert store.positions(other) == set()
+        assert other.id != lost.id
+
+
+def test_reading_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "foreign.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    before = path.read_bytes()
+    with pytest.raises(GauntletError, match="is not a Gauntlet store"):
+        open_store(path, read_only=True)
+    assert path.read_bytes() == before

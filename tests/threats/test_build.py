@@ -128,3 +128,15 @@ def test_every_kind_of_threat_says_whether_it_needs_the_model() -> None:
     assert {kind: threats[kind].needs_model for kind in ("clean", "corruption", "localized", "attack")} == {
         "clean": False, "corruption": False, "localized": False, "attack": True
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "expected"), [(0, 0), (3, 3), (True, 1), (False, None), (None, None)])
+def test_semsegbench_targets(tmp_path: Path, target: object, expected: int | None) -> None:
+    path = write(tmp_path / "threat.yml", threat_model="PGD", target=target)
+    assert build_threat(path).describe()["attack"]["target"] == expected
+
+
+def test_sweeps_have_names_of_their_own() -> None:
+    for option, values in (("alpha", [0.005, 0.01]), ("restarts", [1, 2]), ("samples", [1, 3])):
+        built = build_threats({"attack": {"name": "pgd", option: values}})
+        assert len({threat.name for threat in built}) == 2

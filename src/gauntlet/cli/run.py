@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 EXECUTORS = ("local", "ray")
 _MANY = 4
+DEFAULT_BATCH_SIZE = 4
 
 
 @app.command(
@@ -63,7 +64,9 @@ def run(
     root: Annotated[str | None, typer.Option("--root", help="Where the dataset lies on disk.")] = None,
     protocol: Annotated[str | None, typer.Option("--protocol", help="How images are resized and cropped.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many images.")] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Images computed together.")] = 4,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", min=1, help="Images computed together.")
+    ] = DEFAULT_BATCH_SIZE,
     precision: Annotated[str, typer.Option("--precision", help="fp32 or bf16.")] = "fp32",
     device: DeviceOption = "auto",
     seed: SeedOption = 0,
@@ -103,6 +106,12 @@ def run(
     if plan is not None:
         if model or dataset or threat or suite:
             raise GauntletError("give either a plan or --model, --dataset, --threat and --suite, not both.")
+        beside = {"--split": split, "--root": root, "--limit": limit, "--protocol": protocol, "--seed": seed or None}
+        beside |= {"--batch-size": batch_size if batch_size != DEFAULT_BATCH_SIZE else None}
+        beside |= {"--precision": precision if precision != "fp32" else None}
+        ignored = [name for name, value in beside.items() if value is not None]
+        if ignored:
+            raise GauntletError(f"write {', '.join(ignored)} into the plan; beside a plan it has no effect.")
         if options:
             names = ", ".join(options)
             raise GauntletError(

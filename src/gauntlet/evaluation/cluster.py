@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,7 @@ class Order:
     metric: dict[str, Any]
     seed: int
     precision: str
+    device: str
     unit: Unit
 
 
@@ -54,6 +55,10 @@ class Worker:
         self._model: tuple[ModelEntry, Any] | None = None
         self._datasets: dict[str, Any] = {}
 
+    def ready(self) -> bool:
+        """Answers as soon as the worker has a place to run."""
+        return True
+
     def compute(self, order: Order) -> Delivery:
         """The rows of one unit."""
         from gauntlet.evaluation.jobs import compute_groups, ready_model
@@ -69,9 +74,8 @@ class Worker:
             self._datasets[repr(order.dataset)] = open_dataset(order.dataset)
         dataset = self._datasets[repr(order.dataset)]
         if self._model is None or self._model[0] != order.model:
-            source = resolve_model(order.model.address, **order.model.options)
-            self._model = (order.model, ready_model(source, dataset, choose_device(None)))
-        model = self._model[1]
+            self._model = (order.model, resolve_model(order.model.address, **order.model.options).load())
+        model = ready_model(self._model[1], dataset, choose_device(order.device))
         threat = build_threat(order.threat)
         task = SegmentationTask(SegmentationMetric(**order.metric), precision=order.precision)
         groups = load_unit(dataset, order.unit, threat, model, order.seed, model.device)
@@ -94,6 +98,7 @@ class _Hand:
     """A worker as the driver sees it."""
 
     actor: Any
+    starting: Any  # the reference of its first answer; None once it has come: only then it is given work
     model: ModelEntry | None = None
     flying: list[tuple[Any, _Task]] = field(default_factory=list)
 
@@ -112,18 +117,27 @@ class RayExecutor:
     cpus_per_worker: int = 1
     workers: int | None = None
 
-    def run(self, jobs: Sequence[PlannedJob], store: Store, progress: Progress) -> Iterator[Evaluation | Failure]:
+    def run(
+        self, jobs: Sequence[PlannedJob], store: Store, progress: Progress, *, again: bool = False
+    ) -> Iterator[Evaluation | Failure]:
         """Yields every job as it ends; a job with a unit that failed for good ends as a Failure."""
         for planned in jobs:
             if planned.model_entry is None or planned.dataset_entry is None:
                 raise GauntletError("a cluster needs models and datasets that have an address, not objects in memory.")
         ray = _start_ray(self.address)
+        if again:
+            for planned in jobs:
+                store.delete(planned.job.key)
         gpus = int(ray.cluster_resources().get("GPU", 0))
         count = self.workers or gpus or max(1, int(ray.cluster_resources().get("CPU", 1)) // self.cpus_per_worker)
         resources = {"num_gpus": 1} if gpus else {"num_cpus": self.cpus_per_worker}
         make = ray.remote(**resources, max_restarts=0)(Worker).remote
-        hands = [_Hand(make(self.cpus_per_worker)) for _ in range(count)]
-        run = _Run(jobs, store, progress, ray, hands, make, self, on_gpus=gpus > 0)
+
+        def hire() -> _Hand:
+            actor = make(self.cpus_per_worker)
+            return _Hand(actor, actor.ready.remote())
+
+        run = _Run(jobs, store, progress, ray, [hire() for _ in range(count)], hire, self, on_gpus=gpus > 0)
         try:
             yield from run.loop()
         finally:
@@ -143,21 +157,22 @@ class _Run:
         progress: Progress,
         ray: Any,
         hands: list[_Hand],
-        make: Any,
+        hire: Callable[[], _Hand],
         executor: RayExecutor,
         *,
         on_gpus: bool,
     ) -> None:
         self.jobs, self.store, self.progress, self.ray = jobs, store, progress, ray
-        self.hands, self._make, self._executor = hands, make, executor
-        device = torch.device("cuda" if on_gpus else "cpu")  # of the workers; the driver may have none
+        self.hands, self._hire = hands, hire
+        self._device = torch.device("cuda" if on_gpus else "cpu")  # of the workers; the driver may have none
+        self._deaths_at_start = 0
         self._running: list[RunningJob] = []
         self._left: list[int] = []
         self._failed: dict[int, str] = {}
         self._queues: dict[str, deque[_Task]] = {}
         for index, planned in enumerate(jobs):
             running = begin_job(
-                store, planned.job, planned.dataset, planned.settings, device, threads=executor.cpus_per_worker
+                store, planned.job, planned.dataset, planned.settings, self._device, threads=executor.cpus_per_worker
             )
             store.forget_failures(running.started)
             units = running.units_left()
@@ -172,13 +187,28 @@ class _Run:
         for index, left in enumerate(self._left):
             if left == 0:  # every image was committed before, only the figures are missing
                 yield finish_job(self._running[index])
-        self._fill()
-        while any(hand.flying for hand in self.hands):
-            refs = [ref for hand in self.hands for ref, _ in hand.flying]
-            ready, _ = self.ray.wait(refs, num_returns=1)
-            for ended in self._collect(ready[0]):
-                yield self._end(ended)
+        while any(hand.flying for hand in self.hands) or any(self._queues.values()):
+            refs = [hand.starting for hand in self.hands if hand.starting is not None]
+            refs += [ref for hand in self.hands for ref, _ in hand.flying]
+            (first, *_), _ = self.ray.wait(refs, num_returns=1)
+            started = next((hand for hand in self.hands if hand.starting is first), None)
+            if started is not None:
+                self._started(started)
+            else:
+                for ended in self._collect(first):
+                    yield self._end(ended)
             self._fill()
+
+    def _started(self, hand: _Hand) -> None:
+        """A worker has found a place; one that died before it could answer is replaced."""
+        try:
+            self.ray.get(hand.starting)
+            hand.starting = None
+        except self.ray.exceptions.RayActorError:
+            self._deaths_at_start += 1
+            if self._deaths_at_start > MAX_TRIES * len(self.hands):
+                raise GauntletError("Ray's workers die before they start; see Ray's own logs.") from None
+            self.hands[self.hands.index(hand)] = self._hire()
 
     def _queue_of(self, planned: PlannedJob) -> deque[_Task]:
         return self._queues.setdefault(repr(planned.model_entry), deque())
@@ -186,7 +216,7 @@ class _Run:
     def _fill(self) -> None:
         """Gives every worker units, of the model it has loaded while there are any."""
         for hand in self.hands:
-            while len(hand.flying) < IN_FLIGHT:
+            while hand.starting is None and len(hand.flying) < IN_FLIGHT:
                 queue = self._choose_queue(hand)
                 if queue is None:
                     break
@@ -215,6 +245,7 @@ class _Run:
             SegmentationTask.metric_options(planned.dataset),
             planned.settings.seed,
             planned.settings.precision,
+            str(self._device),
             unit,
         )
 
@@ -241,8 +272,7 @@ class _Run:
         """The unit it computed is tried again, the one that waited goes back as it was; a new worker takes over."""
         self.progress.note_once(f"a worker died ({reason}); its work is done again by another.")
         (_, computed), *waited = hand.flying
-        hand.flying, hand.model = [], None
-        hand.actor = self._make(self._executor.cpus_per_worker)
+        self.hands[self.hands.index(hand)] = self._hire()
         for _, task in waited:
             self._queue_of(self.jobs[task.job]).appendleft(task)
         yield from self._try_again(computed, f"the worker died: {reason}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from gauntlet.errors import GauntletError
 from gauntlet.evaluation.jobs import ready_model
 from gauntlet.evaluation.pipeline import Unit, load_unit
 from gauntlet.evaluation.plan import PlannedJob
@@ -57,9 +58,12 @@ def estimate(jobs: Sequence[PlannedJob]) -> list[float]:
 
 
 def probe(planned: PlannedJob) -> Probe | None:
-    """Measures one batch of a job's dataset on its model."""
+    """Measures one batch of a job's dataset on its model; None where the model cannot be loaded or does not fit."""
     device = choose_device(planned.settings.device)
-    model = ready_model(planned.model, planned.dataset, device)
+    try:
+        model = ready_model(planned.model, planned.dataset, device)
+    except GauntletError:
+        return None
     unit = Unit(0, min(planned.settings.batch_size, len(planned.dataset)))
 
     def load() -> Batch:

@@ -102,7 +102,8 @@ def evaluate(  # type: ignore[misc]
             raise GauntletError("a triple needs a model_name, a backbone and the name of a dataset.")
         if retrieve_existing:
             found = _stored_triple(store, model_name, backbone, dataset, crop_size, built, settings, limit, root)
-            found = found or find_published(model_name, backbone, dataset, built, crop_size)
+            if found is None and limit is None and not settings.in_key:  # published figures are of whole datasets
+                found = find_published(model_name, backbone, dataset, built, crop_size)
             if found is not None:
                 return Unresolved(model_name, backbone, dataset, crop_size), found
         triple = resolve_triple(model_name, backbone, dataset, crop_size).load()
@@ -169,13 +170,13 @@ def run_job(
     """Runs what of a job is not in the store yet and returns the evaluation; loads the model only when it must."""
     telling = progress or Silent()
     job = make_job(source.identity, "segmentation", dataset.identity, threat, settings)
-    if not retrieve_existing:
-        store.delete(job.key)
-    found = store.load(job.key)
+    found = store.load(job.key) if retrieve_existing else None
     if found is not None:
         return found
     device = choose_device(settings.device)
     model = ready_model(source, dataset, device)
+    if not retrieve_existing:
+        store.delete(job.key)  # not before the model is there: a fault must not cost the old result
     running = begin_job(store, job, dataset, settings, device)
     telling.start(f"{job.model} | {job.threat}", running.images, len(running.done))
     began = time.perf_counter()

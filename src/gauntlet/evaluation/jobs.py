@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -62,8 +63,18 @@ class Settings:
         if self.precision != "fp32":
             changed["precision"] = self.precision
         if self.importance is not None:
-            changed["importance"] = getattr(self.importance, "__qualname__", type(self.importance).__qualname__)
+            changed["importance"] = _fingerprint(self.importance)
         return changed
+
+
+def _fingerprint(function: Importance) -> str:
+    """Name and code of a function: two lambdas of one place are two functions."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        raise GauntletError("importance must be a plain function of a sample, so that its results can be told apart.")
+    closure = [repr(cell.cell_contents) for cell in function.__closure__ or ()]
+    parts = (code.co_code.hex(), repr(code.co_consts), code.co_names, closure)
+    return f"{function.__qualname__}:{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 
 
 def make_job(identity: ModelIdentity, task: str, dataset: DatasetIdentity, threat: Threat, settings: Settings) -> Job:
@@ -193,19 +204,23 @@ def compute_groups(
 def _compute_group(
     model: SegmentationModel, threat: Threat, task: SegmentationTask, group: Loaded, progress: Progress | None
 ) -> tuple[list[ImageRow], tuple[str, ...]]:
+    outcome = None
     try:
         perturbed = group.perturbed or threat.perturb(model, group.batch, group.seeds)
-        counts, views = task.count(model, group.batch, perturbed)
+        outcome = perturbed, *task.count(model, group.batch, perturbed)
     except torch.cuda.OutOfMemoryError:
+        pass  # tried again below: inside this block the traceback would keep the failed pass in memory
+    if outcome is None:
         if len(group.positions) == 1:
             raise GauntletError(
                 f"image '{group.batch.samples[0].id}' alone does not fit into the memory of {model.device}; "
                 "use smaller images (a protocol) or another device."
-            ) from None
+            )
         torch.cuda.empty_cache()
         if progress is not None:
             progress.note_once("out of memory: batches are halved where they do not fit.")
         return compute_groups(model, threat, task, _halves(group), progress)
+    perturbed, counts, views = outcome
     rows = []
     for index, (position, sample) in enumerate(zip(group.positions, group.batch.samples, strict=True)):
         details = {name: values[index] for name, values in perturbed.details.items()}

@@ -8,7 +8,7 @@ import socket
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -65,14 +65,18 @@ class Listener(Protocol):
 class Executor(Protocol):
     """Computes jobs and commits them to the store."""
 
-    def run(self, jobs: Sequence[PlannedJob], store: Store, progress: Progress) -> Iterator[Evaluation | Failure]:
-        """Yields every job as it ends, in any order."""
+    def run(
+        self, jobs: Sequence[PlannedJob], store: Store, progress: Progress, *, again: bool = False
+    ) -> Iterator[Evaluation | Failure]:
+        """Yields every job as it ends, in any order; with `again` what is stored is replaced."""
 
 
 class LocalExecutor:
     """One process; a model is loaded once for all its jobs, images are loaded in the background."""
 
-    def run(self, jobs: Sequence[PlannedJob], store: Store, progress: Progress) -> Iterator[Evaluation | Failure]:
+    def run(
+        self, jobs: Sequence[PlannedJob], store: Store, progress: Progress, *, again: bool = False
+    ) -> Iterator[Evaluation | Failure]:
         loaded: _LoadedOnce | None = None
         for index, planned in enumerate(jobs):
             if loaded is None or loaded.source is not planned.model:
@@ -84,6 +88,7 @@ class LocalExecutor:
                     planned.threat,
                     planned.settings,
                     store,
+                    retrieve_existing=not again,
                     progress=_Numbered(progress, index, len(jobs)),
                 )
             except Exception as error:  # one bad model or image must not cost the night
@@ -111,16 +116,15 @@ def run_jobs(
     """
     telling = progress or Silent()
     summary = Summary(datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-") + uuid.uuid4().hex[:4])
-    if again:
-        for planned in jobs:
-            store.delete(planned.job.key)
-    states = store.states([planned.job.key for planned in jobs])
+    states = {} if again else store.states([planned.job.key for planned in jobs])
     missing = [planned for planned in jobs if states.get(planned.job.key) != "complete"]
     summary.found = [planned.job.key for planned in jobs if states.get(planned.job.key) == "complete"]
     if not missing:
         return summary
-    with _recorded(summary, store, len(jobs)) as record:
-        for ended in (executor or LocalExecutor()).run(missing, store, telling):
+    with ExitStack() as at_end, _recorded(summary, store, len(jobs)) as record:
+        for listener in listeners:
+            at_end.callback(listener.close)
+        for ended in (executor or LocalExecutor()).run(missing, store, telling, again=again):
             if isinstance(ended, Failure):
                 summary.failures.append(ended)
                 job = ended.planned.job
@@ -131,10 +135,16 @@ def run_jobs(
             facts = {"seconds": ended.duration, "images": ended.images, "figures": ended.as_dict()["figures"]}
             record("job_finished", key=ended.key, model=ended.model, threat=ended.threat, **facts)
             for listener in listeners:
-                listener.finished(ended)
-    for listener in listeners:
-        listener.close()
+                _tell(listener, ended, telling)
     return summary
+
+
+def _tell(listener: Listener, evaluation: Evaluation, progress: Progress) -> None:
+    """A tracker that fails must not cost the run: the figures are in the store."""
+    try:
+        listener.finished(evaluation)
+    except Exception as error:
+        progress.note_once(f"a tracker failed and may be incomplete: {describe_error(error)}")
 
 
 @contextmanager

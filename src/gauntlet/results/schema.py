@@ -52,6 +52,7 @@ evaluations = Table(
     Column("created", String(32), nullable=False),
     Column("duration", Float, nullable=False, default=0.0),
     Column("provenance", JSON, nullable=False),
+    sqlite_autoincrement=True,  # an id is never used again: a writer that lost its evaluation cannot hit another
 )
 
 figures = Table(

@@ -149,10 +149,11 @@ class Store:
             for row in rows
         ]
         with self._write() as connection:
+            update = table.update().where(table.c.id == started.id, table.c.key == started.key)
+            touched = connection.execute(update.values(views=list(views), duration=table.c.duration + seconds))
+            self._still_there(touched.rowcount, started)
             if values:
                 connection.execute(self._insert_new(schema.image_counts, ["evaluation_id", "position"]), values)
-            update = table.update().where(table.c.id == started.id)
-            connection.execute(update.values(views=list(views), duration=table.c.duration + seconds))
 
     def finish(self, started: Started, all_figures: Iterable[Figure]) -> None:
         """Writes the figures and marks the evaluation complete, in one transaction."""
@@ -171,9 +172,10 @@ class Store:
         ]
         table = schema.evaluations
         with self._write() as connection:
+            update = table.update().where(table.c.id == started.id, table.c.key == started.key)
+            self._still_there(connection.execute(update.values(state="complete")).rowcount, started)
             key = ["evaluation_id", "view", "metric", "class_name"]
             connection.execute(self._insert_new(schema.figures, key), values)
-            connection.execute(table.update().where(table.c.id == started.id).values(state="complete"))
 
     def set_aside(self, started: Started, start: int, stop: int, error: str) -> None:
         """Remembers a unit that failed for good, with its error."""
@@ -230,6 +232,10 @@ class Store:
                 connection.execute(child.delete().where(child.c.evaluation_id == found))
             connection.execute(table.delete().where(table.c.id == found))
         return True
+
+    def _still_there(self, rows: int, started: Started) -> None:
+        if rows != 1:
+            raise GauntletError(f"the evaluation {started.key} was removed from {self.address} while it ran.")
 
     def _insert_new(self, table: Any, key: list[str]) -> Any:
         dialect = postgresql if self._engine.dialect.name == "postgresql" else sqlite
@@ -419,19 +425,20 @@ def _engine(address: str, read_only: bool) -> Engine:
             raise GauntletError(f"{address} is a folder; a store is a file, for example {path / 'results.db'}.")
         if not read_only:
             path.parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": _BUSY_SECONDS})
-    _configure_sqlite(engine, in_file=address != MEMORY)
+        where = f"sqlite:///file:{path}?mode=ro&uri=true" if read_only else f"sqlite:///{path}"
+        engine = create_engine(where, connect_args={"timeout": _BUSY_SECONDS})
+    _configure_sqlite(engine, write_ahead=address != MEMORY and not read_only)
     return engine
 
 
-def _configure_sqlite(engine: Engine, *, in_file: bool) -> None:
+def _configure_sqlite(engine: Engine, *, write_ahead: bool) -> None:
     """WAL, foreign keys, and transactions that take the write lock when they begin (no upgrade can fail later)."""
 
     @event.listens_for(engine, "connect")
     def on_connect(connection: sqlite3.Connection, _: object) -> None:
         connection.isolation_level = None  # SQLAlchemy's "begin" event below decides
         connection.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
-        if in_file:
+        if write_ahead:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")

@@ -179,8 +179,13 @@ def attack_name(attack: Attack) -> str:
         words += [attack.norm, format_number(described["epsilon"])]
     if described.get("steps") is not None:
         words.append(f"x{described['steps']}")
-    default = attacks.build(attack.name).describe().get("target")
-    if attack.target is not None and attack.target != default:
+    given = {key: described[key] for key in ("norm", "epsilon", "steps") if described.get(key) is not None}
+    usual = attacks.build(attack.name, **given).describe()
+    for key in ("alpha", "restarts", "samples", "loss", "random_start", "returns", "threshold"):
+        if described.get(key) != usual.get(key):
+            value = described[key]
+            words.append(f"{key} {format_number(value) if isinstance(value, float) else value}")
+    if attack.target is not None and attack.target != usual.get("target"):
         words.append(f"to {attack.target}")
     return " ".join(words)
 

@@ -14,6 +14,7 @@ NORMS = {"linf": "linf", "l_inf": "linf", "inf": "linf", "l2": "l2", "l_2": "l2"
 CONDITIONS = ("fog", "night", "rain", "snow")
 KEYS = ("threat_model", "iterations", "epsilon", "alpha", "lp_norm", "severity", "condition", "target", "targeted")
 CORRUPTIONS = "2dcommoncorruption"
+DEFAULT_TARGET = 1  # every pixel to class 1, as in the CosPGD code
 ACDC = "acdc"
 
 
@@ -54,6 +55,8 @@ def convert(content: Mapping[str, Any]) -> list[dict[str, Any]]:
         attack["alpha"] = parse_number(options["alpha"], "alpha")
     if "iterations" in options and model != "fgsm":
         attack["steps"] = options["iterations"]
-    if options.get("targeted") or options.get("target") not in (None, False):
-        attack["target"] = options["target"] if isinstance(options.get("target"), int) else 1
+    target = options.get("target")
+    if options.get("targeted") or (target is not None and target is not False):
+        given = isinstance(target, int) and not isinstance(target, bool)
+        attack["target"] = target if given else DEFAULT_TARGET
     return [{"attack": attack}]

@@ -92,13 +92,21 @@ class PythonModel(ModelSource):
         check_options(f"python:{self.target}", others, WRAPPING)
         built = function(**wanted)
         if isinstance(built, GauntletModel):
+            built._identity = self._marked(built.identity, built, wanted)
             built.freeze()
             return built
         if not isinstance(built, nn.Module):
             raise GauntletError(f"python:{self.target} returned a {type(built).__name__}; expected a torch module.")
         _need_classes(f"python:{self.target}", self.options)
         settings = {name: value for name, value in self.options.items() if name in WRAPPING and name != "trust"}
-        return wrap_model(built, **{"name": self.target, **settings})
+        model = wrap_model(built, **{"name": self.target, **settings})
+        model._identity = self._marked(model.identity, built, wanted)
+        return model
+
+    @staticmethod
+    def _marked(identity: ModelIdentity, module: nn.Module, wanted: Mapping[str, Any]) -> ModelIdentity:
+        """The identity with what the weights do not tell: the callable's options and the layers themselves."""
+        return ModelIdentity(identity.name, identity.digest + file_digest([], {**wanted, "layers": repr(module)})[:8])
 
     @property
     def identity(self) -> ModelIdentity:
