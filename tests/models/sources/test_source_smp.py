@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,27 @@ CLASSES = 4
 PIXELS = np.random.default_rng(3).integers(0, 256, (64, 96, 3), dtype=np.uint8)
 IMAGES = torch.from_numpy(PIXELS).permute(2, 0, 1)[None].float() / 255
 ENCODER = "mobilenet_v2"
+
+
+# What the hub says of the encoders here, each unlike the others so that a mix-up shows.
+SETTINGS = {
+    "mobilenet_v2": {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]},
+    "vgg11": {"mean": [103.9, 116.8, 123.7], "std": [1.0, 2.0, 3.0], "input_range": [0, 255], "input_space": "BGR"},
+}
+
+
+@pytest.fixture(autouse=True)
+def hub(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library asks the hub for the preprocessing of its encoders; here it gets it from a folder."""
+    folder = tmp_path_factory.mktemp("hub")
+
+    def download(repository: str, filename: str, revision: str) -> str:
+        encoder = repository.partition("/")[2].partition(".")[0]
+        path = folder / f"{encoder}.{filename}"
+        path.write_text(json.dumps(SETTINGS[encoder]))
+        return str(path)
+
+    monkeypatch.setattr("segmentation_models_pytorch.encoders.hf_hub_download", download)
 
 
 def network(architecture: str, encoder: str = ENCODER, **options: Any) -> Any:
@@ -44,7 +66,7 @@ def expected(built: Any, encoder: str) -> torch.Tensor:
         ("fpn", "mobilenet_v2"),
         ("upernet", "mobilenet_v2"),
         ("segformer", "mobilenet_v2"),
-        # Any encoder of timm, and one whose weights take inputs from 0 to 255 or other means.
+        # Any encoder of timm, and one that takes grey levels, blue first.
         ("unet", "tu-mobilenetv3_small_050"),
         ("unet", "vgg11"),
     ],
@@ -120,6 +142,9 @@ def test_what_is_not_there_is_said_in_one_sentence(tmp_path: Path, monkeypatch: 
         gauntlet.load_model("smp:ynet/resnet34", weights=tmp_path / "n.pth", num_classes=CLASSES)
     with pytest.raises(GauntletError, match="smp:unet/tu-nothing cannot be built"):
         gauntlet.load_model("smp:unet/nothing", weights=tmp_path / "n.pth", num_classes=CLASSES)
+    torch.save(network("unet", "resnet18").state_dict(), tmp_path / "resnet.pth")
+    with pytest.raises(GauntletError, match=r"how images are normalised for the encoder 'resnet18'.*give mean and std"):
+        gauntlet.load_model("smp:unet/resnet18", weights=tmp_path / "resnet.pth", num_classes=CLASSES)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(GauntletError, match="could not be fetched from the Hugging Face hub"):
         gauntlet.load_model("smp:smp-hub/upernet-convnext-tiny")

@@ -139,19 +139,19 @@ def _adapt(
 
 def _preprocessing(encoder: str, options: Mapping[str, Any]) -> tuple[list[float], list[float], str]:
     """Mean, deviation (on the [0, 1] scale) and channel order of the encoder's usual weights, by the library."""
+    if "mean" in options and "std" in options:
+        return [0.0] * 3, [1.0] * 3, "RGB"
     smp = require(_PACKAGE, "smp")
     try:
         known = smp.encoders.get_preprocessing_params(encoder)
-    except (KeyError, ValueError) as error:
-        if "mean" in options and "std" in options:
-            return [0.0] * 3, [1.0] * 3, "RGB"
+    # The library reads this from the Hugging Face hub, for all encoders but timm's.
+    except Exception as error:
         raise GauntletError(
-            f"the library does not say how images are normalised for the encoder '{encoder}' "
+            f"how images are normalised for the encoder '{encoder}' could not be found out "
             f"({_first_line(error)[:-1]}); give mean and std."
         ) from None
-    scale = float((known.get("input_range") or (0, 1))[1])
-    mean, std = known.get("mean") or (0.0,) * 3, known.get("std") or (1.0,) * 3
-    return [value / scale for value in mean], [value / scale for value in std], known.get("input_space") or "RGB"
+    scale = float(known["input_range"][1])
+    return [value / scale for value in known["mean"]], [value / scale for value in known["std"]], known["input_space"]
 
 
 def _encoder_name(network: nn.Module) -> str:

@@ -51,7 +51,7 @@ def read_state(path: Path, *, trust: bool = False) -> dict[str, torch.Tensor]:
 
 def fill(network: nn.Module, state: Mapping[str, torch.Tensor], path: Path) -> None:
     """Loads a state dict, with the prefixes of data-parallel training and Lightning taken off where that helps."""
-    expected = network.state_dict().keys()
+    expected = network.state_dict()
     plain = dict(state)
     for prefix in _PREFIXES:
         if not any(name in expected for name in plain):
@@ -63,11 +63,14 @@ def fill(network: nn.Module, state: Mapping[str, torch.Tensor], path: Path) -> N
             f"the weights {path} do not fit {type(network).__name__}: {len(missing)} tensors are missing and "
             f"{len(unknown)} are unknown, '{(missing or unknown)[0]}' for one."
         )
-    try:
-        network.load_state_dict(plain, strict=False)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise GauntletError(f"the weights {path} do not fit {type(network).__name__}: {reason}") from None
+    # Compared here, since some libraries' networks only warn and keep their random weights.
+    for name, value in plain.items():
+        if value.shape != expected[name].shape:
+            raise GauntletError(
+                f"the weights {path} do not fit {type(network).__name__}: '{name}' has the shape {tuple(value.shape)} "
+                f"there and {tuple(expected[name].shape)} here."
+            )
+    network.load_state_dict(plain, strict=False)
 
 
 def _load(path: Path, trust: bool) -> Any:

