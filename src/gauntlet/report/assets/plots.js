@@ -136,6 +136,8 @@ const plots = (() => {
       pending.set(place, show);
       observer.observe(place);
     }
+    // Reading Plotly's script takes a second: better while nothing happens than while somebody scrolls.
+    (window.requestIdleCallback || setTimeout)(() => load().catch(() => {}));
     addEventListener("beforeprint", () => {
       theme.force("light");
       for (const show of pending.values()) show();

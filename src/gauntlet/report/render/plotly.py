@@ -39,7 +39,9 @@ def figure(chart: Chart) -> Figure:
         "height": _height(chart),
         **_layout(chart),
     }
-    return {"data": _traces(chart), "layout": layout, "alt": chart.alt, "title": chart.title}
+    if isinstance(chart, PointChart) and chart.diagonal:
+        layout["xaxis"]["range"], layout["yaxis"]["range"] = _span(chart, "x"), _span(chart, "y")
+    return {"data": _traces(chart), "layout": layout, "alt": chart.alt}
 
 
 def text(value: str) -> str:
@@ -108,7 +110,6 @@ def _point_layout(chart: PointChart) -> dict[str, Any]:
         where = {"xref": "paper", "yref": "paper", "x": 0.02, "y": 0.98, "xanchor": "left", "yanchor": "top"}
         layout["annotations"] = [{**where, "text": text(chart.note), "showarrow": False}]
     if chart.diagonal:
-        # A shape, unlike a trace, leaves the ranges of the axes to the points.
         ends = {"x0": 0, "y0": 0, "x1": 100, "y1": 100}
         layout["shapes"] = [
             {"type": "line", **ends, "layer": "below", "line": {"color": "#8888", "width": 1, "dash": "dot"}}
@@ -138,6 +139,15 @@ def _connectors(chart: PointChart) -> dict[str, Any]:
         "hoverinfo": "skip",
         "showlegend": False,
     }
+
+
+def _span(chart: PointChart, side: str) -> list[float]:
+    """The range of an axis: that of the points, not of the diagonal."""
+    axis: Axis = getattr(chart, side)
+    values = [value for series in chart.series for value in _values(getattr(series, side), axis)]
+    numbers = [value for value in values if isinstance(value, float)]
+    margin = 0.08 * (max(numbers) - min(numbers)) or 1.0
+    return [min(numbers) - margin, max(numbers) + margin]
 
 
 @_traces.register

@@ -25,8 +25,8 @@ class Ascent:
 
     Attributes:
         points, fooled: the iterate with the most fooled pixels, and how many, int64 (N,).
-        peak_points: the iterate with the highest tracked loss.
-        last_points: the last iterate.
+        peak_points, last_points: the iterate with the highest tracked loss, and the last one; only of the images that
+            did not leave early (all of them unless the attack returns the best).
         halvings: how often the step of each image was halved, int64 (N,).
     """
 
@@ -90,7 +90,7 @@ class AutoPgd(BallAttack):
         found = problem.evaluate(points, loss, 0.0, count=True, track=True)
         best = Best(points)
         best.offer(rows, points, found.fooled)
-        everywhere = Ascent(best.points, best.fooled, points.clone(), points.clone(), torch.zeros_like(counts))
+        halvings = torch.zeros_like(counts)
         size = (2 * allowed.radius).to(points.dtype)
         previous, slope = points, found.gradient
         peak_points, peak_slope, peak = points, slope, found.tracked
@@ -107,7 +107,7 @@ class AutoPgd(BallAttack):
                 points, previous, slope, size = points[kept], previous[kept], slope[kept], size[kept]
                 peak_points, peak_slope, peak = peak_points[kept], peak_slope[kept], peak[kept]
                 history, peak_at_check, halved = history[:, kept], peak_at_check[kept], halved[kept]
-            ahead = allowed.project(points + size * unit(slope, self.norm))
+            ahead = allowed.project(torch.addcmul(points, size, unit(slope, self.norm)))
             momentum = 1.0 if step == 0 else MOMENTUM
             moved = points + momentum * (ahead - points) + (1 - momentum) * (points - previous)
             previous, points = points, allowed.project(moved)
@@ -119,7 +119,6 @@ class AutoPgd(BallAttack):
             higher = found.tracked > peak
             peak = torch.where(higher, found.tracked, peak)
             peak_points = torch.where(higher.view(-1, 1, 1, 1), points, peak_points)
-            everywhere.last_points[rows], everywhere.peak_points[rows] = points, peak_points
             if last:
                 break
             slope = found.gradient
@@ -132,9 +131,9 @@ class AutoPgd(BallAttack):
                 size = torch.where(back, size / 2, size)
                 points = torch.where(back, peak_points, points)
                 slope = torch.where(back, peak_slope, slope)
-                everywhere.halvings[rows] += halved
+                halvings[rows] += halved
                 windows.open_next()
-        return everywhere
+        return Ascent(best.points, best.fooled, peak_points, points, halvings)
 
     @staticmethod
     def _rises(history: torch.Tensor, step: int, length: int) -> torch.Tensor:

@@ -25,16 +25,23 @@ LABELS = ("truth", "prediction")
 class Best:
     """The point of every image with the most fooled pixels so far; ties go to the latest.
 
+    Points that are offered must not be written to afterwards.
+
     Args:
         points: (N, 3, H, W), what to return for an image that is never offered anything.
     """
 
     def __init__(self, points: torch.Tensor) -> None:
-        self.points = points.clone()
+        self.points = points
         self.fooled = torch.full((len(points),), -1, dtype=torch.int64, device=points.device)
 
     def offer(self, rows: torch.Tensor, points: torch.Tensor, fooled: torch.Tensor, *, strict: bool = False) -> None:
-        """Points of some rows with their fooled counts; `strict` keeps the earlier one of a tie."""
+        """Points of some rows, in order, with their fooled counts; `strict` keeps the earlier one of a tie."""
+        if len(rows) == len(self.points):  # all of them, in order
+            better = fooled > self.fooled if strict else fooled >= self.fooled
+            self.points = torch.where(better.view(-1, 1, 1, 1), points, self.points)
+            self.fooled = torch.where(better, fooled, self.fooled)
+            return
         better = fooled > self.fooled[rows] if strict else fooled >= self.fooled[rows]
         self.points[rows[better]] = points[better]
         self.fooled[rows[better]] = fooled[better]
@@ -210,7 +217,7 @@ class GradientAttack(BallAttack):
                     problem, allowed = problem.select(kept), allowed.select(kept)
                     points, slope, size = points[kept], slope[kept], size[kept]
                     rule.select(kept)
-            points = allowed.project(points + size * rule.direction(slope, step))
+            points = allowed.project(torch.addcmul(points, size, rule.direction(slope, step)))
         if best is None:
             return Result(allowed.finish(points), None)
         if self.evaluate_last and len(rows):

@@ -85,10 +85,7 @@ def segpgd_weight(pixels: Pixels, progress: float) -> torch.Tensor:
 
 def cosine_weight(pixels: Pixels, progress: float) -> torch.Tensor:
     """cos(softmax(z), onehot(y)) = p_y / |p|, one minus it when targeted (CosPGD, Eq. 4; attacks.md, 4)."""
-    probabilities = pixels.probabilities
-    cosine = probabilities.gather(1, pixels.labels.unsqueeze(1)).squeeze(1)
-    cosine = cosine / class_length(probabilities)
-    return 1 - cosine if pixels.targeted else cosine
+    return 1 - pixels.own_cosine if pixels.targeted else pixels.own_cosine
 
 
 def sigmoid_cosine_weight(pixels: Pixels, progress: float) -> torch.Tensor:
@@ -112,12 +109,12 @@ def jensen_shannon(pixels: Pixels) -> torch.Tensor:
 
 def spherical(pixels: Pixels) -> torch.Tensor:
     """-z_y / |z|, the gradient goes through the norm (attacks.md, 6: MSL)."""
-    return -pixels.own / class_length(pixels.logits).clamp_min(1e-12)
+    return -pixels.logit_cosine
 
 
 def logit_cosine(pixels: Pixels) -> torch.Tensor:
     """1 - z_y / max(|z|, 1e-8) on logits (PAdam-Cos; attacks.md, 7)."""
-    return 1 - pixels.own / class_length(pixels.logits).clamp_min(1e-8)
+    return 1 - pixels.logit_cosine
 
 
 def logit_difference(pixels: Pixels) -> torch.Tensor:

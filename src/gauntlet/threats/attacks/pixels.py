@@ -7,22 +7,60 @@ from typing import Any
 
 import torch
 
+from gauntlet.threats.attacks.norms import class_length
+
+_SHORTEST = 1e-8  # below this a vector of logits has no direction (attacks.md, 7)
+
 
 class _CrossEntropy(torch.autograd.Function):
-    """-log p_y from given log-probabilities; the backward is p - onehot(y), without a second softmax."""
+    """Given values of -log p_y as a function of the logits: the backward is p - onehot(y), from one pass of exp.
+
+    Args of forward: logits, values (N, H, W), exponentials exp(z - max z), their sums (N, H, W), labels, and whether
+    the exponentials may be overwritten by the gradient.
+    """
 
     @staticmethod
-    def forward(ctx: Any, logits: torch.Tensor, log_probabilities: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(log_probabilities, labels)
-        return -log_probabilities.gather(1, labels.unsqueeze(1)).squeeze(1)
+    def forward(
+        ctx: Any,
+        logits: torch.Tensor,
+        values: torch.Tensor,
+        exponentials: torch.Tensor,
+        sums: torch.Tensor,
+        labels: torch.Tensor,
+        overwrite: bool,
+    ) -> torch.Tensor:
+        ctx.save_for_backward(exponentials, sums, labels)
+        ctx.overwrite = overwrite
+        return values.clone()
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        log_probabilities, labels = ctx.saved_tensors
-        upstream = gradients[0].unsqueeze(1)
-        result = log_probabilities.exp().mul_(upstream)
-        result.scatter_add_(1, labels.unsqueeze(1), -upstream)
-        return result, None, None
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None, None, None, None]:
+        exponentials, sums, labels = ctx.saved_tensors
+        upstream = gradients[0]
+        factors = (upstream / sums).unsqueeze(1)
+        result = exponentials.mul_(factors) if ctx.overwrite else exponentials * factors
+        result.scatter_add_(1, labels.unsqueeze(1), -upstream.unsqueeze(1))
+        return result, None, None, None, None, None
+
+
+class _LogitCosine(torch.autograd.Function):
+    """z_y / max(|z|, 1e-8) as a function of the logits: the backward, onehot(y)/|z| - z z_y/|z|^3, is one pass."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        own = logits.gather(1, labels.unsqueeze(1)).squeeze(1)
+        length = class_length(logits).clamp_min(_SHORTEST)
+        ctx.save_for_backward(logits, labels, own, length)
+        return own / length
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        logits, labels, own, length = ctx.saved_tensors
+        along = gradients[0] / length
+        pull = torch.where(length > _SHORTEST, -along * own / length.square(), 0.0)
+        result = logits * pull.unsqueeze(1)
+        result.scatter_add_(1, labels.unsqueeze(1), along.unsqueeze(1))
+        return result, None
 
 
 class _Selected(torch.autograd.Function):
@@ -51,13 +89,23 @@ class Pixels:
         labels: int64 (N, H, W) in 0..K-1; the ground truth, or the target of a targeted attack. 0 where not counted.
         counted: bool (N, H, W); pixels that are neither void nor outside the fooling region.
         targeted: whether `labels` is where the attack wants to go (else: what it wants to leave).
+        workspace: like the logits, to be written to freely, or None. With it the exponentials, and then the gradient of
+            the cross-entropy, take no memory of their own; the view can then be differentiated once only.
     """
 
-    def __init__(self, logits: torch.Tensor, labels: torch.Tensor, counted: torch.Tensor, targeted: bool) -> None:
+    def __init__(
+        self,
+        logits: torch.Tensor,
+        labels: torch.Tensor,
+        counted: torch.Tensor,
+        targeted: bool,
+        workspace: torch.Tensor | None = None,
+    ) -> None:
         self.logits = logits
         self.labels = labels
         self.counted = counted
         self.targeted = targeted
+        self.workspace = workspace
         self._ranks: list[torch.Tensor] = []
 
     @cached_property
@@ -100,6 +148,11 @@ class Pixels:
         return self.own - self.rival
 
     @cached_property
+    def top(self) -> torch.Tensor:
+        """The largest logit of every pixel, (N, H, W), detached."""
+        return self.logits.detach().amax(1)
+
+    @cached_property
     def fooled(self) -> torch.Tensor:
         """Bool (N, H, W): where the attack has what it wants; a tie of logits never counts as success (P9).
 
@@ -107,7 +160,7 @@ class Pixels:
         """
         if self.targeted:
             return self.margin.detach() > 0
-        return self.own.detach() < self.logits.detach().amax(1)
+        return self.own.detach() < self.top
 
     @cached_property
     def fooled_counts(self) -> torch.Tensor:
@@ -115,19 +168,32 @@ class Pixels:
         return (self.fooled & self.counted).flatten(1).sum(1)
 
     @cached_property
-    def log_probabilities(self) -> torch.Tensor:
-        """Logarithm of the softmax over classes, (N, K, H, W), detached."""
-        return torch.log_softmax(self.logits.detach(), 1)
+    def exponentials(self) -> torch.Tensor:
+        """exp(z - max z), (N, K, H, W), detached: the softmax up to its denominator, and all that losses need of it."""
+        return torch.sub(self.logits.detach(), self.top.unsqueeze(1), out=self.workspace).exp_()
 
     @cached_property
-    def probabilities(self) -> torch.Tensor:
-        """Softmax over classes, (N, K, H, W), detached."""
-        return self.log_probabilities.exp()
+    def sums(self) -> torch.Tensor:
+        """The denominators of the softmax, (N, H, W), detached."""
+        return self.exponentials.sum(1)
+
+    @cached_property
+    def logit_cosine(self) -> torch.Tensor:
+        """Cosine between the logits and the label's one-hot vector, (N, H, W), differentiable."""
+        cosine: torch.Tensor = _LogitCosine.apply(self.logits, self.labels)  # type: ignore[no-untyped-call]
+        return cosine
+
+    @cached_property
+    def own_cosine(self) -> torch.Tensor:
+        """cos(softmax(z), onehot(y)) = p_y / |p|, (N, H, W), detached; the denominators of the softmax cancel."""
+        own = self.exponentials.gather(1, self.labels.unsqueeze(1)).squeeze(1)
+        return own / class_length(self.exponentials)
 
     @cached_property
     def cross_entropy(self) -> torch.Tensor:
         """-log p_y, (N, H, W), differentiable."""
-        value: torch.Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
-            self.logits, self.log_probabilities, self.labels
+        values = self.sums.log() + self.top - self.own.detach()
+        result: torch.Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
+            self.logits, values, self.exponentials, self.sums, self.labels, self.workspace is not None
         )
-        return value
+        return result

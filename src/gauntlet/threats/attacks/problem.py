@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import nn
@@ -31,6 +32,27 @@ class Tally:
         """All zero, for `count` images; the share of zero gradients starts unknown (NaN)."""
         zeros = torch.zeros(count, dtype=torch.int64)
         return cls(zeros.clone(), zeros.clone(), zeros.clone(), torch.full((count,), float("nan"), dtype=torch.float64))
+
+
+class Workspace:
+    """Memory as large as the logits that lives as long as the attack: fresh pages cost more than what is done there."""
+
+    def __init__(self) -> None:
+        self._buffer: torch.Tensor | None = None
+
+    def like(self, logits: torch.Tensor) -> torch.Tensor:
+        """A tensor like the logits with arbitrary content; the same memory each time."""
+        buffer = self._buffer
+        if (
+            buffer is None
+            or len(buffer) < len(logits)
+            or buffer.shape[1:] != logits.shape[1:]
+            or buffer.stride() != logits.stride()
+            or buffer.dtype != logits.dtype
+            or buffer.device != logits.device
+        ):
+            self._buffer = buffer = torch.empty_like(logits.detach())
+        return buffer[: len(logits)]
 
 
 @dataclass
@@ -72,6 +94,7 @@ class Problem:
         precision: "fp32", or "bf16" for the model's own passes under autocast.
         rows: position of each image in the batch that the tally counts.
         highest: the largest label of the batch.
+        workspace: memory for the gradient of the logits, used anew in every step.
     """
 
     model: Model
@@ -86,6 +109,7 @@ class Problem:
     rows: torch.Tensor
     tally: Tally
     highest: int
+    workspace: Workspace = field(default_factory=Workspace, repr=False)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -183,20 +207,17 @@ class Problem:
         logits = self.logits(inputs)
         if not logits.requires_grad:
             raise GauntletError(_NO_GRADIENT)
-        parts = _parts(logits)
-        upstream = torch.empty_like(logits) if len(parts) > 1 else logits
-        for part in parts:
+        upstream = self.workspace.like(logits)
+        for part in _parts(logits):
             leaf = logits[part].detach().requires_grad_(True)
-            objective = visit(self._pixels(leaf, part), part).sum()
+            objective = visit(self._pixels(leaf, part, upstream[part]), part).sum()
             if torch.isnan(objective):
                 raise GauntletError(
                     "the model returned NaN or infinite logits under attack; check the model and its precision."
                 )
             (slope,) = torch.autograd.grad(objective, leaf)
-            if len(parts) > 1:
+            if slope.data_ptr() != upstream[part].data_ptr():
                 upstream[part] = slope
-            else:
-                upstream = slope
         (gradient,) = torch.autograd.grad(logits, inputs, upstream, allow_unused=True)
         if gradient is None:
             raise GauntletError(_NO_GRADIENT)
@@ -205,8 +226,8 @@ class Problem:
 
     def _cleaned(self, gradient: torch.Tensor) -> torch.Tensor:
         """Without elements that are not finite (they become 0, no step there, and are counted), inside the region."""
-        finite = torch.isfinite(gradient)
-        if not finite.all():
+        if not all(math.isfinite(extreme) for extreme in gradient.aminmax()):
+            finite = torch.isfinite(gradient)
             self.tally.non_finite[self.rows] += (~finite).flatten(1).sum(1).cpu()
             gradient = torch.where(finite, gradient, torch.zeros_like(gradient))
         if self.region is not None:
@@ -227,7 +248,7 @@ class Problem:
         zeros = free - (elements != 0).sum(1)
         self.tally.zero_gradient[self.rows[fresh]] = (zeros.double() / free.clamp_min(1)).cpu()
 
-    def _pixels(self, logits: torch.Tensor, part: slice) -> Pixels:
+    def _pixels(self, logits: torch.Tensor, part: slice, workspace: torch.Tensor | None = None) -> Pixels:
         labels = self.labels[part]
         if self.least_likely:
             labels = logits.detach().argmin(1)
@@ -236,7 +257,7 @@ class Problem:
                 f"a label is {self.highest}, but the model has {logits.shape[1]} classes (0 to {logits.shape[1] - 1}); "
                 "check the labels or set ignore_index."
             )
-        return Pixels(logits, labels, self.counted[part], self.targeted)
+        return Pixels(logits, labels, self.counted[part], self.targeted, workspace)
 
 
 _NO_GRADIENT = (
