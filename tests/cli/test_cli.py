@@ -202,3 +202,13 @@ def test_importing_the_package_loads_neither_torch_nor_numba() -> None:
     code = "import sys, gauntlet; print([name for name in ('torch', 'numba', 'pandas', 'cv2') if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_a_corrupted_copy_is_written_in_detecbenchs_layout(call) -> None:
+    arguments = ("data", "corrupt", "streets", "copy", "-c", "brightness", "--severity", "2,3", "--limit", "2")
+    code, out, _ = call(*arguments)
+    assert code == 0
+    assert "written to copy/cc" in out
+    for severity in (2, 3):
+        assert len(list(Path(f"copy/cc/brightness/severity_{severity}").rglob("*.png"))) == 2
+    assert call(*arguments)[0] == 0  # again: nothing is left to do

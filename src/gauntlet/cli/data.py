@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.options import JsonOption
+from gauntlet.cli.options import JsonOption, SeedOption
 from gauntlet.cli.output import print_json
 from gauntlet.errors import GauntletError
 
@@ -42,3 +42,39 @@ def check(
             typer.echo(line)
     if not report.ok:
         raise GauntletError(f"the dataset '{name}' at {root} has problems; they are listed above.")
+
+
+@data_app.command(epilog="Example: gauntlet data corrupt streets copies --corruption fog --severity 1..5 --limit 20")
+def corrupt(
+    name: Annotated[str, typer.Argument(help="A dataset, or folder:PATH.")],
+    output: Annotated[Path, typer.Argument(help="Where the corrupted copy goes: cc/NAME/severity_S/FILE below it.")],
+    corruption: Annotated[
+        list[str] | None, typer.Option("--corruption", "-c", help="A corruption; the fifteen common ones by default.")
+    ] = None,
+    severity: Annotated[str, typer.Option("--severity", help="One (3), several (1,3,5) or a range (1..5).")] = "3",
+    split: Annotated[
+        str | None, typer.Option("--split", help="Split of the dataset; its usual one by default.")
+    ] = None,
+    root: Annotated[str | None, typer.Option("--root", help="Where the dataset lies on disk.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many images.")] = None,
+    seed: SeedOption = 0,
+) -> None:
+    """Write a corrupted copy of a dataset in DetecBench's layout; an interrupted copy goes on where it was."""
+    from rich.progress import Progress
+
+    from gauntlet.cli.show import parse_severities
+    from gauntlet.datasets import load_dataset
+    from gauntlet.threats.corruptions import COMMON, write_corrupted
+
+    dataset = load_dataset(name, split=split, root=root, limit=limit)
+    with Progress(transient=True) as bar:
+        task = bar.add_task("writing", total=None)
+        write_corrupted(
+            dataset,
+            output,
+            corruption or COMMON,
+            parse_severities(severity),
+            seed,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    typer.echo(f"written to {output / 'cc'}")
