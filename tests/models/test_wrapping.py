@@ -114,7 +114,7 @@ def test_script_models_load_and_keep_their_gradient(tmp_path) -> None:
 def test_exported_programs_load(tmp_path) -> None:
     path = tmp_path / "net.pt2"
     torch.export.save(torch.export.export(tiny_network().eval(), (IMAGES,)), path)
-    model = gauntlet.load_model(f"script:{path}", num_classes=3)
+    model = gauntlet.load_model(f"script:{path}", num_classes=3, trust=True)
     torch.testing.assert_close(model(IMAGES), tiny_network()(IMAGES))
 
 

@@ -50,7 +50,7 @@ def run(
         str | None, typer.Option("--channel-order", help="RGB or BGR, what the model was trained on.")
     ] = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Let the model's files run code: pickled weights, OpenMMLab configurations.")
+        bool, typer.Option("--trust", help="Let the model's files run code: pickles, .pt2, OpenMMLab configurations.")
     ] = False,
     dataset: Annotated[list[str] | None, typer.Option("--dataset", "-d", help="A dataset, or folder:PATH.")] = None,
     threat: Annotated[
@@ -113,9 +113,8 @@ def run(
         if ignored:
             raise GauntletError(f"write {', '.join(ignored)} into the plan; beside a plan it has no effect.")
         if options:
-            names = ", ".join(options)
             raise GauntletError(
-                f"write {names} into the plan: {{address: ..., options: {{{next(iter(options))}: ...}}}}."
+                f"with a plan, write {', '.join(options)} into it, as options of the model they are meant for."
             )
         chosen = read_plan(plan)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,16 @@ from gauntlet.errors import GauntletError
 from gauntlet.models import loading, resolve_model, zoo
 from gauntlet.models.sources.contract import sources
 from tiny import tiny_network
+
+
+class Evil:
+    """Pickled, it creates a file when it is read."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.mark,)
 
 
 def scaled_network(weights: str, scale: float = 1.0) -> nn.Module:
@@ -88,6 +100,20 @@ def test_script_models_refuse_what_they_do_not_take_and_ignore_trust(tmp_path: P
         gauntlet.load_model(f"script:{path}", num_classes=3, weights="x")
     plain, trusted = (gauntlet.load_model(f"script:{path}", num_classes=3, **more) for more in ({}, {"trust": True}))
     assert plain.identity == trusted.identity
+
+
+def test_an_exported_program_runs_only_when_trusted(tmp_path: Path) -> None:
+    """Torch unpickles the sample inputs in the archive without restrictions where its restricted way fails."""
+    mark, path = tmp_path / "ran", tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(tiny_network().eval(), (torch.rand(1, 3, 8, 8),)), tmp_path / "good.pt2")
+    evil = io.BytesIO()
+    torch.save(((Evil(mark),), {}), evil)
+    with zipfile.ZipFile(tmp_path / "good.pt2") as good, zipfile.ZipFile(path, "w") as changed:
+        for name in good.namelist():
+            changed.writestr(name, evil.getvalue() if "sample_inputs" in name else good.read(name))
+    with pytest.raises(GauntletError, match=r"loading one can run code from the file; pass trust=True"):
+        gauntlet.load_model(f"script:{path}", num_classes=3)
+    assert not mark.exists()
 
 
 def test_sources_are_imported_when_asked_for() -> None:

@@ -49,6 +49,12 @@ class ScriptModel(ModelSource):
 
     def load(self) -> GauntletModel:
         _need_classes(f"script:{self.path}", self.options)
+        if self.path.suffix == ".pt2" and not self.options.get("trust"):
+            # torch.export.load falls back to plain pickles and evaluates the symbolic sizes of the graph.
+            raise GauntletError(
+                f"{self.path} is an exported program, and loading one can run code from the file; pass trust=True "
+                "(--trust) if you trust where it comes from, or use TorchScript or ONNX."
+            )
         try:
             if self.path.suffix == ".pt2":
                 module: nn.Module = torch.export.load(self.path).module()
@@ -117,7 +123,7 @@ class PythonModel(ModelSource):
 
 
 def _for_wrapping(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What `wrap_model` takes; nothing is unpickled here, so trust changes nothing."""
+    """What `wrap_model` takes."""
     return {name: value for name, value in options.items() if name != "trust"}
 
 
