@@ -35,10 +35,20 @@ class Tally:
 
 
 class Workspace:
-    """Memory as large as the logits that lives as long as the attack: fresh pages cost more than what is done there."""
+    """Memory that lives as long as the attack: on a CPU fresh pages cost more than what is done in them."""
 
     def __init__(self) -> None:
         self._buffer: torch.Tensor | None = None
+        self._held: torch.Tensor | None = None
+
+    def hold(self, logits: torch.Tensor) -> None:
+        """Keeps the last logits until the next pass has made its own.
+
+        With everything of a pass freed, the C library returns the memory to the system and the next pass faults it in
+        again, page by page: a tenth of the time of a step.
+        """
+        if logits.device.type == "cpu":
+            self._held = logits.detach()
 
     def like(self, logits: torch.Tensor) -> torch.Tensor:
         """A tensor like the logits with arbitrary content; the same memory each time."""
@@ -207,6 +217,7 @@ class Problem:
         logits = self.logits(inputs)
         if not logits.requires_grad:
             raise GauntletError(_NO_GRADIENT)
+        self.workspace.hold(logits)
         upstream = self.workspace.like(logits)
         for part in _parts(logits):
             leaf = logits[part].detach().requires_grad_(True)
