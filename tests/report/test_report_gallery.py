@@ -62,7 +62,7 @@ def test_the_worst_images_are_run_again_and_drawn(store: Store, loaders: Loaders
     assert [each.title for each in found if isinstance(each, Gallery)] == [
         "tiny-net: worst corruption, gaussian_noise 5",
         "tiny-net: worst localized corruption, gaussian_noise 5 ratio 0.5 patch 8",
-        "tiny-net: worst attack, pgd linf 16/255 x3",
+        "tiny-net: worst attack, pgd linf 16/255 x3 alpha 4/255",
     ]
     for gallery in found:
         assert isinstance(gallery, Gallery)

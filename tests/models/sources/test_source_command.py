@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import tiny_network
 from gauntlet.cli import app as application
 from gauntlet.cli import commands  # noqa: F401 - registers the commands
+from tiny import tiny_network
 
 
 @pytest.fixture

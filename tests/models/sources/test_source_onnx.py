@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import gauntlet
-from conftest import tiny_network
 from gauntlet.errors import GauntletError
 from gauntlet.models import resolve_model
+from tiny import tiny_network
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnx2torch")
