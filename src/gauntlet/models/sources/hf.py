@@ -11,6 +11,7 @@ the prediction, but their softmax is flat, so that the confidence of these model
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -95,8 +96,12 @@ class HuggingFaceModel(ModelSource):
 
     @property
     def _safely(self) -> dict[str, Any]:
-        """Nothing but tensors is unpickled unless the user trusts the checkpoint."""
-        return {"weights_only": not self.options.get("trust", False)}
+        """Only tensors are unpickled, the library's default, unless the user trusts the checkpoint."""
+        from transformers import PreTrainedModel
+
+        # Older versions have no way to unpickle anything else.
+        settable = "weights_only" in inspect.signature(PreTrainedModel.from_pretrained).parameters
+        return {"weights_only": False} if self.options.get("trust") and settable else {}
 
     def _fetched(self, kind: Any, **options: Any) -> Any:
         """`kind.from_pretrained` of this location, its many errors in one sentence."""
