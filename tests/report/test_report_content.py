@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from gauntlet.report.render.html import panels_of
 from gauntlet.report.render.latex import tables_of
 from gauntlet.report.scope import MINIMUM, Scope, scopes
 from gauntlet.report.sections import honesty
+from gauntlet.report.sections.obtained import command
 from gauntlet.report.sections.standing import Standing
 from gauntlet.report.sections.summary import grade
 from gauntlet.report.tables import Table
@@ -380,8 +382,6 @@ def test_many_classes_are_cut_and_it_says_so() -> None:
 
 
 def test_every_evaluation_has_a_command_that_repeats_it(document: Document, small_store: Store) -> None:
-    import shlex
-
     recipes = [recipe for block in blocks_of(document, Recipes) for recipe in block.items]
     keys = [dict(recipe.facts)["key"] for recipe in recipes]
     assert sorted(keys) == sorted(small_store.keys())
@@ -398,6 +398,30 @@ def test_every_evaluation_has_a_command_that_repeats_it(document: Document, smal
         "0",
     )
     assert options["--threat"] == '{"corruption": {"name": "fog", "severity": 5}}'
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (
+            "gauntlet run -m script:net.pt --num-classes 11 --mean=0.5,0.5,0.5 --suite quick",
+            ["script:net.pt", "11", "0.5,0.5,0.5"],
+        ),
+        ("python -m gauntlet run --model a --model b --num-classes 11", ["m", "11"]),
+        ("python train.py --model other", ["m"]),
+        ("gauntlet run 'unfinished", ["m"]),
+    ],
+)
+def test_a_command_keeps_what_the_key_does_not_tell(run: str, expected: list[str]) -> None:
+    from types import SimpleNamespace
+
+    evaluation = SimpleNamespace(
+        model="m", dataset="d", split="", kind="clean", description={}, images=4, seed=0, provenance={"command": run}
+    )
+    words = shlex.split(command(evaluation, "results.db"))  # type: ignore[arg-type]
+    options = dict(zip(words[2::2], words[3::2], strict=True))
+    kept = [options[name] for name in ("--model", "--num-classes", "--mean") if name in options]
+    assert kept == expected
 
 
 def test_the_summary_says_whether_the_first_two_differ(document: Document) -> None:

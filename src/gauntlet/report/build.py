@@ -50,9 +50,14 @@ def build_report(store: Store, options: Options | None = None) -> Document:
     parts = [build_part(store, scope, options) for scope in scopes(frame)]
     columns = {"model": "model", "threat": "threat", "evaluation": "key"}
     counts = {word: frame[column].nunique() for word, column in columns.items()}
-    subtitle = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts.items())
+    subtitle = ", ".join(counted(count, word) for word, count in counts.items())
     made = datetime.now(timezone.utc).strftime("%d %B %Y, %H:%M UTC")
     return Document(options.title, subtitle, parts, f"Made with Gauntlet {__version__} on {made}.")
+
+
+def counted(count: int, word: str) -> str:
+    """A number with its noun: "1 model", "2 models"."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def build_part(store: Store, scope: Scope, options: Options) -> Part:
@@ -77,7 +82,8 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
         honesty.section(scope, standing, images, provenances, given),
         obtained.section(scope, standing, evaluations, store.address),
     ]
-    subtitle = f"{scope.images} images, {len(scope.models)} models, {len(scope.threats)} threats"
+    counts = {"image": scope.images, "model": len(scope.models), "threat": len(scope.threats)}
+    subtitle = ", ".join(counted(count, word) for word, count in counts.items())
     return Part(scope.id, scope.title, subtitle, [each for each in sections if each is not None])
 
 

@@ -132,7 +132,7 @@ function leaderboard() {
         state.set("pick", [...picked].join(","));
         summary(entries);
       });
-      row.append(element("td", { class: "t" }, sourceName(entry.source)), element("td", {}, box));
+      row.append(element("td", { class: "t" }, sourceName(entry.source).split(",")[0]), element("td", {}, box));
       return row;
     });
     document.querySelector(".board tbody").replaceChildren(...lines);

@@ -13,6 +13,10 @@ from gauntlet.report.scope import Scope
 from gauntlet.report.sections.standing import Standing
 from gauntlet.results.record import Evaluation
 
+KEPT_OPTIONS = ("--weights", "--num-classes", "--mean", "--std", "--channel-order", "--root", "--protocol")
+"""What else `gauntlet run` needs to find the same model and the same images."""
+SHORT_OPTIONS = {"-m": "--model", "-d": "--dataset"}
+
 
 def section(scope: Scope, standing: Standing, evaluations: Mapping[str, Evaluation], store: str) -> Section:
     """A fold per model with a recipe per threat."""
@@ -56,9 +60,16 @@ def without_password(text: str) -> str:
 
 
 def command(evaluation: Evaluation, store: str) -> str:
-    """The command that gives the same figures."""
+    """The command that gives the same figures.
+
+    What the key does not tell (where data and weights lie, how a model is wrapped) is taken from the command that was
+    run; a model of several is called by its name.
+    """
     run: Mapping[str, Any] = evaluation.provenance
-    words = ["gauntlet", "run", "--model", evaluation.model, "--dataset", evaluation.dataset]
+    given = _options(str(run.get("command", "")))
+    models = given.get("--model", [])
+    words = ["gauntlet", "run", "--model", models[0] if len(models) == 1 else evaluation.model]
+    words += ["--dataset", (given.get("--dataset") or [evaluation.dataset])[0]]
     if evaluation.split:
         words += ["--split", evaluation.split]
     words += ["--threat", "clean" if evaluation.kind == "clean" else json.dumps(evaluation.description)]
@@ -66,4 +77,23 @@ def command(evaluation: Evaluation, store: str) -> str:
     words += ["--batch-size", str(run.get("batch_size", 4)), "--store", without_password(store)]
     if run.get("precision", "fp32") != "fp32":
         words += ["--precision", str(run["precision"])]
+    for name in KEPT_OPTIONS:
+        words += [word for value in given.get(name, []) for word in (name, value)]
     return shlex.join(words)
+
+
+def _options(text: str) -> dict[str, list[str]]:
+    """The options of a `gauntlet run` command and their values; nothing for any other command."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return {}
+    if "run" not in words[:4]:
+        return {}
+    found: dict[str, list[str]] = {}
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        name = SHORT_OPTIONS.get(name, name)
+        if name in ("--model", "--dataset", *KEPT_OPTIONS):
+            found.setdefault(name, []).append(value if equals else following)
+    return found
