@@ -62,7 +62,7 @@ def test_differences_are_those_of_the_figures_with_a_paired_interval(store: Stor
         tables = [read_images(store, keys[model]) for model in ("first", "second")]
         assert tables[0] is not None
         assert tables[1] is not None
-        expected = compare_counts(tables[0].headline, tables[1].headline).iloc[0]
+        expected = compare_counts(tables[0].headline, tables[1].headline).iloc[0]  # three images: every flip is tried
         assert (each.change.low, each.change.high) == (expected["low"], expected["high"])
     under_threat = comparison.differences[1]
     assert (under_threat.better, under_threat.worse) == (3, 0)

@@ -459,6 +459,21 @@ def test_a_store_without_counts_still_gives_a_report(two_models: Store) -> None:
     assert titles[-1] == "How each figure was obtained"
 
 
+def test_detection_and_missing_clean_figures_are_reported_as_far_as_they_go(tmp_path) -> None:
+    from gauntlet.report import write_report
+
+    store = Store()
+    for model, value in (("a", 0.3), ("b", 0.2)):
+        job = Job("detection", model, model, DATASET, "fog-3", "corruption", FOG, 1, 0)
+        started = store.begin(job, images=40, batch_size=4, metric={}, provenance={"started": "2026"})
+        store.finish(started, [Figure("mAP", value), Figure("AP", value, class_name="car")])
+    text = write_report(store, tmp_path / "report.md", format="md").read_text()
+    assert "a is the most reliable of 2 models by mAP under the worst corruption: it has 30.0 % under" in text
+    assert "No clean figure" in text
+    assert "AP per class of a" in text
+    write_report(store, tmp_path / "report.html")
+
+
 def test_findings_given_from_outside_are_shown(two_models: Store) -> None:
     from gauntlet.report import Options
 

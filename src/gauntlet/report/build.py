@@ -11,6 +11,7 @@ import pandas as pd
 from gauntlet._version import __version__
 from gauntlet.analysis import compare_counts
 from gauntlet.errors import GauntletError
+from gauntlet.report.compare import PERMUTATIONS
 from gauntlet.report.document import Block, Document, Finding, Gallery, Part, Section, Text
 from gauntlet.report.gallery import Loaders, build_gallery, worst_images
 from gauntlet.report.images import Images, read_images
@@ -104,7 +105,7 @@ def first_two(standing: Standing, images: Mapping[tuple[str, str], Images]) -> s
     one, other = (images.get((model, threat)) for model in (second, first))
     if one is None or other is None or not one.same_images(other):
         return ""
-    row = compare_counts(one.headline, other.headline).iloc[0]
+    row = compare_counts(one.headline, other.headline, permutations=PERMUTATIONS).iloc[0]
     difference, low, high = (format_number(row[name], "points") for name in ("difference", "low", "high"))
     words = "more than chance" if row["p_value"] < CHANCE else "which may be chance"
     return (

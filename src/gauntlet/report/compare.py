@@ -24,6 +24,8 @@ from gauntlet.results import Store
 CHANCE = 0.05
 SIDES = 0.01
 """A class or an image is on a model's side when that model is better on it by more than this."""
+PERMUTATIONS = 2000
+"""Enough for p-values that survive an adjustment for a hundred threats, and bearable for thousands of images."""
 MOST_IMAGES = 5
 MOST_FLIPS = 40
 
@@ -130,7 +132,7 @@ def _difference(
     one, other = (images.get((model, threat)) for model in (first, second))
     if one is None or other is None or not one.same_images(other):
         return plain
-    row = compare_counts(one.headline, other.headline).iloc[0]
+    row = compare_counts(one.headline, other.headline, permutations=PERMUTATIONS).iloc[0]
     change = other.miou - one.miou
     return Difference(
         threat,
