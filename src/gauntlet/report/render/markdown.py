@@ -50,7 +50,7 @@ def paragraph(text: str) -> str:
     """Plain text as a paragraph: what would begin a list is no list.
 
     >>> paragraph("1. try")
-    '1\\. try'
+    '1\\\\. try'
     """
     return _LIST_MARK.sub(r"\1\\\2", escape(text))
 
