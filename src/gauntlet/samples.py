@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,8 @@ class Boxes:
         scores: (n,) float32 confidences of detections, or None for ground truth.
         crowd: (n,) bool, COCO's iscrowd, or None when there is none.
         difficult: (n,) bool, VOC's difficult flag, or None when there is none.
+        area: (n,) float32 area of the annotated object in pixels (COCO's "area", of its outline), by which objects are
+            small, medium or large; None when it is the area of the box.
     """
 
     xyxy: npt.NDArray[np.float32]
@@ -29,18 +32,42 @@ class Boxes:
     scores: npt.NDArray[np.float32] | None = None
     crowd: npt.NDArray[np.bool_] | None = None
     difficult: npt.NDArray[np.bool_] | None = None
+    area: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.classes)
         if self.xyxy.shape != (count, 4):
             raise GauntletError(f"boxes must have the shape ({count}, 4) for {count} classes, not {self.xyxy.shape}.")
-        for name in ("scores", "crowd", "difficult"):
+        for name in ("scores", "crowd", "difficult", "area"):
             values = getattr(self, name)
             if values is not None and values.shape != (count,):
                 raise GauntletError(f"the {name} of {count} boxes must have the shape ({count},), not {values.shape}.")
 
     def __len__(self) -> int:
         return len(self.classes)
+
+    def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Boxes:
+        """Some of the objects, by a mask (n,) or by their positions in the order they are wanted in."""
+
+        def of(values: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+            return None if values is None else values[chosen]
+
+        return Boxes(
+            self.xyxy[chosen],
+            self.classes[chosen],
+            of(self.scores),
+            of(self.crowd),
+            of(self.difficult),
+            of(self.area),
+        )
+
+    @property
+    def areas(self) -> npt.NDArray[np.float64]:
+        """(n,) area of every object: the annotated one, else that of its box."""
+        if self.area is not None:
+            return self.area.astype(np.float64)
+        corners = self.xyxy.astype(np.float64)
+        return np.asarray((corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1]))
 
 
 @dataclass(frozen=True)

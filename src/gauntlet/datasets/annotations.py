@@ -14,6 +14,8 @@ import numpy as np
 from gauntlet.errors import GauntletError
 from gauntlet.samples import Boxes
 
+_Row = tuple[float, float, float, float, int, bool, float]  # corners, class, crowd, area
+
 
 @dataclass(frozen=True)
 class Annotations:
@@ -71,7 +73,7 @@ def read_annotations(path: Path) -> Annotations:
 def _boxes_by_image(
     annotations: Sequence[Mapping[str, Any]], class_of: Mapping[int, int], known: set[int], path: Path
 ) -> dict[int, Boxes]:
-    rows: dict[int, list[tuple[float, float, float, float, int, bool]]] = {}
+    rows: dict[int, list[_Row]] = {}
     for annotation in annotations:
         image, category = int(annotation["image_id"]), int(annotation["category_id"])
         if category not in class_of or image not in known:
@@ -81,7 +83,8 @@ def _boxes_by_image(
             )
         x, y, width, height = _numbers(annotation, path)
         crowd = bool(annotation.get("iscrowd", 0))
-        rows.setdefault(image, []).append((x, y, x + width, y + height, class_of[category], crowd))
+        area = float(annotation.get("area", width * height))
+        rows.setdefault(image, []).append((x, y, x + width, y + height, class_of[category], crowd, area))
     return {image: _boxes(objects) for image, objects in rows.items()}
 
 
@@ -95,11 +98,12 @@ def _numbers(annotation: Mapping[str, Any], path: Path) -> tuple[float, float, f
     return float(box[0]), float(box[1]), float(box[2]), float(box[3])
 
 
-def _boxes(objects: Sequence[tuple[float, float, float, float, int, bool]]) -> Boxes:
+def _boxes(objects: Sequence[_Row]) -> Boxes:
     return Boxes(
         np.array([row[:4] for row in objects], dtype=np.float32).reshape(-1, 4),
         np.array([row[4] for row in objects], dtype=np.int64),
         crowd=np.array([row[5] for row in objects], dtype=np.bool_),
+        area=np.array([row[6] for row in objects], dtype=np.float32),
     )
 
 

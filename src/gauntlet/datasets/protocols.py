@@ -220,7 +220,8 @@ def _resize(sample: Sample, size: Size, interpolation: str) -> Sample:
     boxes = sample.boxes
     if boxes is not None:
         scale = np.array([size[1] / width, size[0] / height] * 2, dtype=np.float64)
-        boxes = replace(boxes, xyxy=(boxes.xyxy * scale).astype(np.float32))
+        area = None if boxes.area is None else (boxes.area * (scale[0] * scale[1])).astype(np.float32)
+        boxes = replace(boxes, xyxy=(boxes.xyxy * scale).astype(np.float32), area=area)
     return Sample(
         sample.id,
         image,
@@ -249,13 +250,18 @@ def _crop_centre(sample: Sample, size: Size) -> Sample:
 
 
 def _crop_boxes(boxes: Boxes, top: int, left: int, size: Size) -> Boxes:
-    """Boxes cut at the border of the crop; those of which nothing is left are dropped."""
+    """Boxes cut at the border of the crop; those of which nothing is left are dropped.
+
+    The area of an object shrinks as its box does: how much of its outline is cut off is not known.
+    """
     shifted = boxes.xyxy - np.array([left, top, left, top], dtype=np.float32)
     limits = np.array([size[1], size[0], size[1], size[0]], dtype=np.float32)
     cut = np.clip(shifted, 0, limits)
-    kept = (cut[:, 2] > cut[:, 0]) & (cut[:, 3] > cut[:, 1])
-
-    def chosen(values: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
-        return None if values is None else values[kept]
-
-    return Boxes(cut[kept], boxes.classes[kept], chosen(boxes.scores), chosen(boxes.crowd), chosen(boxes.difficult))
+    kept = np.flatnonzero((cut[:, 2] > cut[:, 0]) & (cut[:, 3] > cut[:, 1]))
+    whole, rest = boxes.select(kept), cut[kept]
+    area = None
+    if whole.area is not None:
+        area = (whole.area * replace(whole, xyxy=rest, area=None).areas / replace(whole, area=None).areas).astype(
+            np.float32
+        )
+    return replace(whole, xyxy=rest, area=area)

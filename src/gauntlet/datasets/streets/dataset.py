@@ -31,10 +31,12 @@ def object_boxes(picture: Picture) -> Boxes:
     """Boxes around the visible pixels of cars, pedestrians, bicyclists and signs.
 
     An object is left out when fewer than 12 of its pixels are seen, when its box is narrower or lower than 3 pixels,
-    or when less than a fifth of its silhouette (inside the picture) is seen behind what stands before it.
+    or when less than a fifth of its silhouette (inside the picture) is seen behind what stands before it. The area of
+    an object is the number of its pixels that are seen.
     """
     corners: list[tuple[int, int, int, int]] = []
     classes: list[int] = []
+    areas: list[int] = []
     rows, columns = np.nonzero(picture.instances)
     numbers = picture.instances[rows, columns]
     for number in np.unique(numbers):
@@ -45,8 +47,9 @@ def object_boxes(picture: Picture) -> Boxes:
         if large_enough and picture.visible[number - 1] >= LEAST_VISIBLE:
             corners.append((x0, y0, x1, y1))
             classes.append(BOX_CLASSES.index(int(picture.instance_labels[number - 1])))
+            areas.append(len(x))
     xyxy: npt.NDArray[np.float32] = np.array(corners, np.float32).reshape(-1, 4)
-    return Boxes(xyxy, np.array(classes, np.int64))
+    return Boxes(xyxy, np.array(classes, np.int64), area=np.array(areas, np.float32))
 
 
 class Streets(Dataset):
