@@ -22,6 +22,11 @@ class ModelSource(ABC):
     def identity(self) -> ModelIdentity:
         """Name and digest; cheap where the weights are a file."""
 
+    @property
+    def task(self) -> str:
+        """"segmentation" or "detection", without loading anything; a source of detectors says so."""
+        return "segmentation"
+
     @abstractmethod
     def load(self) -> GauntletModel:
         """The model: frozen, in eval mode, on the CPU."""

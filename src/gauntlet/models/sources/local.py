@@ -118,6 +118,10 @@ class PythonModel(ModelSource):
     def identity(self) -> ModelIdentity:
         return self._model.identity
 
+    @property
+    def task(self) -> str:
+        return self._model.task
+
     def load(self) -> GauntletModel:
         return self._model
 
