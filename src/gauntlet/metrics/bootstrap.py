@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,9 @@ RESAMPLES = 1000
 LEVEL = 0.95
 _CHUNK = 100
 
-# A figure of R resamples from how often each image occurs, (R, N) -> (R,).
+# A figure of R resamples from how often each image occurs, (R, N) -> (R,), and several by name.
 WeightedFigure = Callable[[FloatArray], FloatArray]
+WeightedFigures = Callable[[FloatArray], Mapping[str, FloatArray]]
 
 
 def intervals(
@@ -33,23 +34,37 @@ def intervals(
     figures = _weighted_figures(table)
     if len(table) < 2:
         return dict.fromkeys(figures, (float("nan"), float("nan")))
-    return {
-        name: interval(figure, len(table), resamples=resamples, level=level, seed=seed)
-        for name, figure in figures.items()
-    }
+
+    def all_figures(weights: FloatArray) -> dict[str, FloatArray]:
+        return {name: figure(weights) for name, figure in figures.items()}
+
+    return joint_intervals(all_figures, len(table), resamples=resamples, level=level, seed=seed)
 
 
-def interval(
-    figure: WeightedFigure, images: int, *, resamples: int = RESAMPLES, level: float = LEVEL, seed: int = 0
-) -> tuple[float, float]:
-    """The percentile interval of one figure of N images; the same seed draws the same images for every figure."""
+def joint_intervals(
+    figures: WeightedFigures, images: int, *, resamples: int = RESAMPLES, level: float = LEVEL, seed: int = 0
+) -> dict[str, tuple[float, float]]:
+    """Percentile intervals of several figures of N images over the same resamples; NaN for a figure without any.
+
+    Args:
+        figures: named figures of R resamples.
+        images: N.
+        resamples, level, seed: as for `intervals`.
+    """
     generator = np.random.default_rng(seed)
-    values: list[FloatArray] = []
+    values: dict[str, list[FloatArray]] = {}
     for start in range(0, resamples, _CHUNK):  # in chunks: a resample of 100,000 images is not small
         count = min(_CHUNK, resamples - start)
         weights = generator.multinomial(images, np.full(images, 1 / images), size=count)
-        values.append(figure(weights.astype(np.float64)))
-    low, high = np.nanpercentile(np.concatenate(values), [50 * (1 - level), 50 * (1 + level)])
+        for name, of_chunk in figures(weights.astype(np.float64)).items():
+            values.setdefault(name, []).append(of_chunk)
+    return {name: _percentiles(np.concatenate(parts), level) for name, parts in values.items()}
+
+
+def _percentiles(values: FloatArray, level: float) -> tuple[float, float]:
+    if np.isnan(values).all():
+        return float("nan"), float("nan")
+    low, high = np.nanpercentile(values, [50 * (1 - level), 50 * (1 + level)])
     return float(low), float(high)
 
 

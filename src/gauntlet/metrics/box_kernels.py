@@ -1,4 +1,4 @@
-"""The compiled matching of boxes."""
+"""The compiled passes over boxes: matching, and average precision under weights."""
 
 from __future__ import annotations
 
@@ -30,3 +30,113 @@ def match_boxes(overlaps, ignored, crowd, thresholds):  # type: ignore[no-untype
                 taken[best] = True
                 matched[t, d] = best
     return matched
+
+
+@numba.njit(cache=True, nogil=True)
+def overlap_boxes(detected, objects, crowd, extra):  # type: ignore[no-untyped-def]
+    """(d, n) IoU of corners; sides are longer by `extra`; of a detection and a crowd, the share of the detection."""
+    overlaps = np.zeros((len(detected), len(objects)))
+    for d in range(len(detected)):
+        area = (detected[d, 2] - detected[d, 0] + extra) * (detected[d, 3] - detected[d, 1] + extra)
+        for g in range(len(objects)):
+            width = min(detected[d, 2], objects[g, 2]) - max(detected[d, 0], objects[g, 0]) + extra
+            height = min(detected[d, 3], objects[g, 3]) - max(detected[d, 1], objects[g, 1]) + extra
+            if width > 0 and height > 0:
+                common = width * height
+                other = (objects[g, 2] - objects[g, 0] + extra) * (objects[g, 3] - objects[g, 1] + extra)
+                overlaps[d, g] = common / (area if crowd[g] else area + other - common)
+    return overlaps
+
+
+@numba.njit(cache=True, nogil=True)
+def match_groups(starts, first, last, detected, objects, ignored, crowd, thresholds, most):  # type: ignore[no-untyped-def]
+    """`match_boxes` for every group: detections starts[i] to starts[i + 1] with objects first[i] to last[i].
+
+    Returns (T, D) rows of the objects; -1 for no match, -2 for a detection beyond the `most` best of its group.
+    """
+    found = np.full((thresholds.size, len(detected)), -1, np.int64)
+    for group in range(len(first)):
+        begin, end = starts[group], starts[group + 1]
+        if most >= 0 and end - begin > most:
+            found[:, begin + most : end] = -2
+            end = begin + most
+        low, high = first[group], last[group]
+        if low == high:
+            continue
+        overlaps = overlap_boxes(detected[begin:end], objects[low:high], crowd[low:high], 0.0)
+        matched = match_boxes(overlaps, ignored[low:high], crowd[low:high], thresholds)
+        for t in range(thresholds.size):
+            for d in range(end - begin):
+                if matched[t, d] >= 0:
+                    found[t, begin + d] = low + matched[t, d]
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def judge_groups(starts, first, last, detected, objects, ignored, thresholds, extra):  # type: ignore[no-untyped-def]
+    """VOC's rule for the same groups: a detection is compared only with the object that it overlaps most.
+
+    Returns (T, D): 1 found, 0 false (no object, or one found before), -1 neither (an ignored object).
+    """
+    verdict = np.zeros((thresholds.size, len(detected)), np.int8)
+    for group in range(len(first)):
+        begin, end, low, high = starts[group], starts[group + 1], first[group], last[group]
+        if low == high:
+            continue
+        overlaps = overlap_boxes(detected[begin:end], objects[low:high], np.zeros(high - low, np.bool_), extra)
+        for t in range(thresholds.size):
+            taken = np.zeros(high - low, np.bool_)
+            for d in range(end - begin):
+                best = np.argmax(overlaps[d])
+                if overlaps[d, best] < thresholds[t]:
+                    continue
+                if ignored[low + best]:
+                    verdict[t, begin + d] = -1
+                elif not taken[best]:
+                    taken[best] = True
+                    verdict[t, begin + d] = 1
+    return verdict
+
+
+@numba.njit(cache=True, nogil=True)
+def weighted_precision(verdict, images, bounds, objects, weights, recalls):  # type: ignore[no-untyped-def]
+    """(R, T, K) COCO's average precision when every image counts as often as its weight says; NaN without objects.
+
+    Args:
+        verdict: (T, D) 1 found, 0 false, -1 neither, detections by class and in score order.
+        images: (D,) image of every detection.
+        bounds: (K + 1,) where the detections of every class begin.
+        objects: (R, K) weighted number of objects that count.
+        weights: (R, N).
+        recalls: where the precision is read, ascending.
+    """
+    count, classes = objects.shape
+    thresholds = verdict.shape[0]
+    average = np.full((count, thresholds, classes), np.nan)
+    reached, precision = np.empty(verdict.shape[1]), np.empty(verdict.shape[1])
+    for r in range(count):
+        for k in range(classes):
+            if objects[r, k] <= 0:
+                continue
+            for t in range(thresholds):
+                points, hits, false = 0, 0.0, 0.0
+                for d in range(bounds[k], bounds[k + 1]):
+                    weight = weights[r, images[d]]
+                    if weight == 0 or verdict[t, d] < 0:
+                        continue
+                    if verdict[t, d] == 0:
+                        false += weight
+                        continue
+                    hits += weight
+                    # The recall and the precision's envelope change only where an object is found.
+                    reached[points] = hits / objects[r, k]
+                    precision[points] = hits / (hits + false)
+                    points += 1
+                total, best = 0.0, 0.0
+                for index in range(recalls.size - 1, -1, -1):
+                    while points > 0 and reached[points - 1] >= recalls[index]:
+                        points -= 1
+                        best = max(best, precision[points])
+                    total += best
+                average[r, t, k] = total / recalls.size
+    return average

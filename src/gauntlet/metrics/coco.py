@@ -63,6 +63,9 @@ def coco_curves(truths: Sequence[Boxes], detections: Sequence[Boxes], num_classe
     """
     if len(truths) != len(detections):
         raise GauntletError(f"there are objects of {len(truths)} images and detections of {len(detections)}.")
+    if not truths:
+        shape = (len(THRESHOLDS), num_classes, len(AREAS))
+        return CocoCurves(np.full(shape, np.nan), np.full((*shape, len(MOST_DETECTIONS)), np.nan))
     from faster_coco_eval import COCO, COCOeval_faster  # loaded when asked: it takes a while
 
     shared = {

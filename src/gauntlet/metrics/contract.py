@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 NAN = float("nan")
+NOT_FRACTIONS = ("entropy", "entropy_images", "boxes_per_image")
+"""Figures that are not parts of one: nats, numbers of boxes."""
 
 
 @dataclass(frozen=True)

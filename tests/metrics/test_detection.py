@@ -1,0 +1,286 @@
+"""COCO's figures equal pycocotools', VOC's the rules of mmdet, intervals the resampled datasets."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from detection_cases import random_case
+from gauntlet.errors import GauntletError
+from gauntlet.metrics.coco import THRESHOLDS, coco_curves
+from gauntlet.metrics.detection import figures, image_f1
+from gauntlet.metrics.object_table import ObjectTable, WeightedPrecision, image_figures
+from gauntlet.metrics.overlap import box_iou
+from gauntlet.metrics.voc import voc_precision
+from gauntlet.samples import Boxes
+
+CLASSES = 4
+NAMES = (
+    "mAP", "mAP50", "mAP75", "mAP_small", "mAP_medium", "mAP_large",
+    "AR_1", "AR_10", "AR_100", "AR_small", "AR_medium", "AR_large",
+)  # fmt: skip
+
+
+def boxes(*rows: Sequence[float], classes: Sequence[int] | None = None, scores: Sequence[float] | None = None) -> Boxes:
+    return Boxes(
+        np.array(rows, np.float32).reshape(-1, 4),
+        np.array(classes if classes is not None else [0] * len(rows), np.int64),
+        None if scores is None else np.array(scores, np.float32),
+    )
+
+
+NOTHING = boxes(scores=[])
+
+
+def pycocotools_evaluation(truths: Sequence[Boxes], detections: Sequence[Boxes], classes: int):  # type: ignore[no-untyped-def]
+    """pycocotools, given the same float32 numbers; difficult objects are ignored by an area outside every range."""
+    coco_module = pytest.importorskip("pycocotools.coco")
+    eval_module = pytest.importorskip("pycocotools.cocoeval")
+
+    def rows(every: Sequence[Boxes], of_truth: bool) -> list[dict]:  # type: ignore[type-arg]
+        found = []
+        for image, each in enumerate(every, start=1):
+            for index in range(len(each)):
+                x0, y0, x1, y1 = (float(value) for value in each.xyxy[index])
+                row = {"image_id": image, "category_id": int(each.classes[index]) + 1, "id": len(found) + 1}
+                row |= {"bbox": [x0, y0, x1 - x0, y1 - y0], "iscrowd": 0, "area": (x1 - x0) * (y1 - y0)}
+                if of_truth:
+                    if each.area is not None:
+                        row["area"] = float(each.area[index])
+                    if each.difficult is not None and each.difficult[index]:
+                        row["area"] = -1.0
+                    row["iscrowd"] = int(each.crowd is not None and each.crowd[index])
+                else:
+                    row["score"] = float(each.scores[index])
+                found.append(row)
+        return found
+
+    def coco(annotations: list[dict]):  # type: ignore[no-untyped-def, type-arg]
+        made = coco_module.COCO()
+        made.dataset = {
+            "images": [{"id": index + 1} for index in range(len(truths))],
+            "categories": [{"id": index + 1} for index in range(classes)],
+            "annotations": annotations,
+        }
+        made.createIndex()
+        return made
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        evaluation = eval_module.COCOeval(coco(rows(truths, True)), coco(rows(detections, False)), "bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return evaluation
+
+
+def assert_equals_pycocotools(truths: Sequence[Boxes], detections: Sequence[Boxes], classes: int = CLASSES) -> None:
+    expected = pycocotools_evaluation(truths, detections, classes)
+    stats = np.where(expected.stats < 0, np.nan, expected.stats)
+    found = figures(truths, detections, classes)
+    assert tuple(found) == NAMES
+    np.testing.assert_allclose(list(found.values()), stats, atol=1e-6)
+    of_class = expected.eval["precision"][:, :, :, 0, -1].mean(axis=(0, 1))  # (K,)
+    average = coco_curves(truths, detections, classes).per_class()["AP"]
+    np.testing.assert_allclose(average, np.where(of_class < 0, np.nan, of_class), atol=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    images=st.integers(1, 8),
+    crowd=st.sampled_from([0.0, 0.3]),
+    difficult=st.sampled_from([0.0, 0.3]),
+    areas=st.booleans(),
+    ties=st.booleans(),
+)
+def test_equal_to_pycocotools(seed: int, images: int, crowd: float, difficult: float, areas: bool, ties: bool) -> None:
+    truths, detections = random_case(
+        seed, images=images, classes=CLASSES, crowd=crowd, difficult=difficult, areas=areas, ties=ties
+    )
+    assert_equals_pycocotools(truths, detections)
+
+
+def test_more_than_a_hundred_detections_of_a_class_equal_to_pycocotools() -> None:
+    truths, detections = random_case(3, images=3, classes=2, ties=False)
+    generator = np.random.default_rng(0)
+    many = generator.uniform(0, 100, (150, 4)).astype(np.float32)
+    many[:, 2:] += many[:, :2]
+    detections[0] = Boxes(many, np.zeros(150, np.int64), generator.random(150).astype(np.float32))
+    assert_equals_pycocotools(truths, detections, 2)
+
+
+def test_hand_computed_average_precision() -> None:
+    # Two objects; found at rank 1 and 3, a false one between: precision 1 to recall 0.5, then 2/3.
+    truth = boxes([0, 0, 10, 10], [20, 20, 30, 30])
+    found = boxes([0, 0, 10, 10], [50, 50, 60, 60], [20, 20, 30, 30], scores=[0.9, 0.8, 0.7])
+    values = figures([truth], [found], 1)
+    expected = (51 * 1 + 50 * 2 / 3) / 101  # recalls 0 to 0.50, and 0.51 to 1
+    assert values["mAP"] == pytest.approx(expected)
+    assert values["mAP50"] == pytest.approx(expected)
+    assert values["AR_1"] == 0.5
+    assert values["AR_100"] == values["AR_small"] == 1.0
+    assert math.isnan(values["mAP_large"])
+
+
+def test_no_detections_is_zero_and_nothing_at_all_is_undefined() -> None:
+    truth = boxes([0, 0, 10, 10])
+    assert figures([truth], [NOTHING], 2)["mAP"] == 0.0
+    assert all(math.isnan(value) for value in figures([NOTHING], [boxes([0, 0, 5, 5], scores=[1])], 2).values())
+    assert all(math.isnan(value) for value in figures([], [], 2).values())
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(GauntletError, match="class 5; expected 0 to 1"):
+        figures([boxes([0, 0, 1, 1], classes=[5])], [NOTHING], 2)
+    with pytest.raises(GauntletError, match="need scores"):
+        figures([NOTHING], [boxes([0, 0, 1, 1])], 2)
+    with pytest.raises(GauntletError, match="1 images and detections of 0"):
+        figures([NOTHING], [], 2)
+
+
+def repeated(cases: Sequence[Boxes], weights: np.ndarray) -> list[Boxes]:
+    return [case for case, weight in zip(cases, weights, strict=True) for _ in range(weight)]
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), difficult=st.sampled_from([0.0, 0.3]), ties=st.booleans())
+def test_a_resample_has_the_figures_of_the_repeated_images(seed: int, difficult: float, ties: bool) -> None:
+    truths, detections = random_case(seed, images=5, difficult=difficult, ties=ties)
+    # Equal scores inside an image follow each other copy by copy when it is repeated, so ties are tried without.
+    weights = np.ones(5, int) if ties else np.random.default_rng(seed).multinomial(5, [0.2] * 5)
+    table = ObjectTable.of(truths, detections, CLASSES)
+    average = WeightedPrecision(table, THRESHOLDS, 100)(weights[None].astype(float))[0]
+    curves = coco_curves(repeated(truths, weights), repeated(detections, weights), CLASSES)
+    np.testing.assert_allclose(average, curves.precision[:, :, 0], atol=1e-9)
+
+
+def test_image_f1_by_hand() -> None:
+    truth = boxes([0, 0, 10, 10], [20, 20, 30, 30], [40, 40, 50, 50], classes=[0, 0, 1])
+    found = boxes(
+        [0, 0, 10, 9], [0, 0, 10, 10], [20, 20, 30, 30], [40, 40, 50, 50],
+        classes=[0, 0, 1, 1], scores=[0.9, 0.8, 0.7, 0.4],
+    )  # fmt: skip
+    # The first takes the object, the second is double, the third has another class, the fourth is not said.
+    assert image_f1(truth, found) == pytest.approx(2 * 1 / (2 * 1 + 2 + 2))
+    assert image_f1(truth, found, score=0.3) == pytest.approx(2 * 2 / (2 * 2 + 2 + 1))
+    assert image_f1(truth, found, iou=0.95) == pytest.approx(2 * 1 / (2 * 1 + 2 + 2))
+    assert image_f1(NOTHING, NOTHING) == 1.0
+    assert image_f1(NOTHING, found) == 0.0
+    assert image_f1(truth, NOTHING) == 0.0
+
+
+def test_image_f1_leaves_crowds_and_difficult_objects_out() -> None:
+    truth = boxes([0, 0, 10, 10], [20, 20, 40, 40], [60, 60, 70, 70])
+    flagged = Boxes(
+        truth.xyxy, truth.classes, crowd=np.array([False, True, False]), difficult=np.array([False, False, True])
+    )
+    found = boxes([0, 0, 10, 10], [20, 20, 25, 25], [30, 30, 35, 35], [60, 60, 70, 70], scores=[0.9] * 4)
+    assert image_f1(flagged, found) == 1.0
+    assert image_f1(flagged, boxes([0, 0, 10, 10], scores=[0.9])) == 1.0
+    assert image_f1(truth, boxes([0, 0, 10, 10], scores=[0.9])) == pytest.approx(2 / (2 + 2))
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_figures_of_many_images_are_those_of_each(seed: int) -> None:
+    truths, detections = random_case(seed, difficult=0.2)
+    many = image_figures(truths, detections, CLASSES, iou=0.5, score=0.5)
+    expected = [image_f1(truth, found) for truth, found in zip(truths, detections, strict=True)]
+    np.testing.assert_allclose(many.f1, expected, rtol=0, atol=1e-15)
+    said = [found.select(found.scores >= 0.5) for found in detections if found.scores is not None]
+    np.testing.assert_array_equal(many.boxes, [len(each) for each in said])
+    for truth, each, matches in zip(truths, said, many.matches, strict=True):
+        near = box_iou(each.xyxy, truth.xyxy)
+        assert matches <= (near.max(axis=1, initial=0) >= 0.5).sum()
+    assert np.all(many.mislabelled <= many.matches)
+
+
+def test_mislabelled_boxes_are_counted_among_matches_of_any_class() -> None:
+    truth = boxes([0, 0, 10, 10], [20, 20, 30, 30], classes=[0, 1])
+    found = boxes([0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60], classes=[1, 1, 0], scores=[0.9, 0.9, 0.9])
+    result = image_figures([truth], [found], 2, iou=0.5, score=0.5)
+    assert (result.matches[0], result.mislabelled[0], result.boxes[0]) == (2, 1, 3)
+
+
+# VOC ---------------------------------------------------------------------------------------------------------------
+
+
+def mmdet_rule(
+    truths: Sequence[Boxes], detections: Sequence[Boxes], kind: int, threshold: float, eleven: bool
+) -> float:
+    """AP of a class in plain loops, after mmdet's tpfp_default and average_precision with legacy coordinates."""
+    rows, total = [], 0
+    for truth, found in zip(truths, detections, strict=True):
+        flags = truth.difficult if truth.difficult is not None else np.zeros(len(truth), bool)
+        objects = [(box, flag) for box, c, flag in zip(truth.xyxy, truth.classes, flags, strict=True) if c == kind]
+        objects.sort(key=lambda each: bool(each[1]))
+        total += sum(not flag for _, flag in objects)
+        taken: set[int] = set()
+        mine = [
+            (score, box) for score, box, c in zip(found.scores, found.xyxy, found.classes, strict=True) if c == kind
+        ]
+        for score, box in sorted(mine, key=lambda each: -each[0]):
+            overlaps = [_inclusive_iou(box, other) for other, _ in objects]
+            best = int(np.argmax(overlaps)) if overlaps else -1
+            if best < 0 or overlaps[best] < threshold:
+                rows.append((score, 0))
+            elif not objects[best][1]:
+                rows.append((score, 0 if best in taken else 1))
+                taken.add(best)
+    if total == 0:
+        return math.nan
+    rows.sort(key=lambda each: -each[0])
+    hits = np.cumsum([hit for _, hit in rows])
+    recall, precision = hits / total, hits / np.arange(1, len(rows) + 1)
+    if eleven:
+        return sum(max(precision[recall >= point], default=0) for point in np.arange(0, 1.001, 0.1)) / 11
+    area, before = 0.0, 0.0
+    for index, value in enumerate(recall):
+        area += (value - before) * max(precision[index:])
+        before = value
+    return float(area)
+
+
+def _inclusive_iou(first: np.ndarray, second: np.ndarray) -> float:
+    a, b = first.astype(float), second.astype(float)
+    width = min(a[2], b[2]) - max(a[0], b[0]) + 1
+    height = min(a[3], b[3]) - max(a[1], b[1]) + 1
+    if width <= 0 or height <= 0:
+        return 0.0
+    areas = [(box[2] - box[0] + 1) * (box[3] - box[1] + 1) for box in (a, b)]
+    return width * height / (sum(areas) - width * height)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), eleven=st.booleans())
+def test_voc_follows_the_rules_of_mmdet(seed: int, eleven: bool) -> None:
+    truths, detections = random_case(seed, crowd=0, difficult=0.3, ties=False)
+    found = voc_precision(truths, detections, CLASSES, eleven_points=eleven)
+    for row, threshold in zip(found, (0.25, 0.5, 0.75), strict=True):
+        expected = [mmdet_rule(truths, detections, kind, threshold, eleven) for kind in range(CLASSES)]
+        np.testing.assert_allclose(row, expected, atol=1e-12)
+
+
+def test_voc_second_match_is_false_and_inclusive_corners_are_longer() -> None:
+    truth = boxes([0, 0, 9, 9])
+    doubled = boxes([0, 0, 9, 9], [0, 0, 9, 8], scores=[0.8, 0.9])
+    assert voc_precision([truth], [doubled], 1, thresholds=[0.5])[0, 0] == pytest.approx(1.0)  # the first finds it
+    # 10 x 5 of 10 x 10 pixels: exactly a half with inclusive corners, 36 / 81 without.
+    half = boxes([0, 0, 9, 4], scores=[0.9])
+    assert voc_precision([truth], [half], 1, thresholds=[0.5])[0, 0] == 1.0
+    assert voc_precision([truth], [half], 1, thresholds=[0.5], inclusive=False)[0, 0] == 0.0
+
+
+def test_voc_eleven_points_by_hand() -> None:
+    truth = boxes([0, 0, 10, 10], [20, 20, 30, 30])
+    found = boxes([0, 0, 10, 10], [50, 50, 60, 60], [20, 20, 30, 30], scores=[0.9, 0.8, 0.7])
+    eleven = voc_precision([truth], [found], 1, thresholds=[0.5], eleven_points=True)[0, 0]
+    assert eleven == pytest.approx((6 * 1 + 5 * 2 / 3) / 11)
+    assert voc_precision([truth], [found], 1, thresholds=[0.5])[0, 0] == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
