@@ -49,13 +49,16 @@ def _models() -> list[Row]:
     rows = []
     for name in shipped.names():
         card = shipped.find(name).card
+        clean = card["figures"]["clean"]
+        figures = [figure for figure in ("mIoU", "mAP", "mAP50") if figure in clean]
         rows.append(
             {
                 "model": name,
+                "task": card["model"].get("task", "segmentation"),
                 "architecture": card["model"]["architecture"],
                 "parameters": card["model"]["parameters"],
                 "training": card["kind"],
-                "clean mIoU %": percent(card["figures"]["clean"]["mIoU"]),
+                **{f"clean {figure} %": percent(clean[figure]) for figure in figures},
             }
         )
     return rows

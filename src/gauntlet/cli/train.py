@@ -27,4 +27,5 @@ def train(
     if as_json:
         print_json({"folder": str(result.folder), **result.card})
         return
-    typer.echo(f"mIoU {percent(result.miou)} %, written to {result.folder}")
+    name, value = result.headline
+    typer.echo(f"{name} {percent(value)} %, written to {result.folder}")

@@ -23,7 +23,8 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if os.environ.get("RANK", "0") == "0":
-        print(f"clean mIoU {100 * result.miou:.2f} %; written to {result.folder}")
+        name, value = result.headline
+        print(f"clean {name} {100 * value:.2f} %; written to {result.folder}")
     return 0
 
 

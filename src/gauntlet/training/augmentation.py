@@ -15,6 +15,8 @@ from gauntlet.training.config import AugmentationConfig, ColorJitterConfig
 Image = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.integer]
 Pair = tuple[Image, Labels]
+Around = tuple[tuple[int, int], tuple[int, int]]
+Window = tuple[slice, slice]
 
 PADDING_COLOR = (127, 127, 127)
 
@@ -44,12 +46,7 @@ class Augmentation:
         if config.cutmix is not None:
             pair = localized.cutmix(pair, config.cutmix, rng, lambda: self.geometric(partner(rng), rng))
         image, labels = pair
-        if config.color_jitter is not None:
-            image = jitter_color(image, config.color_jitter, rng)
-        if config.blur and rng.random() < config.blur:
-            image = _as_uint8(cv2.GaussianBlur(image, (5, 5), 0))
-        if config.localized_corruption is not None:
-            image = localized.corrupt_locally(image, config.localized_corruption, rng)
+        image = photometric(image, config, rng)
         if config.cutout is not None:
             image, labels = localized.cutout((image, labels), config.cutout, rng, self.ignore_index)
         return np.ascontiguousarray(image), np.ascontiguousarray(labels)
@@ -68,12 +65,29 @@ class Augmentation:
         return pair
 
 
+def photometric(image: Image, config: AugmentationConfig, rng: np.random.Generator) -> Image:
+    """Colour, blur and localized corruption: what leaves pixels where they are."""
+    if config.color_jitter is not None:
+        image = jitter_color(image, config.color_jitter, rng)
+    if config.blur and rng.random() < config.blur:
+        image = _as_uint8(cv2.GaussianBlur(image, (5, 5), 0))
+    if config.localized_corruption is not None:
+        image = localized.corrupt_locally(image, config.localized_corruption, rng)
+    return image
+
+
 def resize(pair: Pair, factor: float) -> Pair:
     """Both by one factor: the image bilinear, the labels nearest."""
-    image, labels = pair
-    size = max(1, round(image.shape[1] * factor)), max(1, round(image.shape[0] * factor))
+    image, labels = resize_image(pair[0], factor), pair[1]
+    size = image.shape[1], image.shape[0]
     scaled = cv2.resize(labels.astype(np.int32), size, interpolation=cv2.INTER_NEAREST_EXACT)
-    return _as_uint8(cv2.resize(image, size, interpolation=cv2.INTER_LINEAR)), scaled.astype(labels.dtype)
+    return image, scaled.astype(labels.dtype)
+
+
+def resize_image(image: Image, factor: float) -> Image:
+    """Bilinear, to a whole number of pixels."""
+    size = max(1, round(image.shape[1] * factor)), max(1, round(image.shape[0] * factor))
+    return _as_uint8(cv2.resize(image, size, interpolation=cv2.INTER_LINEAR))
 
 
 def rotate(pair: Pair, degrees: float, ignore_index: int) -> Pair:
@@ -103,16 +117,27 @@ def rotate(pair: Pair, degrees: float, ignore_index: int) -> Pair:
 def crop(pair: Pair, size: tuple[int, int], rng: np.random.Generator, ignore_index: int) -> Pair:
     """A random window of (height, width); smaller images are first padded with grey, ignored pixels around."""
     image, labels = pair
-    missing_rows, missing_columns = max(0, size[0] - labels.shape[0]), max(0, size[1] - labels.shape[1])
-    if missing_rows or missing_columns:
-        top, left = missing_rows // 2, missing_columns // 2
-        around = ((top, missing_rows - top), (left, missing_columns - left))
-        image = np.pad(image, (*around, (0, 0)), constant_values=PADDING_COLOR[0])
+    around, window = draw_crop(labels.shape, size, rng)
+    if any(map(any, around)):
         labels = np.pad(labels, around, constant_values=ignore_index)
-    top = int(rng.integers(labels.shape[0] - size[0] + 1))
-    left = int(rng.integers(labels.shape[1] - size[1] + 1))
-    window = slice(top, top + size[0]), slice(left, left + size[1])
-    return image[window], labels[window]
+    return crop_image(image, around, window), labels[window]
+
+
+def draw_crop(shape: tuple[int, int], size: tuple[int, int], rng: np.random.Generator) -> tuple[Around, Window]:
+    """How many pixels an image of (height, width) needs around it, and the window in the padded image."""
+    missing_rows, missing_columns = max(0, size[0] - shape[0]), max(0, size[1] - shape[1])
+    above, before = missing_rows // 2, missing_columns // 2
+    top = int(rng.integers(shape[0] + missing_rows - size[0] + 1))
+    left = int(rng.integers(shape[1] + missing_columns - size[1] + 1))
+    around = ((above, missing_rows - above), (before, missing_columns - before))
+    return around, (slice(top, top + size[0]), slice(left, left + size[1]))
+
+
+def crop_image(image: Image, around: Around, window: Window) -> Image:
+    """The window of an image that is first padded with grey."""
+    if any(map(any, around)):
+        image = np.pad(image, (*around, (0, 0)), constant_values=PADDING_COLOR[0])
+    return image[window]
 
 
 def jitter_color(image: Image, config: ColorJitterConfig, rng: np.random.Generator) -> Image:

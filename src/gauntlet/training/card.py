@@ -16,11 +16,16 @@ from safetensors.torch import save
 from gauntlet._version import __version__
 from gauntlet.datasets.contract import Dataset
 from gauntlet.evaluation.provenance import command_line
+from gauntlet.models.architectures import WrappedDetector
 from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.training.checkpoint import write_atomically
 from gauntlet.training.config import TrainingConfig
 from gauntlet.training.progress import format_duration
-from gauntlet.training.validation import ValidationFigures
+from gauntlet.training.validation import Figures
+
+TrainedModel = WrappedSegmentation | WrappedDetector
+
+READABLE = {"aAcc": "pixel accuracy"}
 
 
 @dataclass(frozen=True)
@@ -39,28 +44,29 @@ class Outcome:
     samples: int
     seconds: float
     processes: int
-    figures: ValidationFigures
+    figures: Figures
 
 
 def describe(
-    config: TrainingConfig, model: WrappedSegmentation, train: Dataset, validation: Dataset, outcome: Outcome
+    config: TrainingConfig, model: TrainedModel, train: Dataset, validation: Dataset, outcome: Outcome
 ) -> dict[str, Any]:
     """The model card as data; everything that is needed to load the weights stands under "model"."""
-    figures = outcome.figures
+    figure, values = outcome.figures.by_class
+    segmentation = isinstance(model, WrappedSegmentation)
     parameters = sum(parameter.numel() for parameter in model.module.parameters())
     return {
         "name": config.name,
         "description": config.description,
         "kind": training_kind(config),
         "model": {
+            "task": model.task,
             "architecture": config.model.architecture,
             "options": config.model.options,
             "num_classes": model.num_classes,
             "class_names": list(model.class_names),
-            "ignore_index": model.ignore_index,
             "mean": list(config.model.mean),
             "std": list(config.model.std),
-            "stride": model.stride,
+            **({"ignore_index": model.ignore_index, "stride": model.stride} if segmentation else {}),
             "parameters": parameters,
         },
         "data": {"training": train.identity.as_dict(), "validation": validation.identity.as_dict()},
@@ -77,9 +83,8 @@ def describe(
         },
         "figures": {
             "clean": {
-                "mIoU": _rounded(figures.miou),
-                "aAcc": _rounded(figures.accuracy),
-                "IoU": dict(zip(model.class_names, map(_rounded, figures.class_iou), strict=True)),
+                **{name: _rounded(value) for name, value in outcome.figures.summary.items()},
+                figure: dict(zip(model.class_names, map(_rounded, values), strict=True)),
             }
         },
         "versions": {"gauntlet": __version__, "torch": torch.__version__, "numpy": np.__version__},
@@ -95,7 +100,7 @@ def training_kind(config: TrainingConfig) -> str:
     return f"{config.adversarial.method} {100 * config.adversarial.share:g} %, {attack['name']}{budget}"
 
 
-def write_model(folder: Path, config: TrainingConfig, model: WrappedSegmentation, card: dict[str, Any]) -> None:
+def write_model(folder: Path, config: TrainingConfig, model: TrainedModel, card: dict[str, Any]) -> None:
     """Writes config.yaml, README.md, model.safetensors and, last of all, card.json."""
     state = {name: value.detach().cpu().contiguous() for name, value in model.module.state_dict().items()}
     recipe = yaml.safe_dump(config.as_dict(), sort_keys=False, allow_unicode=True)
@@ -109,7 +114,13 @@ def readme(card: dict[str, Any]) -> str:
     """The model card as Markdown."""
     model, training, clean = card["model"], card["training"], card["figures"]["clean"]
     data = card["data"]["training"]
-    rows = "\n".join(f"| {name} | {_percent(value)} |" for name, value in clean["IoU"].items())
+    overall = "\n".join(
+        f"| clean {READABLE.get(name, name)} | {_percent(value)} |"
+        for name, value in clean.items()
+        if not isinstance(value, dict)
+    )
+    figure, values = next((name, value) for name, value in clean.items() if isinstance(value, dict))
+    rows = "\n".join(f"| {name} | {_percent(value)} |" for name, value in values.items())
     return f"""# {card["name"]}
 
 {card["description"]}
@@ -122,15 +133,14 @@ def readme(card: dict[str, Any]) -> str:
 | length | {training["steps"]} steps, {training["samples"]} samples, {format_duration(training["seconds"])} |
 | machine | {training["device"]}, {training["processes"]} process(es) of {training["threads"]} thread(s) |
 | seed | {card["seed"]} |
-| clean mIoU | {_percent(clean["mIoU"])} |
-| clean pixel accuracy | {_percent(clean["aAcc"])} |
+{overall}
 
 Figures are measured on the {card["data"]["validation"]["length"]} samples of the split
 {card["data"]["validation"]["split"]}. The recipe is `config.yaml`, the curve `log.csv`; the command was
 
     {card["command"]}
 
-| class | IoU |
+| class | {figure} |
 |---|---|
 {rows}
 """

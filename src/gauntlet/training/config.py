@@ -29,12 +29,14 @@ class ModelConfig(_Section):
     """Which network, and where its weights come from.
 
     Attributes:
-        architecture: a name of `gauntlet.models.architectures`.
+        architecture: a name of `gauntlet.models.architectures`, a segmentation network or a detector.
         options: of that network.
-        num_classes: number of classes; the dataset's by default.
+        num_classes: number of classes; the dataset's by default (its object classes for a detector).
         mean, std: normalisation inside the model, per channel, RGB on the [0, 1] scale.
         initial_weights: what to start from: a safetensors file, the folder of a trained model, or the name of a shipped
             model ("streets/enet"). Clean weights for adversarial training, robust ones for PIR-AT. None: random.
+        initial_part: take only this part of the initial weights ("encoder"), from a network that shares it; the other
+            parts start at random.
     """
 
     architecture: str
@@ -43,6 +45,13 @@ class ModelConfig(_Section):
     mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
     std: tuple[Positive, Positive, Positive] = (0.25, 0.25, 0.25)
     initial_weights: str | None = None
+    initial_part: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> ModelConfig:
+        if self.initial_part is not None and self.initial_weights is None:
+            raise ValueError("initial_part says which part of initial_weights to take: give initial_weights too")
+        return self
 
 
 class DataConfig(_Section):
@@ -50,7 +59,7 @@ class DataConfig(_Section):
 
     Attributes:
         split, options: of the training data.
-        validation_split, validation_options: of the data that mIoU is measured on; options default to `options`.
+        validation_split, validation_options: of the data that figures are measured on; options default to `options`.
         validation_limit: only the first so many validation samples; all by default.
         cache: keep samples in memory after the first use (before augmentation).
         workers: threads or processes that prepare samples in the background; 0 prepares them in turn.
@@ -245,7 +254,7 @@ class TrainingConfig(_Section):
         channels_last: memory format of images and weights; faster for convolutions on CPU.
         threads: torch threads; None leaves torch's own choice.
         device: "auto", "cpu", "cuda", ...
-        validate_every: steps between two measurements of mIoU; None measures at the end only.
+        validate_every: steps between two measurements of the figures; None measures at the end only.
         log_every: steps between two lines of log.csv.
         trackers: "tensorboard", "wandb", "mlflow" beside the CSV file, where installed.
     """

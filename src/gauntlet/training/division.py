@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import nn
@@ -68,7 +69,7 @@ class DividedObjective(AdversarialObjective):
             stride=model.stride,
         )
 
-    def prepare(self, images: torch.Tensor, labels: torch.Tensor, info: StepInfo) -> tuple[torch.Tensor, ...]:
+    def prepare(self, images: torch.Tensor, labels: torch.Tensor, info: StepInfo) -> tuple[Any, ...]:
         if len(images) < 2:
             raise GauntletError("ddc-at divides a batch into halves; give every process and part two samples or more.")
         attacked = self.perturb(images, labels, info.seeds, info.done)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +15,24 @@ import torch
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
-from gauntlet.samples import images_to_tensor
+from gauntlet.samples import Boxes, Sample, images_to_tensor
 from gauntlet.seeding import ImageSeed, numpy_generator
-from gauntlet.training.augmentation import Augmentation, Pair
+from gauntlet.training.augmentation import Augmentation, Image, Labels
+
+Target = TypeVar("Target")
+AnyPair = tuple[Image, Any]
+
+
+class SampleAugmentation(Protocol[Target]):
+    """Changes an image and what is to be learnt from it together; every draw comes from the generator."""
+
+    def __call__(
+        self,
+        pair: tuple[Image, Target],
+        rng: np.random.Generator,
+        partner: Callable[[np.random.Generator], tuple[Image, Target]],
+    ) -> tuple[Image, Target]: ...
+
 
 IGNORED = 255
 """Label of ignored pixels inside training where the dataset itself has none."""
@@ -23,10 +40,15 @@ IGNORED = 255
 
 @dataclass(frozen=True)
 class TrainingBatch:
-    """Samples of one step, or of a part of it: images (N, 3, H, W) in [0, 1] and labels (N, H, W), on the CPU."""
+    """Samples of one step, or of a part of it, on the CPU.
+
+    Attributes:
+        images: (N, 3, H, W) in [0, 1].
+        labels: (N, H, W) for segmentation, the boxes of every image for detection.
+    """
 
     images: torch.Tensor
-    labels: torch.Tensor
+    labels: torch.Tensor | list[Boxes]
 
 
 class SampleOrder:
@@ -50,32 +72,51 @@ class SampleOrder:
         return int(self._permutation[offset])
 
 
-class Preparation:
+class SamplePreparation(ABC, Generic[Target]):
     """Loads and augments the sample at a position; picklable, so that processes can do it too.
 
     Args:
         dataset: where samples come from.
-        augmentation: what is done to them.
+        augmentation: what is done to a pair, with its generator and a way to draw other pairs.
         seed: of the recipe.
         cache: keep the loaded samples in memory.
     """
 
-    def __init__(self, dataset: Dataset, augmentation: Augmentation, seed: int, *, cache: bool) -> None:
+    def __init__(self, dataset: Dataset, augmentation: SampleAugmentation[Target], seed: int, *, cache: bool) -> None:
         self.dataset = dataset
         self.augmentation = augmentation
         self.seed = seed
-        self._cache: dict[int, Pair] | None = {} if cache else None
+        self._cache: dict[int, tuple[Image, Target]] | None = {} if cache else None
 
-    def __call__(self, index: int, position: int) -> Pair:
+    def __call__(self, index: int, position: int) -> tuple[Image, Target]:
         """The pair of a dataset index; draws depend on (seed, position) and on nothing else."""
         stream = ImageSeed(self.seed, f"position {position}").stream("training|augmentation")
         return self.augmentation(self.load(index), numpy_generator(stream), self._draw_partner)
 
-    def load(self, index: int) -> Pair:
+    def load(self, index: int) -> tuple[Image, Target]:
         """The sample as it is in the dataset."""
         if self._cache is not None and index in self._cache:
             return self._cache[index]
         sample = self.dataset[index]
+        pair = sample.image, self.target(sample)
+        if self._cache is not None:
+            self._cache[index] = pair
+        return pair
+
+    @abstractmethod
+    def target(self, sample: Sample) -> Target:
+        """What is to be learnt from a sample, checked."""
+
+    def _draw_partner(self, rng: np.random.Generator) -> tuple[Image, Target]:
+        return self.load(int(rng.integers(len(self.dataset))))
+
+
+class Preparation(SamplePreparation[Labels]):
+    """Images with label maps."""
+
+    augmentation: Augmentation
+
+    def target(self, sample: Sample) -> Labels:
         if sample.labels is None:
             raise GauntletError(f"image '{sample.id}' has no label map; training needs a segmentation dataset.")
         labels = np.asarray(sample.labels)
@@ -88,25 +129,28 @@ class Preparation:
                 f"expected 0 to {classes - 1} or {ignored} (ignored)."
             )
         small = 0 <= ignored < 256 and classes <= 256
-        pair: Pair = (sample.image, labels.astype(np.uint8) if small else labels.astype(np.int32))
-        if self._cache is not None:
-            self._cache[index] = pair
-        return pair
-
-    def _draw_partner(self, rng: np.random.Generator) -> Pair:
-        return self.load(int(rng.integers(len(self.dataset))))
+        return labels.astype(np.uint8) if small else labels.astype(np.int32)
 
 
-_prepare: Preparation | None = None  # of a worker process
+class BoxPreparation(SamplePreparation[Boxes]):
+    """Images with boxes."""
+
+    def target(self, sample: Sample) -> Boxes:
+        if sample.boxes is None:
+            raise GauntletError(f"image '{sample.id}' has no boxes; a detector needs a dataset with boxes.")
+        return sample.boxes
 
 
-def _start_process(preparation: Preparation) -> None:
+_prepare: SamplePreparation[Any] | None = None  # of a worker process
+
+
+def _start_process(preparation: SamplePreparation[Any]) -> None:
     global _prepare
     _prepare = preparation
     torch.set_num_threads(1)
 
 
-def _prepare_in_process(index: int, position: int) -> Pair:
+def _prepare_in_process(index: int, position: int) -> AnyPair:
     assert _prepare is not None
     return _prepare(index, position)
 
@@ -120,7 +164,9 @@ class Loader:
         workers, kind, prefetch: of `DataConfig`.
     """
 
-    def __init__(self, preparation: Preparation, order: SampleOrder, *, workers: int, kind: str, prefetch: int) -> None:
+    def __init__(
+        self, preparation: SamplePreparation[Any], order: SampleOrder, *, workers: int, kind: str, prefetch: int
+    ) -> None:
         self.order = order
         self.prefetch = prefetch
         self._preparation = preparation
@@ -133,7 +179,7 @@ class Loader:
             self._executor = ProcessPoolExecutor(workers, context, _start_process, (preparation,))
         elif workers:
             self._executor = ThreadPoolExecutor(workers, thread_name_prefix="gauntlet-samples")
-        self._task: Callable[[int, int], Pair] = preparation if kind == "thread" else _prepare_in_process
+        self._task: Callable[[int, int], AnyPair] = preparation if kind == "thread" else _prepare_in_process
 
     def batches(self, positions: Iterator[Sequence[int]]) -> Iterator[TrainingBatch]:
         """One batch for each group of positions, in order."""
@@ -141,7 +187,7 @@ class Loader:
             for group in positions:
                 yield _stack([self._preparation(self.order.index(position), position) for position in group])
             return
-        waiting: deque[list[Future[Pair]]] = deque()
+        waiting: deque[list[Future[AnyPair]]] = deque()
         for group in positions:
             tasks = [self._executor.submit(self._task, self.order.index(position), position) for position in group]
             waiting.append(tasks)
@@ -156,11 +202,14 @@ class Loader:
             self._executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _stack(pairs: Sequence[Pair]) -> TrainingBatch:
-    sizes = {labels.shape for _, labels in pairs}
+def _stack(pairs: Sequence[AnyPair]) -> TrainingBatch:
+    sizes = {image.shape[:2] for image, _ in pairs}
     if len(sizes) != 1:
         raise GauntletError(
             f"the images of a batch have the sizes {sorted(sizes)}; set augmentation.crop to train on them."
         )
-    labels = np.stack([labels for _, labels in pairs]).astype(np.int64)
-    return TrainingBatch(images_to_tensor([image for image, _ in pairs]), torch.from_numpy(labels))
+    images = images_to_tensor([image for image, _ in pairs])
+    targets = [target for _, target in pairs]
+    if isinstance(targets[0], Boxes):
+        return TrainingBatch(images, targets)
+    return TrainingBatch(images, torch.from_numpy(np.stack(targets).astype(np.int64)))

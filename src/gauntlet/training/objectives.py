@@ -11,8 +11,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gauntlet.models.contract import SegmentationModel
+from gauntlet.models.contract import DetectionModel, GauntletModel
 from gauntlet.numbers import parse_number
+from gauntlet.samples import Boxes
 from gauntlet.training.config import AdversarialConfig
 
 RAMP_LEVELS = 16
@@ -45,13 +46,13 @@ class Objective(nn.Module):
 
     weight: torch.Tensor | None
 
-    def __init__(self, model: SegmentationModel, weight: torch.Tensor | None, label_smoothing: float) -> None:
+    def __init__(self, model: GauntletModel, weight: torch.Tensor | None, label_smoothing: float) -> None:
         super().__init__()
         self.model = model
         self.label_smoothing = label_smoothing
         self.register_buffer("weight", weight, persistent=False)
 
-    def prepare(self, images: torch.Tensor, labels: torch.Tensor, info: StepInfo) -> tuple[torch.Tensor, ...]:
+    def prepare(self, images: torch.Tensor, labels: Any, info: StepInfo) -> tuple[Any, ...]:
         """The arguments of `forward` for a batch."""
         return images, labels
 
@@ -73,7 +74,7 @@ class AdversarialObjective(Objective):
 
     def __init__(
         self,
-        model: SegmentationModel,
+        model: GauntletModel,
         weight: torch.Tensor | None,
         label_smoothing: float,
         config: AdversarialConfig,
@@ -83,12 +84,12 @@ class AdversarialObjective(Objective):
         self._attacks: dict[float, Any] = {}
         self.attack_at(0.0)  # a wrong name or option shows before the first step
 
-    def prepare(self, images: torch.Tensor, labels: torch.Tensor, info: StepInfo) -> tuple[torch.Tensor, ...]:
+    def prepare(self, images: torch.Tensor, labels: Any, info: StepInfo) -> tuple[Any, ...]:
         clean = len(images) - round(self.config.share * len(images))
         attacked = self.perturb(images[clean:], labels[clean:], info.seeds[clean:], info.done)
         return torch.cat((images[:clean], attacked)), labels
 
-    def perturb(self, images: torch.Tensor, labels: torch.Tensor, seeds: Sequence[int], done: float) -> torch.Tensor:
+    def perturb(self, images: torch.Tensor, labels: Any, seeds: Sequence[int], done: float) -> torch.Tensor:
         """The attacked images, made in eval mode with frozen weights, in float32."""
         if not len(images):
             return images
@@ -108,6 +109,19 @@ class AdversarialObjective(Objective):
         return self._attacks[level]
 
 
+class DetectionObjective(Objective):
+    """Clean training of a detector: the mean over the images of the network's own loss."""
+
+    model: DetectionModel
+
+    def forward(self, images: torch.Tensor, labels: Sequence[Boxes]) -> torch.Tensor:  # type: ignore[override]
+        return self.model.losses(images, labels).mean()
+
+
+class AdversarialDetectionObjective(DetectionObjective, AdversarialObjective):
+    """Adversarial training of a detector."""
+
+
 def scaled_attack(options: dict[str, Any], factor: float) -> dict[str, Any]:
     """Options of an attack with its budget and step size multiplied by a factor."""
     if factor == 1.0:
@@ -119,7 +133,7 @@ def scaled_attack(options: dict[str, Any], factor: float) -> dict[str, Any]:
 
 
 @contextmanager
-def frozen(model: SegmentationModel) -> Iterator[None]:
+def frozen(model: GauntletModel) -> Iterator[None]:
     """Eval mode and no parameter gradients inside; as before afterwards.
 
     Batch norm must use (and keep) its running statistics while an attack runs, and a backward pass to the image alone

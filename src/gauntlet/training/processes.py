@@ -6,11 +6,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import distributed
 
 from gauntlet.evaluation.provenance import choose_device
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,14 @@ class Processes:
         summed = values.to(self.device, copy=True)
         distributed.all_reduce(summed)
         return summed.cpu()
+
+    def gathered(self, values: list[T]) -> list[T]:
+        """The values of all processes, those of the first process first."""
+        if self.count == 1:
+            return values
+        parts: list[list[T]] = [[] for _ in range(self.count)]
+        distributed.all_gather_object(parts, values)
+        return [value for part in parts for value in part]
 
     def agree(self, decision: bool) -> bool:
         """The first process's decision, so that all do the same thing."""

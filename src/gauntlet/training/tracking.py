@@ -13,7 +13,7 @@ from gauntlet.results.tracking import open_tracker
 from gauntlet.training.checkpoint import write_atomically
 from gauntlet.training.config import TrainingConfig
 
-COLUMNS = ("step", "epoch", "loss", "learning_rate", "mIoU", "aAcc", "seconds")
+SEGMENTATION_FIGURES = ("mIoU", "aAcc")
 
 Row = Mapping[str, float]
 
@@ -34,17 +34,19 @@ class CsvLog:
     Args:
         path: of the file.
         last_step: what comes after this step is cut off, since a resumed run does it again.
+        figures: names of the validation's figures.
     """
 
-    def __init__(self, path: Path, last_step: int) -> None:
+    def __init__(self, path: Path, last_step: int, figures: Sequence[str] = SEGMENTATION_FIGURES) -> None:
+        columns = ("step", "epoch", "loss", "learning_rate", *figures, "seconds")
         rows = [row for row in read_log(path) if int(row["step"]) <= last_step]
         buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
+        writer = csv.DictWriter(buffer, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         write_atomically(path, buffer.getvalue().encode())
         self._stream = path.open("a", encoding="utf-8", newline="")
-        self._writer = csv.DictWriter(self._stream, COLUMNS, lineterminator="\n")
+        self._writer = csv.DictWriter(self._stream, columns, lineterminator="\n")
 
     def log(self, row: Row) -> None:
         self._writer.writerow({name: f"{value:.9g}" for name, value in row.items()})
@@ -76,7 +78,7 @@ class Forwarded:
         self._tracker.close()
 
 
-def open_trackers(config: TrainingConfig, folder: Path, last_step: int) -> Sequence[RowTracker]:
+def open_trackers(config: TrainingConfig, folder: Path, last_step: int, figures: Sequence[str]) -> Sequence[RowTracker]:
     """The CSV log and the trackers of the recipe."""
     others = [Forwarded(open_tracker(kind, config.name, config.as_dict(), folder)) for kind in config.trackers]
-    return [CsvLog(folder / "log.csv", last_step), *others]
+    return [CsvLog(folder / "log.csv", last_step, figures), *others]

@@ -19,24 +19,19 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
-from gauntlet.models.architectures import build
-from gauntlet.models.sources import shipped
-from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.seeding import ImageSeed
 from gauntlet.training import card as cards
-from gauntlet.training.augmentation import Augmentation
 from gauntlet.training.averaging import MovingAverage
 from gauntlet.training.checkpoint import load_state, remove_state, save_state
 from gauntlet.training.config import OptimiserConfig, TrainingConfig, load_config, parse_config
-from gauntlet.training.division import DividedObjective
-from gauntlet.training.loading import IGNORED, Loader, Preparation, SampleOrder
-from gauntlet.training.losses import class_weights
-from gauntlet.training.objectives import AdversarialObjective, Objective, StepInfo
+from gauntlet.training.loading import Loader, SampleOrder
+from gauntlet.training.objectives import StepInfo
 from gauntlet.training.processes import Processes, joined_processes
 from gauntlet.training.progress import Progress, SilentProgress, default_progress
 from gauntlet.training.schedule import learning_rate_factor
+from gauntlet.training.tasks import task_of
 from gauntlet.training.tracking import RowTracker, open_trackers
-from gauntlet.training.validation import ValidationFigures, validate
+from gauntlet.training.validation import Figures
 
 AUTOCAST = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -53,8 +48,14 @@ class TrainingResult:
     card: dict[str, Any]
 
     @property
+    def headline(self) -> tuple[str, float]:
+        """Name and value of the most important clean figure on the validation split: mIoU or mAP, in [0, 1]."""
+        name, value = next(iter(self.card["figures"]["clean"].items()))
+        return name, value
+
+    @property
     def miou(self) -> float:
-        """Clean mIoU on the validation split, in [0, 1]."""
+        """Clean mIoU of a segmentation network on the validation split, in [0, 1]."""
         value: float = self.card["figures"]["clean"]["mIoU"]
         return value
 
@@ -127,7 +128,7 @@ class Training:
         trackers: Sequence[RowTracker] = ()
         if self.processes.is_first:
             self.folder.mkdir(parents=True, exist_ok=True)
-            trackers = open_trackers(self.config, self.folder, self.step)
+            trackers = open_trackers(self.config, self.folder, self.step, self.task.figures)
         try:
             with self.progress:
                 figures = self._loop(trackers)
@@ -150,9 +151,8 @@ class Training:
         )
         if config.data.validation_limit is not None:
             self.validation_data = self.validation_data.subset(config.data.validation_limit)
-        ignored = self.train_data.ignore_index if self.train_data.ignore_index is not None else IGNORED
-        augmentation = Augmentation(config.augmentation, ignored)
-        preparation = Preparation(self.train_data, augmentation, config.seed, cache=config.data.cache)
+        self.task = task_of(config, self.train_data)
+        preparation = self.task.preparation()
         self.loader = Loader(
             preparation,
             SampleOrder(len(self.train_data), config.seed),
@@ -162,10 +162,8 @@ class Training:
         )
         self.total_steps = config.steps or math.ceil((config.epochs or 1) * len(self.train_data) / config.batch_size)
         torch.manual_seed(self._seed("weights"))
-        self.model = self._build_model(ignored).to(device)
-        self.objective: Objective = build_objective(config, self.model, class_weights(config.loss, preparation)).to(
-            device
-        )
+        self.model = self.task.model().to(device)
+        self.objective = self.task.objective(self.model, preparation).to(device)
         if config.channels_last:
             self.objective.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.optimiser = build_optimiser(config.optimiser, self.objective)
@@ -176,30 +174,9 @@ class Training:
         self.interval_loss = 0.0
         self.interval_steps = 0
 
-    def _build_model(self, ignored: int) -> WrappedSegmentation:
-        settings = self.config.model
-        num_classes = settings.num_classes if settings.num_classes is not None else self.train_data.num_classes
-        if num_classes < self.train_data.num_classes:
-            raise GauntletError(
-                f"model.num_classes is {num_classes}, but the dataset has {self.train_data.num_classes} classes."
-            )
-        network = build(settings.architecture, num_classes, **settings.options)
-        if settings.initial_weights is not None:
-            load_weights(network, settings.initial_weights)
-        names = self.train_data.class_names if num_classes == self.train_data.num_classes else None
-        return WrappedSegmentation(
-            network,
-            num_classes=num_classes,
-            mean=settings.mean,
-            std=settings.std,
-            class_names=names,
-            ignore_index=ignored,
-            stride=network.stride,
-        )
-
     # -- the loop
 
-    def _loop(self, trackers: Sequence[RowTracker]) -> ValidationFigures:
+    def _loop(self, trackers: Sequence[RowTracker]) -> Figures:
         config = self.config
         distributed: nn.Module = self.objective
         if self.processes.count > 1:
@@ -211,7 +188,7 @@ class Training:
         )
         began, before = time.monotonic(), self.seconds
         last_checkpoint = began
-        figures: ValidationFigures | None = None
+        figures: Figures | None = None
         self.progress.update(self.step, self.total_steps, "")
         while self.step < self.total_steps:
             loss = self._update_weights(distributed, batches)
@@ -246,7 +223,9 @@ class Training:
             positions = self._positions(self.step, part)
             torch.manual_seed(self._seed(f"layers from sample {positions.start}"))
             batch = next(batches)
-            images, labels = batch.images.to(device), batch.labels.to(device)
+            images, labels = batch.images.to(device), batch.labels
+            if isinstance(labels, torch.Tensor):
+                labels = labels.to(device)
             if config.channels_last:
                 images = images.contiguous(memory_format=torch.channels_last)
             seeds = [self._seed(f"attack on sample {position}") for position in positions]
@@ -278,10 +257,10 @@ class Training:
         first += (self.processes.rank * self.config.accumulation + part) * self.part_size
         return range(first, first + self.part_size)
 
-    def _validate(self) -> ValidationFigures:
-        return validate(self._kept_model(), self.validation_data, self.processes)
+    def _validate(self) -> Figures:
+        return self.task.validate(self._kept_model(), self.validation_data, self.processes)
 
-    def _kept_model(self) -> WrappedSegmentation:
+    def _kept_model(self) -> cards.TrainedModel:
         """A frozen copy of the model with the weights that are kept: the average when there is one."""
         kept = copy.deepcopy(self.model)
         if self.average is not None:
@@ -289,7 +268,7 @@ class Training:
         kept.freeze()
         return kept
 
-    def _log(self, trackers: Sequence[RowTracker], figures: ValidationFigures | None) -> None:
+    def _log(self, trackers: Sequence[RowTracker], figures: Figures | None) -> None:
         row: dict[str, float] = {
             "step": self.step,
             "epoch": self.step * self.config.batch_size / len(self.train_data),
@@ -298,7 +277,7 @@ class Training:
             "seconds": self.seconds,
         }
         if figures is not None:
-            row |= {"mIoU": figures.miou, "aAcc": figures.accuracy}
+            row |= figures.summary
         for tracker in trackers:
             tracker.log(row)
         self.interval_loss, self.interval_steps = 0.0, 0
@@ -349,7 +328,7 @@ class Training:
             )
         return TrainingResult(self.folder, card)
 
-    def _finish(self, figures: ValidationFigures) -> TrainingResult:
+    def _finish(self, figures: Figures) -> TrainingResult:
         outcome = cards.Outcome(
             self.total_steps,
             self.total_steps * self.config.batch_size,
@@ -380,37 +359,6 @@ def open_dataset(name: str, split: str, options: dict[str, Any]) -> Dataset:
 
     dataset: Dataset = load_dataset(name, split=split, **options)
     return dataset
-
-
-def build_objective(config: TrainingConfig, model: WrappedSegmentation, weight: torch.Tensor | None) -> Objective:
-    """What the recipe minimises."""
-    adversarial, smoothing = config.adversarial, config.loss.label_smoothing
-    if adversarial is None:
-        return Objective(model, weight, smoothing)
-    if adversarial.method == "ddc-at":
-        return DividedObjective(model, weight, smoothing, adversarial)
-    return AdversarialObjective(model, weight, smoothing, adversarial)
-
-
-def load_weights(network: nn.Module, source: str) -> None:
-    """Fills a network from a safetensors file, the folder of a trained model, or a shipped model."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    path = Path(source)
-    file = path / "model.safetensors" if path.is_dir() else path
-    if source in shipped.names():
-        file = shipped.find(source).weights
-    if not file.is_file():
-        raise GauntletError(
-            f"initial_weights '{source}' is neither a file, nor the folder of a trained model, nor a shipped model; "
-            "train that model first or remove the field."
-        )
-    try:
-        network.load_state_dict(load_file(file))
-    except (RuntimeError, SafetensorError) as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise GauntletError(f"the weights of '{file}' do not fit the recipe's model: {reason}") from None
 
 
 def build_optimiser(config: OptimiserConfig, module: nn.Module) -> torch.optim.Optimizer:

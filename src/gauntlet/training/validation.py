@@ -1,23 +1,36 @@
-"""mIoU of the network in training on the validation split."""
+"""Figures of the network in training on the validation split: mIoU of segmentation, mAP of detection."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.metrics.confusion import confusion
-from gauntlet.models.contract import SegmentationModel
-from gauntlet.samples import collate
+from gauntlet.models.contract import DetectionModel, SegmentationModel
+from gauntlet.samples import Boxes, collate
 from gauntlet.training.processes import Processes
+
+
+class Figures(Protocol):
+    """What a log and a card need of a clean validation; fractions in [0, 1]."""
+
+    @property
+    def summary(self) -> dict[str, float]:
+        """Figures over all classes by their names, the most important first."""
+
+    @property
+    def by_class(self) -> tuple[str, Sequence[float]]:
+        """A figure's name and its value for every class, NaN for a class that occurs nowhere."""
 
 
 @dataclass(frozen=True)
 class ValidationFigures:
-    """Figures of a clean validation, fractions in [0, 1].
+    """Figures of a segmentation network.
 
     Attributes:
         miou: mean over the classes that occur in labels or predictions, from one confusion matrix over all images.
@@ -28,6 +41,37 @@ class ValidationFigures:
     miou: float
     accuracy: float
     class_iou: Sequence[float]
+
+    @property
+    def summary(self) -> dict[str, float]:
+        return {"mIoU": self.miou, "aAcc": self.accuracy}
+
+    @property
+    def by_class(self) -> tuple[str, Sequence[float]]:
+        return "IoU", self.class_iou
+
+
+@dataclass(frozen=True)
+class DetectionFigures:
+    """Figures of a detector, COCO's.
+
+    Attributes:
+        mean_ap: mean over IoU thresholds from 0.5 to 0.95 and over classes.
+        mean_ap50: at an IoU of 0.5.
+        class_ap: mAP of every class.
+    """
+
+    mean_ap: float
+    mean_ap50: float
+    class_ap: Sequence[float]
+
+    @property
+    def summary(self) -> dict[str, float]:
+        return {"mAP": self.mean_ap, "mAP50": self.mean_ap50}
+
+    @property
+    def by_class(self) -> tuple[str, Sequence[float]]:
+        return "AP", self.class_ap
 
 
 def validate(model: SegmentationModel, dataset: Dataset, processes: Processes) -> ValidationFigures:
@@ -44,6 +88,21 @@ def validate(model: SegmentationModel, dataset: Dataset, processes: Processes) -
             counts += confusion(prediction, labels, model.num_classes, dataset.ignore_index)[0]
     totals = processes.total(torch.from_numpy(counts)).numpy()
     return figures_from_confusion(totals)
+
+
+def validate_detector(model: DetectionModel, dataset: Dataset, processes: Processes) -> DetectionFigures:
+    """Figures over the dataset, each process predicting its share; the model must be in eval mode."""
+    from gauntlet.metrics.coco import coco_curves
+
+    pairs: list[tuple[Boxes, Boxes]] = []
+    for index in range(processes.rank, len(dataset), processes.count):
+        sample = dataset[index]
+        if sample.boxes is not None:
+            pairs.append((sample.boxes, model.predict(collate([sample], processes.device).images)[0]))
+    truths, detections = zip(*processes.gathered(pairs), strict=True)
+    curves = coco_curves(truths, detections, model.num_classes)
+    found = curves.figures()
+    return DetectionFigures(found["mAP"], found["mAP50"], curves.per_class()["AP"].tolist())
 
 
 def figures_from_confusion(counts: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> ValidationFigures:

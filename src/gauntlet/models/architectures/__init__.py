@@ -3,37 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.models.architectures import cgnet, enet, espnet, pspnet, segformer  # noqa: F401 - they register themselves
+from gauntlet.models.architectures import (  # noqa: F401 - they register themselves
+    cgnet,
+    enet,
+    espnet,
+    fcos,
+    pspnet,
+    segformer,
+)
 from gauntlet.models.architectures.base import Architecture, architectures
+from gauntlet.models.architectures.detector import Detector, WrappedDetector, detectors
+from gauntlet.registry import Registry
 
-__all__ = ["Architecture", "architectures", "build", "load_published", "names"]
+__all__ = [
+    "Architecture",
+    "Detector",
+    "WrappedDetector",
+    "architectures",
+    "build",
+    "build_detector",
+    "detectors",
+    "load_published",
+    "names",
+]
+
+Network = TypeVar("Network", Architecture, Detector)
 
 
 def names() -> list[str]:
-    """Every network there is."""
+    """Every segmentation network there is; `detectors.names()` has the detection networks."""
     return architectures.names()
 
 
 def build(name: str, num_classes: int, **options: Any) -> Architecture:
-    """A network with fresh weights, in train mode.
+    """A segmentation network with fresh weights, in train mode.
 
     Args:
         name: one of `names()`.
         num_classes: number of logits per pixel.
         options: of that network.
     """
+    return _construct(architectures, name, num_classes, options)
+
+
+def build_detector(name: str, num_classes: int, **options: Any) -> Detector:
+    """A detection network with fresh weights, in train mode.
+
+    Args:
+        name: one of `detectors.names()`.
+        num_classes: number of object classes.
+        options: of that network.
+    """
+    return _construct(detectors, name, num_classes, options)
+
+
+def _construct(registry: Registry[type[Network]], name: str, num_classes: int, options: Mapping[str, Any]) -> Network:
     if num_classes < 1:
         raise GauntletError(f"num_classes must be at least 1, not {num_classes}.")
-    constructor = architectures[name]
+    constructor = registry[name]
     try:
         return constructor(num_classes, **options)
     except TypeError as error:
-        raise GauntletError(f"the architecture '{name}' does not take these options: {error}.") from None
+        raise GauntletError(f"the {registry.kind} '{name}' does not take these options: {error}.") from None
 
 
 def load_published(module: Architecture, state: Mapping[str, torch.Tensor]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -14,7 +16,8 @@ BINS = (1, 2, 3, 6)
 OUTPUT_STRIDES = (4, 8, 16)
 
 
-def _unit(in_channels: int, out_channels: int, kernel: int, stride: int = 1, dilation: int = 1) -> nn.Sequential:
+def unit(in_channels: int, out_channels: int, kernel: int, stride: int = 1, dilation: int = 1) -> nn.Sequential:
+    """A convolution, batch norm, ReLU."""
     return nn.Sequential(
         convolution(in_channels, out_channels, kernel, stride=stride, dilation=dilation),
         nn.BatchNorm2d(out_channels),
@@ -27,7 +30,7 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, stride: int, dilation: int) -> None:
         super().__init__()
-        self.first = _unit(in_channels, out_channels, 3, stride, dilation)
+        self.first = unit(in_channels, out_channels, 3, stride, dilation)
         self.second = nn.Sequential(
             convolution(out_channels, out_channels, 3, dilation=dilation), nn.BatchNorm2d(out_channels)
         )
@@ -46,7 +49,7 @@ class PyramidPooling(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.levels = nn.ModuleList(_unit(channels, channels // len(BINS), 1) for _ in BINS)
+        self.levels = nn.ModuleList(unit(channels, channels // len(BINS), 1) for _ in BINS)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         size = features.shape[-2:]
@@ -64,7 +67,8 @@ class Encoder(nn.Module):
 
     def __init__(self, widths: tuple[int, ...], depths: tuple[int, ...], output_stride: int) -> None:
         super().__init__()
-        self.stem = nn.Sequential(_unit(3, widths[0], 3, stride=2), _unit(widths[0], widths[0], 3))
+        self.stem = nn.Sequential(unit(3, widths[0], 3, stride=2), unit(widths[0], widths[0], 3))
+        self.depths = depths
         blocks: list[nn.Module] = []
         in_channels, reached, dilation = widths[0], 2, 1
         for stage, (width, depth) in enumerate(zip(widths, depths, strict=True)):
@@ -83,6 +87,16 @@ class Encoder(nn.Module):
         fine = self.stem(images)
         return self.stages(fine), fine
 
+    def maps(self, images: torch.Tensor) -> Features:
+        """What comes out of every stage, the finest first; for networks that need several resolutions."""
+        features, maps = self.stem(images), []
+        blocks = iter(self.stages)
+        for depth in self.depths:
+            for block in islice(blocks, depth):
+                features = block(features)
+            maps.append(features)
+        return tuple(maps)
+
 
 class Decoder(nn.Module):
     """Pyramid pooling, a 3x3 convolution, dropout, the classifier.
@@ -98,9 +112,9 @@ class Decoder(nn.Module):
     def __init__(self, channels: int, fine_channels: int, num_classes: int, dropout: float, *, skip: bool) -> None:
         super().__init__()
         self.pooling = PyramidPooling(channels)
-        self.fusion = nn.Sequential(_unit(2 * channels, channels, 3), nn.Dropout2d(dropout))
-        self.reduction = _unit(channels, 2 * fine_channels, 1) if skip else None
-        self.refinement = _unit(3 * fine_channels, 2 * fine_channels, 3) if skip else None
+        self.fusion = nn.Sequential(unit(2 * channels, channels, 3), nn.Dropout2d(dropout))
+        self.reduction = unit(channels, 2 * fine_channels, 1) if skip else None
+        self.refinement = unit(3 * fine_channels, 2 * fine_channels, 3) if skip else None
         self.classifier = nn.Conv2d(2 * fine_channels if skip else channels, num_classes, 1)
 
     def forward(self, encoded: Features) -> torch.Tensor:

@@ -37,6 +37,10 @@ class ShippedModel(ModelSource):
     def identity(self) -> ModelIdentity:
         return ModelIdentity(self.name, file_digest([self.weights], self.card["model"]))
 
+    @property
+    def task(self) -> str:
+        return str(self.card["model"].get("task", "segmentation"))
+
     def load(self) -> GauntletModel:
         return load_weights(self.card["model"], self.weights, self.identity)
 
@@ -45,15 +49,16 @@ def load_weights(description: Mapping[str, Any], weights: Path, identity: ModelI
     """A model from its description and a safetensors file.
 
     Args:
-        description: architecture, options, num_classes, class_names, ignore_index, mean, std, stride.
+        description: architecture, options, num_classes, class_names, mean, std; "task" is "detection" for detectors,
+            the others have ignore_index and stride.
         weights: a safetensors file; nothing is unpickled.
         identity: what the model is called.
     """
     from safetensors.torch import load_file
 
-    module = architectures.build(
-        description["architecture"], description["num_classes"], **description.get("options", {})
-    )
+    detection = description.get("task") == "detection"
+    build = architectures.build_detector if detection else architectures.build
+    module = build(description["architecture"], description["num_classes"], **description.get("options", {}))
     try:
         module.load_state_dict(load_file(weights))
     except RuntimeError as error:
@@ -61,16 +66,13 @@ def load_weights(description: Mapping[str, Any], weights: Path, identity: ModelI
             f"the weights {weights} do not fit the architecture '{description['architecture']}': "
             f"{str(error).splitlines()[-1].strip()}"
         ) from None
-    model = WrappedSegmentation(
-        module,
-        num_classes=description["num_classes"],
-        mean=description["mean"],
-        std=description["std"],
-        class_names=description["class_names"],
-        ignore_index=description["ignore_index"],
-        stride=description.get("stride", 1),
-        identity=identity,
-    )
+    model: GauntletModel
+    common = {name: description[name] for name in ("num_classes", "mean", "std", "class_names")}
+    if isinstance(module, architectures.Detector):
+        model = architectures.WrappedDetector(module, **common, identity=identity)
+    else:
+        ignored, stride = description["ignore_index"], description.get("stride", 1)
+        model = WrappedSegmentation(module, **common, ignore_index=ignored, stride=stride, identity=identity)
     model.freeze()
     return model
 

@@ -1,0 +1,158 @@
+"""What differs between training a segmentation network and a detector: samples, model, loss, figures."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from gauntlet.datasets.contract import Dataset
+from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.models.architectures import WrappedDetector, architectures, build, build_detector, detectors
+from gauntlet.models.wrapping import WrappedSegmentation
+from gauntlet.training.augmentation import Augmentation
+from gauntlet.training.boxes import BoxAugmentation
+from gauntlet.training.card import TrainedModel
+from gauntlet.training.config import LossConfig, TrainingConfig
+from gauntlet.training.division import DividedObjective
+from gauntlet.training.loading import IGNORED, BoxPreparation, Preparation, SamplePreparation
+from gauntlet.training.losses import class_weights
+from gauntlet.training.objectives import (
+    AdversarialDetectionObjective,
+    AdversarialObjective,
+    DetectionObjective,
+    Objective,
+)
+from gauntlet.training.processes import Processes
+from gauntlet.training.validation import Figures, validate, validate_detector
+from gauntlet.training.weights import load_weights
+
+
+class Task(ABC):
+    """One kind of training.
+
+    Args:
+        config: the recipe.
+        dataset: the training data.
+    """
+
+    figures: ClassVar[tuple[str, ...]]
+    """Names of the validation's figures, the most important first."""
+
+    def __init__(self, config: TrainingConfig, dataset: Dataset) -> None:
+        self.config = config
+        self.dataset = dataset
+
+    @abstractmethod
+    def preparation(self) -> SamplePreparation[Any]:
+        """Where augmented samples come from."""
+
+    @abstractmethod
+    def model(self) -> TrainedModel:
+        """The network behind its contract, with its initial weights."""
+
+    @abstractmethod
+    def objective(self, model: TrainedModel, preparation: SamplePreparation[Any]) -> Objective:
+        """What the recipe minimises."""
+
+    @abstractmethod
+    def validate(self, model: TrainedModel, dataset: Dataset, processes: Processes) -> Figures:
+        """Figures of a model in eval mode."""
+
+    def classes(self, names: Sequence[str]) -> tuple[int, Sequence[str] | None]:
+        """How many classes the network has, and their names where they are those of the data."""
+        wanted = self.config.model.num_classes
+        if wanted is not None and wanted < len(names):
+            raise GauntletError(f"model.num_classes is {wanted}, but the dataset has {len(names)} classes.")
+        return (len(names), names) if wanted in (None, len(names)) else (wanted or 0, None)
+
+
+class SegmentationTask(Task):
+    """A label for every pixel."""
+
+    figures = ("mIoU", "aAcc")
+
+    @property
+    def ignored(self) -> int:
+        return self.dataset.ignore_index if self.dataset.ignore_index is not None else IGNORED
+
+    def preparation(self) -> Preparation:
+        augmentation = Augmentation(self.config.augmentation, self.ignored)
+        return Preparation(self.dataset, augmentation, self.config.seed, cache=self.config.data.cache)
+
+    def model(self) -> WrappedSegmentation:
+        settings = self.config.model
+        num_classes, names = self.classes(self.dataset.class_names)
+        network = build(settings.architecture, num_classes, **settings.options)
+        if settings.initial_weights is not None:
+            load_weights(network, settings.initial_weights, settings.initial_part)
+        return WrappedSegmentation(
+            network,
+            num_classes=num_classes,
+            mean=settings.mean,
+            std=settings.std,
+            class_names=names,
+            ignore_index=self.ignored,
+            stride=network.stride,
+        )
+
+    def objective(self, model: TrainedModel, preparation: SamplePreparation[Any]) -> Objective:
+        assert isinstance(model, WrappedSegmentation)
+        assert isinstance(preparation, Preparation)
+        weight = class_weights(self.config.loss, preparation)
+        adversarial, smoothing = self.config.adversarial, self.config.loss.label_smoothing
+        if adversarial is None:
+            return Objective(model, weight, smoothing)
+        if adversarial.method == "ddc-at":
+            return DividedObjective(model, weight, smoothing, adversarial)
+        return AdversarialObjective(model, weight, smoothing, adversarial)
+
+    def validate(self, model: TrainedModel, dataset: Dataset, processes: Processes) -> Figures:
+        assert isinstance(model, WrappedSegmentation)
+        return validate(model, dataset, processes)
+
+
+class DetectionTask(Task):
+    """Boxes with classes; the loss is the network's own."""
+
+    figures = ("mAP", "mAP50")
+
+    def preparation(self) -> BoxPreparation:
+        augmentation = BoxAugmentation(self.config.augmentation)
+        return BoxPreparation(self.dataset, augmentation, self.config.seed, cache=self.config.data.cache)
+
+    def model(self) -> WrappedDetector:
+        settings = self.config.model
+        if not self.dataset.box_class_names:
+            raise GauntletError(f"the dataset '{self.dataset.name}' has no boxes, which a detector is trained on.")
+        num_classes, names = self.classes(self.dataset.box_class_names)
+        network = build_detector(settings.architecture, num_classes, **settings.options)
+        if settings.initial_weights is not None:
+            load_weights(network, settings.initial_weights, settings.initial_part)
+        return WrappedDetector(
+            network, num_classes=num_classes, mean=settings.mean, std=settings.std, class_names=names
+        )
+
+    def objective(self, model: TrainedModel, preparation: SamplePreparation[Any]) -> Objective:
+        if self.config.loss != LossConfig():
+            raise GauntletError("the fields of 'loss' are for segmentation; a detector has a loss of its own.")
+        adversarial = self.config.adversarial
+        if adversarial is None:
+            return DetectionObjective(model, None, 0.0)
+        if adversarial.method == "ddc-at":
+            raise GauntletError("ddc-at divides pixels and trains segmentation networks; use pgd-at for a detector.")
+        return AdversarialDetectionObjective(model, None, 0.0, adversarial)
+
+    def validate(self, model: TrainedModel, dataset: Dataset, processes: Processes) -> Figures:
+        assert isinstance(model, WrappedDetector)
+        return validate_detector(model, dataset, processes)
+
+
+def task_of(config: TrainingConfig, dataset: Dataset) -> Task:
+    """The task of the recipe's network."""
+    name = config.model.architecture
+    if name in detectors:
+        return DetectionTask(config, dataset)
+    if name not in architectures:
+        raise unknown_name("architecture", name, [*architectures.names(), *detectors.names()])
+    return SegmentationTask(config, dataset)
