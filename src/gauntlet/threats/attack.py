@@ -11,16 +11,32 @@ import numpy as np
 import torch
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.models.contract import GauntletModel
+from gauntlet.models.contract import DetectionModel, GauntletModel
 from gauntlet.numbers import format_number
-from gauntlet.samples import Batch
+from gauntlet.samples import Batch, Boxes
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import attacks
 from gauntlet.threats.attacks import Attack, Battery, RegionAware
+from gauntlet.threats.attacks.object_targets import wanted_boxes
+from gauntlet.threats.attacks.objects import labelled
+from gauntlet.threats.attacks.targets import Target, is_target_file
 from gauntlet.threats.contract import Candidate, Perturbed, Threat, threats
 from gauntlet.threats.masks import MaskBuilder, parse_mask
 
 CLEAN = "clean"
+NAMED = (
+    "alpha",
+    "restarts",
+    "samples",
+    "loss",
+    "rule",
+    "random_start",
+    "returns",
+    "threshold",
+    "towards",
+    "confidence",
+)
+"""Options of an attack that are in its name where they are not as usual."""
 
 
 @threats.register("attack")
@@ -53,7 +69,14 @@ class AttackThreat(Threat):
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
         attack = replace(self.attack, ignore_index=batch.ignore_index)
         masks = self.region.masks(batch, seeds)
-        outcome = attack(model, batch.images, need_labels(batch), region=masks, seed=streams(seeds, attack.name))
+        outcome = attack(
+            model,
+            batch.images,
+            truth_of(model, batch),
+            target=target_of(attack, model, batch),
+            region=masks,
+            seed=streams(seeds, attack.name),
+        )
         details = {
             "norm": outcome.norms.tolist(),
             "forwards": outcome.queries.forward.tolist(),
@@ -93,7 +116,7 @@ class BatteryThreat(Threat):
             name: replace(member, ignore_index=batch.ignore_index) for name, member in self.battery.members.items()
         }
         battery = Battery(self.battery.name, members, skip=self.battery.skip, together=self.battery.together)
-        outcome = battery(model, batch.images, need_labels(batch), seed=streams(seeds, f"battery|{battery.name}"))
+        outcome = battery(model, batch.images, truth_of(model, batch), seed=streams(seeds, f"battery|{battery.name}"))
         everywhere = torch.ones(len(batch), dtype=torch.bool)
         candidates = {CLEAN: Candidate(batch.images, everywhere)}
         for index, name in enumerate(outcome.names):
@@ -137,9 +160,10 @@ class RegionAwareThreat(Threat):
         inner = replace(self.attack.attack, ignore_index=batch.ignore_index)
         attack = RegionAware(inner, rounds=self.attack.rounds, literal=self.attack.literal)
         masks = self.region.masks(batch, seeds)
-        outcome = attack(model, batch.images, need_labels(batch), region=masks, seed=streams(seeds, inner.name))
-        details = {name: outcome.details[name] for name in ("fooling_pixels", "newly_fooled")}
-        return Perturbed(outcome.images, masks, predictions=outcome.predictions, details=details)
+        outcome = attack(model, batch.images, truth_of(model, batch), region=masks, seed=streams(seeds, inner.name))
+        details = {name: values for name, values in outcome.details.items() if name != "clean_fooled"}
+        seen = outcome.predictions if outcome.detections is None else outcome.detections
+        return Perturbed(outcome.images, masks, predictions=seen, details=details)
 
 
 class Region:
@@ -181,13 +205,27 @@ def attack_name(attack: Attack) -> str:
         words.append(f"x{described['steps']}")
     given = {key: described[key] for key in ("norm", "epsilon", "steps") if described.get(key) is not None}
     usual = attacks.build(attack.name, **given).describe()
-    for key in ("alpha", "restarts", "samples", "loss", "random_start", "returns", "threshold"):
+    for key in NAMED:
         if described.get(key) != usual.get(key):
             value = described[key]
             words.append(f"{key} {format_number(value) if isinstance(value, float) else value}")
     if attack.target is not None and attack.target != usual.get("target"):
-        words.append(f"to {attack.target}")
+        aim = attack.target["file"] if is_target_file(attack.target) else attack.target
+        words.append(f"to {aim}")
     return " ".join(words)
+
+
+def truth_of(model: GauntletModel, batch: Batch) -> torch.Tensor | list[Boxes]:
+    """What a model of its task is attacked with: labels or boxes; an error where the dataset has none."""
+    return batch.boxes if isinstance(model, DetectionModel) else need_labels(batch)
+
+
+def target_of(attack: Attack, model: GauntletModel, batch: Batch) -> Target:
+    """The target of a call: None for the attack's own; the entries of a target file by the ids of the images."""
+    if not isinstance(model, DetectionModel) or not is_target_file(attack.target):
+        return None
+    ids = [sample.id for sample in batch.samples]
+    return wanted_boxes(attack.target, [labelled(each) for each in batch.boxes], model.num_classes, ids)
 
 
 def need_labels(batch: Batch) -> torch.Tensor:

@@ -12,7 +12,7 @@ import torch
 from gauntlet.errors import unknown_name
 from gauntlet.models.contract import GauntletModel
 from gauntlet.registry import Registry
-from gauntlet.samples import Batch
+from gauntlet.samples import Batch, Boxes
 from gauntlet.seeding import ImageSeed
 
 
@@ -37,16 +37,17 @@ class Perturbed:
         images: (N, 3, H, W) in [0, 1], what the model is to see.
         region: bool (N, H, W), where the threat acted, or None when everywhere.
         candidates: one entry per attack of a battery, by name; its figures are worst cases over them, and `images` is
-            then the choice by accuracy.
+            then the choice by accuracy, for a detector by F1.
         predictions: (N, H, W) label maps that stand in for the model's output where a threat defines one (the
-            per-pixel worst case of the region-aware attack), or None.
+            per-pixel worst case of the region-aware attack), or None; for a detector one `Boxes` per image (its worst
+            case per object).
         details: per-image facts by name (norms, queries, rounds); every list has N entries, JSON-able.
     """
 
     images: torch.Tensor
     region: torch.Tensor | None = None
     candidates: Mapping[str, Candidate] = field(default_factory=dict)
-    predictions: torch.Tensor | None = None
+    predictions: torch.Tensor | Sequence[Boxes] | None = None
     details: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 

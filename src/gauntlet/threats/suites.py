@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gauntlet.errors import GauntletError
 from gauntlet.registry import Registry
-from gauntlet.threats.corruptions import COMMON
+from gauntlet.threats.corruptions import COMMON, registry
 
 Description = dict[str, Any]
+Suite = Callable[[], list[Description]]
 
-suites: Registry[Callable[[], list[Description]]] = Registry("suite", "gauntlet.suites")
+suites: Registry[Suite] = Registry("suite", "gauntlet.suites")
 """Suites by name; an entry returns the descriptions of its threats."""
 
+detector_suites: Registry[Suite] = Registry("suite for detectors", "gauntlet.detector_suites")
+"""What a suite is on a detector, where that is more than its threats without those that aim at pixels."""
+
+SEGMENTATION, DETECTION = "segmentation", "detection"
 LINF = {"norm": "linf", "epsilon": "8/255", "alpha": 0.01, "steps": 20}
 L2 = {"norm": "l2", "epsilon": "64/255", "alpha": 0.1, "steps": 20}
+SOLID = (
+    "color_quant", "far_focus", "fog_3d", "iso_noise", "low_light", "near_focus", "xy_motion_blur", "z_motion_blur",
+)  # fmt: skip
+"""The corruptions in 3D that DetecBench's GAM counts (specs/corruptions.md, 5); used where they are registered."""
 
 
 def names() -> list[str]:
@@ -22,9 +32,37 @@ def names() -> list[str]:
     return suites.names()
 
 
-def build(name: str) -> list[Description]:
-    """The descriptions of the threats of a suite, in order."""
-    return suites[name]()
+def build(name: str, task: str = SEGMENTATION) -> list[Description]:
+    """The descriptions of the threats of a suite, in order.
+
+    Args:
+        name: of the suite.
+        task: what the model does. On a detector ("detection") attacks that aim at pixels are replaced by what the suite
+            has for detectors, or left out.
+    """
+    if task != DETECTION:
+        return suites[name]()
+    name = suites.canonical(name)
+    if name in detector_suites:
+        return detector_suites[name]()
+    threats = [description for description in suites[name]() if _aims_at_boxes(description)]
+    if threats == [{"clean": {}}]:
+        raise GauntletError(f"the suite '{name}' has no threat for detectors; use 'quick', 'detecbench' or 'spatial'.")
+    return threats
+
+
+def _aims_at_boxes(description: Description) -> bool:
+    """Whether a threat can be used on a detector: corruptions always, attacks where they work on boxes."""
+    from gauntlet.threats import attacks
+
+    kind, options = next(iter(description.items()))
+    if kind == "attack":
+        return DETECTION in attacks.build(**options).tasks
+    if kind == "battery":
+        return all(DETECTION in member.tasks for member in attacks.build_battery(**options).members.values())
+    if kind == "region_aware":
+        return DETECTION in attacks.RegionAware(options.get("attack") or "bim").tasks
+    return True
 
 
 def _attack(name: str, **options: Any) -> Description:
@@ -52,11 +90,26 @@ def quick() -> list[Description]:
     ]
 
 
+@detector_suites.register("quick")
+def quick_on_detectors() -> list[Description]:
+    """As `quick`, with TOG's vanishing attack in the place of CosPGD."""
+    vanishing = _attack("tog-vanishing", epsilon="8/255")
+    return [vanishing if threat.get("attack", {}).get("name") == "cospgd" else threat for threat in quick()]
+
+
 @suites.register("semsegbench")
 def semsegbench() -> list[Description]:
     """SemSegBench: clean, PGD, SegPGD and CosPGD in both norms at 20 steps, its fifteen corruptions at severity 3."""
     attacks = [_attack(name, **budget) for budget in (LINF, L2) for name in ("pgd", "segpgd", "cospgd")]
     return [{"clean": {}}, *attacks, *(_corruption(name) for name in COMMON)]
+
+
+@suites.register("detecbench")
+def detecbench() -> list[Description]:
+    """DetecBench: clean, BIM and PGD in linf at 20 steps, its corruptions in 2D (15) and 3D (8) at severity 3."""
+    attacks = [_attack(name, **LINF) for name in ("bim", "pgd")]
+    solid = [name for name in SOLID if name in registry]
+    return [{"clean": {}}, *attacks, *(_corruption(name) for name in (*COMMON, *solid))]
 
 
 @suites.register("spatial")
@@ -84,6 +137,12 @@ def spatial() -> list[Description]:
 def battery() -> list[Description]:
     """The strong battery of Halmosi et al.: ten attacks at 8/255, worst case per image and per metric."""
     return [{"clean": {}}, {"battery": {"name": "halmosi", "epsilon": "8/255"}}]
+
+
+@detector_suites.register("battery")
+def battery_on_detectors() -> list[Description]:
+    """The strong battery for detectors at 8/255, worst case per image."""
+    return [{"clean": {}}, {"battery": {"name": "detectors", "epsilon": "8/255"}}]
 
 
 @suites.register("arnab")

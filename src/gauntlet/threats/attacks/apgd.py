@@ -11,7 +11,7 @@ import torch
 from gauntlet.threats.attacks.attack import Result, one_of, register
 from gauntlet.threats.attacks.constraints import Ball
 from gauntlet.threats.attacks.gradient import BallAttack, Best
-from gauntlet.threats.attacks.problem import Problem
+from gauntlet.threats.attacks.problem import BatchProblem
 from gauntlet.threats.attacks.steps import unit
 
 MOMENTUM = 0.75
@@ -70,7 +70,7 @@ class AutoPgd(BallAttack):
 
     returnable: ClassVar[Sequence[str]] = ("best", "best-loss", "last")
 
-    def climb(self, problem: Problem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
+    def climb(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         allowed = self.ball(problem)
         found = self.ascend(problem, allowed, self.first_points(allowed, seeds, start, restart), self.steps)
         return self._result(allowed, found)
@@ -82,14 +82,16 @@ class AutoPgd(BallAttack):
         points = found.last_points if self.returns == "last" else found.peak_points
         return Result(allowed.finish(points), None, details=details)
 
-    def ascend(self, problem: Problem, allowed: Ball, points: torch.Tensor, steps: int) -> Ascent:
+    def ascend(self, problem: BatchProblem, allowed: Ball, points: torch.Tensor, steps: int) -> Ascent:
         """N steps from given points; with returns="best" an image leaves once all its pixels are fooled."""
         loss = self.pixel_loss
         counts = problem.counts
         rows = torch.arange(len(problem), device=points.device)
-        found = problem.evaluate(points, loss, 0.0, count=True, track=True)
+        counting = self.returns == "best" or not problem.counts_cost_a_pass
+        found = problem.evaluate(points, loss, 0.0, count=counting, track=True)
         best = Best(points)
-        best.offer(rows, points, found.fooled)
+        if counting:
+            best.offer(rows, points, found.fooled)
         halvings = torch.zeros_like(counts)
         size = (2 * allowed.radius).to(points.dtype)
         previous, slope = points, found.gradient
@@ -112,9 +114,10 @@ class AutoPgd(BallAttack):
             moved = points + momentum * (ahead - points) + (1 - momentum) * (points - previous)
             previous, points = points, allowed.project(moved)
             last = step == steps - 1
-            found = problem.evaluate(points, loss, (step + 1) / steps, gradient=not last, count=True, track=True)
+            found = problem.evaluate(points, loss, (step + 1) / steps, gradient=not last, count=counting, track=True)
             fooled = found.fooled
-            best.offer(rows, points, fooled)
+            if counting:
+                best.offer(rows, points, fooled)
             history[step] = found.tracked
             higher = found.tracked > peak
             peak = torch.where(higher, found.tracked, peak)
@@ -166,7 +169,7 @@ class Sea(AutoPgd):
         super().__post_init__()
         one_of(self.radius, "radius", ("reduction", "fixed"))
 
-    def climb(self, problem: Problem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
+    def climb(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         if self.radius == "fixed":
             return super().climb(problem, seeds, start, restart)
         allowed = self.ball(problem, STAGES[0][0])

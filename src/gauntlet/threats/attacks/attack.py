@@ -13,12 +13,16 @@ import torch
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.numbers import Number, parse_fraction, parse_number
 from gauntlet.registry import Registry
+from gauntlet.samples import Boxes
 from gauntlet.seeding import torch_generator
 from gauntlet.threats.attacks.constraints import NORMS
-from gauntlet.threats.attacks.inputs import MODEL_IGNORE_INDEX, expand_seeds, pose
+from gauntlet.threats.attacks.inputs import MODEL_IGNORE_INDEX, expand_seeds
+from gauntlet.threats.attacks.matching import CONFIDENCE
 from gauntlet.threats.attacks.norms import image_norm
+from gauntlet.threats.attacks.objects import LOSS
 from gauntlet.threats.attacks.outcome import Outcome, Queries
-from gauntlet.threats.attacks.problem import PRECISIONS, Model, Problem, steady
+from gauntlet.threats.attacks.posing import DETECTION, SEGMENTATION, pose_task, task_of
+from gauntlet.threats.attacks.problem import PRECISIONS, BatchProblem, steady
 from gauntlet.threats.attacks.regions import Region, describe_region
 from gauntlet.threats.attacks.targets import Target, describe_target
 
@@ -49,7 +53,7 @@ class Result:
 
     Attributes:
         points: (N, 3, H, W), allowed points.
-        fooled: counted pixels won at these points, int64 (N,), or None when they were not evaluated.
+        fooled: how much is won at these points, int64 (N,), or None when they were not evaluated.
         norms: float64 (N,), or None for the norm of points - images.
         unclipped: the points before clipping to epsilon, or None.
         details: facts per image by name, lists of N entries.
@@ -128,15 +132,73 @@ class Attack(ABC):
         """Whether the model's clean prediction takes the place of the ground truth."""
         return False
 
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """What the attack can be used on, "segmentation" and "detection"."""
+        return (SEGMENTATION,)
+
+    @property
+    def object_goal(self) -> str:
+        """What it wants of a detector, one of `objects.GOALS`."""
+        return LOSS
+
+    @property
+    def object_confidence(self) -> float:
+        """The score from which a detection counts as one of the detector's own."""
+        return CONFIDENCE
+
     @abstractmethod
-    def run(self, problem: Problem, seeds: Sequence[int], start: torch.Tensor | None) -> Result:
-        """Attacks the images of a problem, each of which has a pixel that counts."""
+    def run(self, problem: Any, seeds: Sequence[int], start: torch.Tensor | None) -> Result:
+        """Attacks the images of a `BatchProblem` of one of its tasks, each of which has something to win."""
+
+    def check_task(self, model: Any) -> None:
+        """One sentence unless the attack can be used on the model."""
+        task = task_of(model)
+        if task in self.tasks:
+            return
+        if task == DETECTION:
+            raise GauntletError(
+                f"the attack '{self.name}' aims at pixels, not at boxes; on detectors use one of "
+                f"{', '.join(names_for(DETECTION))}."
+            )
+        raise GauntletError(
+            f"the attack '{self.name}' aims at boxes, not at pixels; choose one for pixels, such as pgd or cospgd."
+        )
+
+    def pose(
+        self,
+        model: Any,
+        images: torch.Tensor,
+        truth: torch.Tensor | Sequence[Boxes],
+        target: Target,
+        region: Region,
+        fooling_region: Region,
+        seeds: Sequence[int],
+    ) -> BatchProblem:
+        """The problem of a call: its own arguments, and this attack's where they are None."""
+        self.check_task(model)
+        return pose_task(
+            model,
+            images,
+            truth,
+            target=self.target if target is None else target,
+            retarget=self.retarget,
+            own_prediction=self.own_prediction,
+            goal=self.object_goal,
+            confidence=self.object_confidence,
+            region=self.region if region is None else region,
+            fooling_region=self.fooling_region if fooling_region is None else fooling_region,
+            ignore_index=self.ignore_index,
+            samples=self.samples,
+            precision=self.precision,
+            seeds=seeds,
+        )
 
     def __call__(
         self,
-        model: Model,
+        model: Any,
         images: torch.Tensor,
-        labels: torch.Tensor,
+        labels: torch.Tensor | Sequence[Boxes],
         target: Target = None,
         region: Region = None,
         fooling_region: Region = None,
@@ -146,34 +208,22 @@ class Attack(ABC):
         """Attacks a batch; the model is left as it was.
 
         Args:
-            model: any callable from (N, 3, H, W) in [0, 1] to logits (N, K, H, W); a module is put in eval mode
-                meanwhile.
+            model: any callable from (N, 3, H, W) in [0, 1] to logits (N, K, H, W), or a `DetectionModel`; a module is
+                put in eval mode meanwhile.
             images: float32 or float64 (N, 3, H, W) in [0, 1]; the attack works in this type.
-            labels: integers (N, H, W); the ignore index counts for nothing.
+            labels: integers (N, H, W), the ignore index counts for nothing; for a detector one `Boxes` per image.
             target: makes the attack targeted: a class index, a label map, K class indices (where each class is to
-                go), "least-likely" or {"rank": n}.
+                go), "least-likely" or {"rank": n}; for a detector see `object_targets.wanted_boxes`.
             region: pixels that may change, a mask or a description (see `regions`); the others stay bit-identical.
-            fooling_region: pixels that the attack aims at and that success is measured on, likewise; or a class.
+            fooling_region: pixels that the attack aims at and that success is measured on, likewise; or a class. For a
+                detector the objects with their centre in it, or of this class.
             seed: one for all images, or one per image. The draws for an image depend on its seed only, never on its
                 batch mates or its place in the batch.
             start: images to start from instead of the clean or random start; moved into the allowed set first.
         """
         seeds = expand_seeds(seed, len(images))
         with steady(model, images.device, image_seed(seeds[0], "model")):
-            problem = pose(
-                model,
-                images,
-                labels,
-                target=self.target if target is None else target,
-                retarget=self.retarget,
-                own_prediction=self.own_prediction,
-                region=self.region if region is None else region,
-                fooling_region=self.fooling_region if fooling_region is None else fooling_region,
-                ignore_index=self.ignore_index,
-                samples=self.samples,
-                precision=self.precision,
-                seeds=seeds,
-            )
+            problem = self.pose(model, images, labels, target, region, fooling_region, seeds)
             if start is not None and start.shape != images.shape:
                 raise GauntletError(
                     f"start has the shape {tuple(start.shape)}; expected that of the images, {tuple(images.shape)}."
@@ -188,7 +238,7 @@ class Attack(ABC):
                 result = self.run(part, [seeds[row] for row in rows.tolist()], begin)
         return self._outcome(problem, rows, result)
 
-    def _outcome(self, problem: Problem, rows: torch.Tensor, result: Result) -> Outcome:
+    def _outcome(self, problem: BatchProblem, rows: torch.Tensor, result: Result) -> Outcome:
         images = problem.images.clone()
         images[rows] = result.points
         norms = image_norm(images - problem.images, self.norm)
@@ -223,13 +273,13 @@ class Attack(ABC):
         )
 
 
-def _allowed(start: torch.Tensor, problem: Problem) -> torch.Tensor:
+def _allowed(start: torch.Tensor, problem: BatchProblem) -> torch.Tensor:
     start = start.clamp(0, 1)
     return start if problem.region is None else torch.where(problem.region.unsqueeze(1), start, problem.images)
 
 
 def _counter(
-    problem: Problem, rows: torch.Tensor, images: torch.Tensor, fooled: torch.Tensor | None
+    problem: BatchProblem, rows: torch.Tensor, images: torch.Tensor, fooled: torch.Tensor | None
 ) -> Callable[[], torch.Tensor]:
     def count() -> torch.Tensor:
         total = torch.zeros(len(images), dtype=torch.int64, device=images.device)
@@ -237,7 +287,7 @@ def _counter(
             total[rows] = fooled
         elif len(rows):
             with steady(problem.model, images.device, 0):
-                total[rows] = problem.select(rows).look(images[rows]).fooled_counts
+                total[rows] = problem.select(rows).won(images[rows])
         return total
 
     return count
@@ -282,6 +332,19 @@ def _plain(value: Any) -> Any:
 AttackFactory = Callable[..., Any]
 attacks: Registry[AttackFactory] = Registry("attack", "gauntlet.attacks")
 """Attacks by name; an entry takes options by keyword and returns something to call like an `Attack`."""
+
+
+def names_for(task: str) -> list[str]:
+    """The attacks for a task, in the order of registration; those of other packages are for pixels unless they say."""
+    return [name for name in attacks.names() if task in _tasks(attacks[name])]
+
+
+def _tasks(make: AttackFactory) -> tuple[str, ...]:
+    try:
+        tasks: tuple[str, ...] = getattr(make(), "tasks", (SEGMENTATION,))
+    except TypeError:  # somebody's attack that needs options
+        return (SEGMENTATION,)
+    return tasks
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,17 @@ import torch
 from gauntlet.errors import GauntletError
 from gauntlet.numbers import Number, parse_number
 from gauntlet.registry import Registry
+from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.attack import Attack, attacks, image_seed, positive
-from gauntlet.threats.attacks.inputs import check_images, check_labels, expand_seeds, pose
-from gauntlet.threats.attacks.labels import image_figures, label_map
+from gauntlet.threats.attacks.inputs import check_images, check_labels, expand_seeds
 from gauntlet.threats.attacks.minimum import MinimumNorm
+from gauntlet.threats.attacks.objects import ObjectProblem
 from gauntlet.threats.attacks.outcome import Queries
-from gauntlet.threats.attacks.problem import Model, Problem, steady
+from gauntlet.threats.attacks.posing import DETECTION, pose_task, task_of
+from gauntlet.threats.attacks.problem import Problem, steady
 from gauntlet.threats.attacks.regions import Region
 from gauntlet.threats.attacks.targets import Target
 
-METRICS = ("accuracy", "miou")
 CLEAN = -1
 """The index of the clean image among the candidates; it comes before the attacks, so a tie goes to it."""
 
@@ -32,9 +33,12 @@ class BatteryOutcome:
 
     With A attacks and N images; a skipped cell is one whose image had nothing left to lose.
 
+    The metrics are "accuracy" and "miou" of an image's pixels; for a detector "f1" of its detections and "recall", the
+    share of its objects that are found at any score.
+
     Attributes:
         names: of the A attacks.
-        images: (N, 3, H, W), the worst case by accuracy. chosen_images: the worst case of every metric.
+        images: (N, 3, H, W), the worst case by the first metric. chosen_images: the worst case of every metric.
         ran: bool (A, N), False where skipped.
         figures: by metric, float64 (A, N); NaN where skipped or where no pixel counts.
         clean: by metric, float64 (N,).
@@ -72,8 +76,14 @@ class BatteryOutcome:
         """Image mIoU of every attack and image, (A, N)."""
         return self.figures["miou"]
 
-    def distribution(self, metric: str = "accuracy") -> dict[str, int]:
-        """How often each attack, or the clean image, is the worst case."""
+    @property
+    def f1(self) -> torch.Tensor:
+        """F1 of every attack and image, (A, N); detectors only."""
+        return self.figures["f1"]
+
+    def distribution(self, metric: str | None = None) -> dict[str, int]:
+        """How often each attack, or the clean image, is the worst case by a metric, the first by default."""
+        metric = next(iter(self.choice)) if metric is None else metric
         choice = self.choice[metric]
         counted = choice[~torch.isnan(self.worst[metric])]
         return {name: int((counted == index).sum()) for index, name in enumerate(("clean", *self.names), start=CLEAN)}
@@ -105,8 +115,7 @@ class Battery:
     Args:
         name: what it is called.
         members: attacks by name; the order decides ties.
-        skip: leave out an image once its accuracy is 0: no attack can lower any figure of it, since accuracy is 0
-            exactly where every IoU is.
+        skip: leave out an image once all its figures are 0: no attack can lower any of them.
         table: run the minimum-perturbation attacks on every image all the same, for a complete `minimum_table`.
         keep: whether the outcome holds every attack's images.
         together: attack the images of a batch together. One by one is the default: kernels round differently for
@@ -144,9 +153,9 @@ class Battery:
 
     def __call__(
         self,
-        model: Model,
+        model: Any,
         images: torch.Tensor,
-        labels: torch.Tensor,
+        labels: torch.Tensor | Sequence[Boxes],
         target: Target = None,
         region: Region = None,
         fooling_region: Region = None,
@@ -154,22 +163,27 @@ class Battery:
     ) -> BatteryOutcome:
         """Runs the attacks on a batch; arguments as for any attack. Each attack draws from streams of its own."""
         check_images(images)
-        labels = check_labels(labels, images)
+        for member in self.members.values():
+            member.check_task(model)
+        if task_of(model) != DETECTION:
+            labels = check_labels(labels, images)  # type: ignore[arg-type] # checked there
         seeds = expand_seeds(seed, len(images))
         if self.together or len(images) == 1:
             return self._run(model, images, labels, target, region, fooling_region, seeds)
         parts = []
         for row in range(len(images)):
             one = torch.tensor([row])
-            aim, mask, aimed_at = (_part(value, one, len(images)) for value in (target, region, fooling_region))
-            parts.append(self._run(model, images[one], labels[one], aim, mask, aimed_at, seeds[row : row + 1]))
+            truth, aim, mask, aimed_at = (
+                _part(value, one, len(images)) for value in (labels, target, region, fooling_region)
+            )
+            parts.append(self._run(model, images[one], truth, aim, mask, aimed_at, seeds[row : row + 1]))
         return _joined(parts)
 
     def _run(
         self,
-        model: Model,
+        model: Any,
         images: torch.Tensor,
-        labels: torch.Tensor,
+        labels: torch.Tensor | Sequence[Boxes],
         target: Target,
         region: Region,
         fooling_region: Region,
@@ -179,41 +193,41 @@ class Battery:
         region = first.region if region is None else region
         fooling_region = first.fooling_region if fooling_region is None else fooling_region
         with steady(model, images.device, 0):
-            truth = pose(
+            truth = pose_task(
                 model,
                 images,
                 labels,
-                target=None,
-                retarget=False,
-                own_prediction=False,
                 region=region,
                 fooling_region=fooling_region,
                 ignore_index=first.ignore_index,
-                samples=1,
                 precision=first.precision,
                 seeds=seeds,
             )
-        region, fooling_region = truth.region, truth.counted
-        judge = _Judge(truth)
-        clean = judge(truth.images, torch.arange(len(images)))
+            clean = truth.figures(truth.images)
+        region = truth.region
+        if isinstance(truth, Problem):  # what is drawn at random is drawn once
+            fooling_region = truth.counted
+        elif isinstance(truth, ObjectProblem) and truth.aim.mask is not None:
+            fooling_region = truth.aim.mask
+        deciding = truth.metrics[0]
         count, total = len(images), len(self.members)
         unknown = torch.full((total, count), math.nan, dtype=torch.float64)
-        figures = {metric: unknown.clone() for metric in METRICS}
+        figures = {metric: unknown.clone() for metric in truth.metrics}
         norms, shares = unknown.clone(), unknown.clone()
         ran = torch.zeros(total, count, dtype=torch.bool)
-        worst = {metric: clean[metric].clone() for metric in METRICS}
-        choice = {metric: torch.full((count,), CLEAN) for metric in METRICS}
-        chosen = {metric: truth.images.clone() for metric in METRICS}
+        worst = {metric: clean[metric].clone() for metric in truth.metrics}
+        choice = {metric: torch.full((count,), CLEAN) for metric in truth.metrics}
+        chosen = {metric: truth.images.clone() for metric in truth.metrics}
         candidates: dict[str, torch.Tensor] = {}
         for index, (name, attack) in enumerate(self.members.items()):
-            rows = self._rows(attack, worst["accuracy"])
-            made = chosen["accuracy"].clone()
+            rows = self._rows(attack, worst)
+            made = chosen[deciding].clone()
             if len(rows):
                 here = rows.to(images.device)
                 outcome = attack(
                     model,
                     images[here],
-                    labels[here.to(labels.device)],
+                    _part(labels, rows, count),
                     _part(target, rows, count),
                     _part(region, rows, count),
                     _part(fooling_region, rows, count),
@@ -225,8 +239,9 @@ class Battery:
                 ran[index, rows] = True
                 if isinstance(attack, MinimumNorm):
                     norms[index, rows], shares[index, rows] = outcome.norms.cpu(), outcome.share.cpu()
-                found = judge(outcome.images, rows)
-                for metric in METRICS:
+                with steady(model, images.device, 0):
+                    found = truth.select(here).figures(outcome.images)
+                for metric in truth.metrics:
                     figures[metric][index, rows] = found[metric]
                     better = found[metric] < worst[metric][rows]
                     worst[metric][rows[better]] = found[metric][better]
@@ -236,7 +251,7 @@ class Battery:
                 candidates[name] = made
         return BatteryOutcome(
             names=tuple(self.members),
-            images=chosen["accuracy"],
+            images=chosen[deciding],
             chosen_images=chosen,
             ran=ran,
             figures=figures,
@@ -250,11 +265,12 @@ class Battery:
             measures_norm=[isinstance(member, MinimumNorm) for member in self.members.values()],
         )
 
-    def _rows(self, attack: Attack, accuracy: torch.Tensor) -> torch.Tensor:
-        """Images that this attack is run on; those without a pixel that counts never are."""
-        counted = ~torch.isnan(accuracy)
+    def _rows(self, attack: Attack, worst: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Images that this attack is run on; those with nothing that counts never are."""
+        figures = torch.stack(list(worst.values()))
+        counted = ~torch.isnan(figures).all(0)
         if self.skip and not (self.table and isinstance(attack, MinimumNorm)):
-            counted &= accuracy > 0
+            counted &= (figures > 0).any(0)
         return torch.nonzero(counted).flatten()
 
 
@@ -284,22 +300,15 @@ def _joined(parts: Sequence[BatteryOutcome]) -> BatteryOutcome:
     )
 
 
-class _Judge:
-    """Accuracy and mIoU of images against the ground truth, from a forward pass of their own."""
-
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-
-    def __call__(self, images: torch.Tensor, rows: torch.Tensor) -> dict[str, torch.Tensor]:
-        part = self._problem.select(rows.to(images.device))
-        with steady(part.model, images.device, 0), torch.no_grad():
-            logits = part.look(images).logits
-        figures = image_figures(label_map(logits), part.labels, part.counted, logits.shape[1])
-        return {metric: values.cpu() for metric, values in zip(METRICS, figures, strict=True)}
+def _plain(values: Sequence[Any]) -> bool:
+    """Whether a list is one value, such as a permutation of classes, and not one entry per image."""
+    return any(isinstance(each, int) for each in values)
 
 
 def _part(value: Any, rows: torch.Tensor, count: int) -> Any:
     """Rows of an argument that is given per image; anything else as it is."""
+    if isinstance(value, (list, tuple)) and len(value) == count and not _plain(value):
+        return [value[row] for row in rows.tolist()]
     if hasattr(value, "ndim") and value.ndim >= 3 and len(value) == count:
         return value[rows.numpy() if not isinstance(value, torch.Tensor) else rows.to(value.device)]
     return value
@@ -310,14 +319,25 @@ battery_members: Registry[Mapping[str, tuple[str, Mapping[str, Any]]]] = Registr
 
 battery_members.add("sea", {name: (name, {}) for name in ("sea-jsd", "sea-mce", "sea-msl", "sea-bce")})
 battery_members.add("semsegbench", {name: (name, {}) for name in ("pgd", "segpgd", "cospgd")})
+battery_members.add("detecbench", {name: (name, {"steps": 20, "alpha": 0.01}) for name in ("bim", "pgd")})
+battery_members.add(
+    "detectors",  # ours: what DetecBench lacks, on the training loss and on the candidates
+    {
+        "pgd": ("pgd", {}),
+        "apgd": ("apgd", {}),
+        "padam-ce": ("padam-ce", {}),
+        "tog-vanishing": ("tog-vanishing", {"steps": 20}),
+        "tog-untargeted": ("tog-untargeted", {"steps": 20}),
+    },
+)
 battery_members.add(
     "halmosi",  # attacks.md, 12: the order is S001's attack index 0 to 9
     {
         "alma-prox": ("alma-prox", {}),
         "padam-ce": ("padam-ce", {}),
         "padam-cos": ("padam-cos", {}),
-        "dag-0.001": ("dag", {"alpha": 0.001}),
-        "dag-0.003": ("dag", {"alpha": 0.003}),
+        "dag-0.001": ("dag", {"alpha": 0.001, "steps": 200}),
+        "dag-0.003": ("dag", {"alpha": 0.003, "steps": 200}),
         "pdpgd": ("pdpgd", {}),
         "sea-jsd": ("sea-jsd", {}),
         "sea-mce": ("sea-mce", {}),
@@ -342,7 +362,8 @@ def build_battery(
     """A battery by its name, or one of one's own.
 
     Args:
-        name: "sea", "halmosi", "semsegbench" or a registered one; any name where `members` are given.
+        name: "sea", "halmosi", "semsegbench", for detectors "detecbench" or "detectors", or a registered one; any name
+            where `members` are given.
         epsilon: the radius, 8/255 by default; results of minimum-perturbation attacks are clipped to it.
         budget: factor on every attack's number of steps, 1 for the published ones.
         members: descriptions of attacks by the name that results go under, in place of a registered set.
@@ -369,6 +390,8 @@ def build_battery(
         if not isinstance(built, Attack):
             raise GauntletError(f"the member '{member}' of the battery '{name}' is not a single attack.")
         if factor != 1:
+            if built.describe()["steps"] is None:
+                raise GauntletError(f"the member '{member}' of the battery '{name}' needs its steps for a budget.")
             steps = max(1, round(factor * built.describe()["steps"]))
             built = attack(**{**plan, **options, "steps": steps})
         made[member] = built

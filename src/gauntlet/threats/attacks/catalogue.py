@@ -14,14 +14,15 @@ from gauntlet.threats.attacks import (  # noqa: F401 - they register their attac
     minimal_pgd,
     primal_dual,
     region_aware,
+    tog,
 )
-from gauntlet.threats.attacks.attack import attacks
+from gauntlet.threats.attacks.attack import attacks, names_for
 from gauntlet.threats.attacks.battery import battery_members, build_battery
 
 
-def names() -> list[str]:
-    """Every attack, in the order of registration."""
-    return attacks.names()
+def names(task: str | None = None) -> list[str]:
+    """Every attack, or those for "segmentation" or "detection", in the order of registration."""
+    return attacks.names() if task is None else names_for(task)
 
 
 def batteries() -> list[str]:

@@ -1,4 +1,4 @@
-"""DAG: normalised gradient steps on the margins of the pixels that are still right (attacks.md, 8)."""
+"""DAG: normalised gradient steps on what is still right: margins of pixels (attacks.md, 8) or proposals (15)."""
 
 from __future__ import annotations
 
@@ -8,25 +8,84 @@ from typing import Any, ClassVar
 
 import torch
 
-from gauntlet.threats.attacks.attack import Result, one_of, register
+from gauntlet.threats.attacks.attack import Result, image_seed, one_of, register
+from gauntlet.threats.attacks.goals import Reach
 from gauntlet.threats.attacks.minimum import MinimumNorm, signed_margin
 from gauntlet.threats.attacks.norms import image_length
+from gauntlet.threats.attacks.objects import ObjectProblem, labelled
 from gauntlet.threats.attacks.outcome import reached
 from gauntlet.threats.attacks.pixels import Pixels
-from gauntlet.threats.attacks.problem import Problem
+from gauntlet.threats.attacks.posing import DETECTION, SEGMENTATION
+from gauntlet.threats.attacks.problem import BatchProblem, Problem
+from gauntlet.threats.attacks.proposals import Pursuit, select_proposals
+
+
+class Margins:
+    """What DAG pursues on pixels: the margins of those that are still right."""
+
+    steps, alpha = 200, 0.001
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    def look(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The gradient, (N, 3, H, W), what is won and what there is to win per image, int64 (N,)."""
+        counts = self.problem.counts
+        won = torch.zeros_like(counts)
+
+        def visit(pixels: Pixels, part: slice) -> torch.Tensor:
+            won[part] = pixels.fooled_counts
+            return -signed_margin(pixels).clamp_min(0) * pixels.counted
+
+        return self.problem.sweep(points, visit), won, counts
+
+    def select(self, rows: torch.Tensor) -> Margins:
+        """The pursuit of some of the images."""
+        return Margins(self.problem.select(rows))
+
+
+class LedProposals:
+    """What DAG pursues on a detector: the scores of the clean image's proposals."""
+
+    steps, alpha = 150, 0.5 / 255
+
+    def __init__(self, problem: ObjectProblem, pursuit: Pursuit) -> None:
+        self.problem, self.pursuit = problem, pursuit
+
+    @classmethod
+    def of(cls, problem: ObjectProblem, seeds: Sequence[int]) -> LedProposals:
+        """The pursuit of all images, with the proposals that it selects."""
+        labels = [labelled(each) for each in problem.truth]
+        wanted = problem.goal.wanted if isinstance(problem.goal, Reach) else None
+        drawn = [image_seed(seed, "classes") for seed in seeds]
+        candidates = problem.candidates(problem.images)
+        return cls(problem, Pursuit(select_proposals(candidates, labels, drawn, wanted)))
+
+    def look(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """As on pixels; counted are proposals."""
+        slope = self.problem.differentiate(points, lambda inputs: self.pursuit(self.problem.model.candidates(inputs)))
+        self.pursuit.first = False
+        return slope, self.pursuit.won.to(points.device), self.pursuit.selected.to(points.device)
+
+    def select(self, rows: torch.Tensor) -> LedProposals:
+        """The pursuit of some of the images."""
+        return LedProposals(self.problem.select(rows), self.pursuit.select(rows))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DenseAdversary(MinimumNorm):
     """DAG; an image stops at its first successful point.
 
+    On a detector success is a share `threshold` of the selected proposals that no longer say their object's class.
+
     Attributes:
-        alpha: the step γ in the attack's norm (0.001 and 0.003 in S001).
+        alpha: the step γ in the attack's norm; None for 0.001 on pixels (S001: 0.001 and 0.003), 0.5/255 on proposals.
+        steps: at most so many; None for 200 on pixels, 150 on proposals.
         on_fail: what an image without success returns: its "last" point, or "clean" as adv_lib does.
     """
 
-    steps: int = 200
-    alpha: Any = 0.001
+    steps: Any = None
+    alpha: Any = None
     on_fail: str = "last"
 
     synonyms: ClassVar[Mapping[str, str]] = {"gamma": "alpha"}
@@ -36,38 +95,45 @@ class DenseAdversary(MinimumNorm):
         super().__post_init__()
         one_of(self.on_fail, "on_fail", ("last", "clean"))
 
-    def run(self, problem: Problem, seeds: Sequence[int], start: torch.Tensor | None) -> Result:
-        whole_problem = problem
-        points = problem.images.clone()
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return (SEGMENTATION, DETECTION)
+
+    def run(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None) -> Result:
+        pursuit: Margins | LedProposals
+        if isinstance(problem, ObjectProblem):
+            pursuit = LedProposals.of(problem, seeds)
+        else:
+            assert isinstance(problem, Problem)
+            pursuit = Margins(problem)
+        alpha = pursuit.alpha if self.alpha is None else self.alpha
+        clean = problem.images
+        points = clean.clone()
         fooled = torch.zeros_like(problem.counts)
-        rows = torch.arange(len(problem), device=points.device)
+        rows = torch.arange(len(points), device=points.device)
         shift = torch.zeros_like(points) if start is None else start - points
-        for _ in range(self.steps):
-            wanted = problem.images + shift
+        for _ in range(pursuit.steps if self.steps is None else self.steps):
+            wanted = clean + shift
             current = wanted.clamp(0, 1)
-            won = torch.zeros_like(problem.counts)
-
-            def visit(pixels: Pixels, part: slice, won: torch.Tensor = won) -> torch.Tensor:
-                won[part] = pixels.fooled_counts
-                return -signed_margin(pixels).clamp_min(0) * pixels.counted
-
-            slope = problem.sweep(current, visit)
-            done = reached(won, problem.counts, self.threshold)
+            slope, won, total = pursuit.look(current)
+            done = reached(won, total, self.threshold) | (total == 0)
             points[rows[done]], fooled[rows[done]] = current[done], won[done]
             if done.any():
                 kept = torch.nonzero(~done).flatten()
-                rows, problem = rows[kept], problem.select(kept)
+                rows, pursuit, clean = rows[kept], pursuit.select(kept), clean[kept]
                 shift, wanted, current, slope = shift[kept], wanted[kept], current[kept], slope[kept]
                 if len(rows) == 0:
                     break
             slope = slope * (wanted == current)  # the box lets no gradient through where it holds a pixel
             size = slope.abs().amax(dim=(1, 2, 3), keepdim=True) if self.norm == "linf" else image_length(slope)
-            shift = shift + self.alpha * slope / size.clamp_min(1e-8)
+            shift = shift + alpha * slope / size.clamp_min(1e-8)
         if len(rows) and self.on_fail == "last":
-            points[rows] = (problem.images + shift).clamp(0, 1)
+            points[rows] = (clean + shift).clamp(0, 1)
+        if isinstance(problem, ObjectProblem):  # proposals are not what an image is judged by
+            return self.smallest(problem, points, None, {})
         if len(rows):
-            fooled[rows] = problem.look(points[rows]).fooled_counts
-        return self.smallest(whole_problem, points, fooled, {})
+            fooled[rows] = problem.select(rows).won(points[rows])
+        return self.smallest(problem, points, fooled, {})
 
 
 register("dag", DenseAdversary)

@@ -14,9 +14,10 @@ from gauntlet.errors import GauntletError
 from gauntlet.threats.attacks.attack import Attack, Result, one_of, positive, radius, register, uniform_draws, whole
 from gauntlet.threats.attacks.constraints import Ball, ball
 from gauntlet.threats.attacks.losses import PixelLoss, balanced, losses
-from gauntlet.threats.attacks.problem import Problem
+from gauntlet.threats.attacks.posing import DETECTION, SEGMENTATION
+from gauntlet.threats.attacks.problem import BatchProblem
 from gauntlet.threats.attacks.steps import step_rules
-from gauntlet.threats.attacks.targets import LEAST_LIKELY
+from gauntlet.threats.attacks.targets import LEAST_LIKELY, needs_logits
 
 NOISES = ("uniform", "scaled")
 LABELS = ("truth", "prediction")
@@ -93,13 +94,20 @@ class BallAttack(Attack):
             self._set(class_weights=weights)
 
     @property
+    def tasks(self) -> tuple[str, ...]:
+        """Detectors too, where the loss is the plain one: a detector has its own in its place."""
+        plain = self.loss == "ce" and self.class_weights is None and not self.retarget and not self.own_prediction
+        ranked = needs_logits(self.target) or (isinstance(self.target, dict) and "permutation" in self.target)
+        return (SEGMENTATION, DETECTION) if plain and not ranked else (SEGMENTATION,)
+
+    @property
     def pixel_loss(self) -> PixelLoss:
         """The loss with its class weights."""
         if self.class_weights is None:
             return losses[self.loss]
         return balanced(losses["mce" if self.loss == "mce-bal" else self.loss], self.class_weights)
 
-    def ball(self, problem: Problem, factor: float = 1.0) -> Ball:
+    def ball(self, problem: BatchProblem, factor: float = 1.0) -> Ball:
         """Where the attack may go; `factor` scales the radius."""
         size = torch.full((len(problem),), self.epsilon * factor, dtype=torch.float64, device=problem.images.device)
         return ball(self.norm, problem.images, size, problem.region, self.box)
@@ -117,10 +125,10 @@ class BallAttack(Attack):
         return region.project(region.noise(draw, scaled))
 
     @abstractmethod
-    def climb(self, problem: Problem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
+    def climb(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         """One run from one start."""
 
-    def run(self, problem: Problem, seeds: Sequence[int], start: torch.Tensor | None) -> Result:
+    def run(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None) -> Result:
         found = self.climb(problem, seeds, start, 0)
         if self.restarts == 1:
             return found
@@ -137,8 +145,8 @@ class BallAttack(Attack):
         return Result(best.points, best.fooled)
 
     @staticmethod
-    def _fooled(problem: Problem, found: Result) -> torch.Tensor:
-        return problem.look(found.points).fooled_counts if found.fooled is None else found.fooled
+    def _fooled(problem: BatchProblem, found: Result) -> torch.Tensor:
+        return problem.won(found.points) if found.fooled is None else found.fooled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,12 +190,12 @@ class GradientAttack(BallAttack):
     def own_prediction(self) -> bool:
         return self.labels == "prediction"
 
-    def climb(self, problem: Problem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
+    def climb(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         allowed = self.ball(problem)
         size = torch.full_like(allowed.radius, self.alpha)
         return self.ascend(problem, allowed, self.first_points(allowed, seeds, start, restart), size)
 
-    def ascend(self, problem: Problem, allowed: Ball, points: torch.Tensor, size: torch.Tensor) -> Result:
+    def ascend(self, problem: BatchProblem, allowed: Ball, points: torch.Tensor, size: torch.Tensor) -> Result:
         """The steps from given points.
 
         Args:
@@ -221,7 +229,7 @@ class GradientAttack(BallAttack):
         if best is None:
             return Result(allowed.finish(points), None)
         if self.evaluate_last and len(rows):
-            best.offer(rows, points, problem.look(points).fooled_counts)
+            best.offer(rows, points, problem.won(points))
         return Result(everywhere.finish(best.points), best.fooled)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,17 +10,21 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.numbers import Number
+from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.attack import radius, uniform_draws, whole
 from gauntlet.threats.attacks.constraints import ball
 from gauntlet.threats.attacks.gradient import GradientAttack, SingleStep
-from gauntlet.threats.attacks.inputs import MODEL_IGNORE_INDEX, expand_seeds, pose
+from gauntlet.threats.attacks.inputs import MODEL_IGNORE_INDEX, expand_seeds
 from gauntlet.threats.attacks.losses import losses
-from gauntlet.threats.attacks.problem import Model, Problem, steady
+from gauntlet.threats.attacks.posing import pose_task
+from gauntlet.threats.attacks.problem import BatchProblem, Problem, steady
 
 BEST_SLACK, LAST_SLACK = 0.01, 0.02
 """How much weaker a stronger setting may look: best iterates, last iterates (attacks.md, T3)."""
 ZERO_ALARM, ZERO_INVALID = 0.01, 0.5
 """Share of exactly zero gradient elements that is suspicious, and that makes results invalid (T6)."""
+BY_CHANCE_ONE_IN = 20
+"""The F1 that boxes set by chance would hardly reach, as one over this."""
 VANISHING = 1e-8
 """A gradient of the summed loss below this everywhere is lost in half precision and in Adam's constant (P1, P3)."""
 
@@ -44,10 +48,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the checks are judged by: pixel accuracies in [0, 1] over the batch, and shares of gradient elements.
+    """What the checks are judged by: accuracies in [0, 1] over the batch, and shares of gradient elements.
+
+    Accuracy is that of pixels; for a detector the mean F1 of the images.
 
     Attributes:
-        classes: K.
+        classes: K; one over it is what chance reaches (BY_CHANCE_ONE_IN for a detector).
         clean: accuracy without an attack.
         attack: of the iterative attack at epsilon with T steps; best iterates. last: its last iterates.
         single_step: FGSM at epsilon.
@@ -74,14 +80,14 @@ class Measured:
 
 
 def check_attack(
-    model: Model,
+    model: Any,
     images: torch.Tensor,
-    labels: torch.Tensor,
+    labels: torch.Tensor | Sequence[Boxes],
     *,
     epsilon: Number = "8/255",
     steps: int = 20,
     norm: str = "linf",
-    other_model: Model | None = None,
+    other_model: Any = None,
     noises: int = 20,
     whole_box_steps: int = 100,
     ignore_index: int | str | None = MODEL_IGNORE_INDEX,
@@ -90,8 +96,8 @@ def check_attack(
     """Attacks a model in several ways and reports what a model with a useful gradient would not show.
 
     Args:
-        model: any model that attacks take.
-        images, labels: a few images are enough.
+        model: any model that attacks take; a detector is judged by the mean F1 of its images in place of accuracy.
+        images, labels: a few images are enough; for a detector boxes.
         epsilon, steps, norm: of the attack that is checked.
         other_model: a model to transfer attacks from, or None to leave that check out.
         noises: random noises to compare with.
@@ -120,14 +126,14 @@ def check_attack(
 
 
 def measure(
-    model: Model,
+    model: Any,
     images: torch.Tensor,
-    labels: torch.Tensor,
+    labels: torch.Tensor | Sequence[Boxes],
     *,
     epsilon: Number = "8/255",
     steps: int = 20,
     norm: str = "linf",
-    other_model: Model | None = None,
+    other_model: Any = None,
     noises: int = 20,
     whole_box_steps: int = 100,
     ignore_index: int | str | None = MODEL_IGNORE_INDEX,
@@ -138,23 +144,11 @@ def measure(
     whole(steps, "steps", 1)
     whole(noises, "noises", 1)
     whole(whole_box_steps, "whole_box_steps", 0)
-    problem = pose(
-        model,
-        images,
-        labels,
-        target=None,
-        retarget=False,
-        own_prediction=False,
-        region=None,
-        fooling_region=None,
-        ignore_index=ignore_index,
-        samples=1,
-        precision="fp32",
-    )
+    problem = pose_task(model, images, labels, ignore_index=ignore_index)
     if int(problem.counts.sum()) == 0:
         raise GauntletError("the images have no labelled pixel; give some with labels.")
 
-    def attacked(against: Model, attack: GradientAttack) -> float:
+    def attacked(against: Any, attack: GradientAttack) -> float:
         return _accuracy(problem, attack(against, images, labels).images)
 
     def iterative(radius_: float, count: int, returns: str) -> GradientAttack:
@@ -169,8 +163,10 @@ def measure(
             ignore_index=ignore_index,
         )
 
-    with steady(model, images.device, 0):
-        classes = problem.look(images).logits.shape[1]
+    classes = BY_CHANCE_ONE_IN
+    if isinstance(problem, Problem):
+        with steady(model, images.device, 0):
+            classes = problem.look(images).logits.shape[1]
     double = min(2 * size, 1.0) if norm == "linf" else 2 * size
     zero, tiny = _gradients(problem)
     whole_box = None
@@ -271,13 +267,13 @@ def judge(measured: Measured) -> list[Finding]:
     return findings
 
 
-def _accuracy(problem: Problem, images: torch.Tensor) -> float:
+def _accuracy(problem: BatchProblem, images: torch.Tensor) -> float:
     with steady(problem.model, images.device, 0):
-        fooled = problem.look(images).fooled_counts
+        fooled = problem.won(images)
     return 1 - int(fooled.sum()) / int(problem.counts.sum())
 
 
-def _gradients(problem: Problem) -> tuple[float, float]:
+def _gradients(problem: BatchProblem) -> tuple[float, float]:
     rows = torch.nonzero(problem.counts > 0).flatten()
     part = problem.select(rows)
     with steady(problem.model, problem.images.device, 0):
@@ -287,7 +283,7 @@ def _gradients(problem: Problem) -> tuple[float, float]:
     return zero, tiny
 
 
-def _strongest_noise(problem: Problem, size: float, norm: str, noises: int, seed: int) -> float:
+def _strongest_noise(problem: BatchProblem, size: float, norm: str, noises: int, seed: int) -> float:
     """Accuracy under the strongest of several uniform noises, chosen per image."""
     sizes = torch.full((len(problem),), size, dtype=torch.float64, device=problem.images.device)
     allowed = ball(norm, problem.images, sizes, None)
@@ -297,5 +293,5 @@ def _strongest_noise(problem: Problem, size: float, norm: str, noises: int, seed
         noise = uniform_draws(problem.images, seeds, f"noise|{draw}")
         points = allowed.finish(allowed.project(allowed.noise(noise, False)))
         with steady(problem.model, points.device, 0):
-            most = torch.maximum(most, problem.look(points).fooled_counts)
+            most = torch.maximum(most, problem.won(points))
     return 1 - int(most.sum()) / int(problem.counts.sum())

@@ -13,7 +13,7 @@ from gauntlet.threats.attacks.constraints import ball
 from gauntlet.threats.attacks.norms import image_norm
 from gauntlet.threats.attacks.outcome import reached
 from gauntlet.threats.attacks.pixels import Pixels
-from gauntlet.threats.attacks.problem import Problem
+from gauntlet.threats.attacks.problem import BatchProblem, Problem
 
 CLIPS = ("elementwise", "rescale")
 
@@ -51,15 +51,15 @@ class MinimumNorm(Attack):
 
     Attributes:
         threshold: this share, 0.99 by default.
-        steps: iterations.
-        alpha: step size; its meaning is the attack's own.
+        steps: iterations; None where they depend on the task.
+        alpha: step size; its meaning is the attack's own; None where it depends on the task.
         epsilon: None for the result as found; else `images` are clipped to this ball, while `norms` and `success`
             still speak of the result before clipping (`unclipped`).
         clip: "elementwise" clamps each element (S001's code), "rescale" shrinks the whole perturbation (its text);
             in l2 both shrink.
     """
 
-    steps: int = 500
+    steps: Any = 500
     alpha: Any = 0.01
     epsilon: Any = None
     clip: str = "elementwise"
@@ -68,14 +68,18 @@ class MinimumNorm(Attack):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(self.steps, "steps", 1)
-        self._set(alpha=positive(self.alpha, "alpha"))
+        if self.steps is not None:
+            whole(self.steps, "steps", 1)
+        if self.alpha is not None:
+            self._set(alpha=positive(self.alpha, "alpha"))
         if self.epsilon is not None:
             self._set(epsilon=radius(self.epsilon, self.norm))
         one_of(self.clip, "clip", CLIPS)
 
-    def smallest(self, problem: Problem, points: torch.Tensor, fooled: torch.Tensor, details: dict[str, Any]) -> Result:
-        """The result from the points found, clipped where an epsilon is given."""
+    def smallest(
+        self, problem: BatchProblem, points: torch.Tensor, fooled: torch.Tensor | None, details: dict[str, Any]
+    ) -> Result:
+        """The result from the points found, clipped where an epsilon is given; `fooled` where it is known."""
         norms = image_norm(points - problem.images, self.norm)
         if self.epsilon is None:
             return Result(points, fooled, norms, details=details)

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from gauntlet.samples import Boxes
+
 # The success share is compared as whole pixels: float32 0.9 against double 0.9 would decide exact ties (attacks.md, 0).
 _SHARE_SLACK = 1e-9
 
@@ -39,12 +41,14 @@ class Outcome:
         norms: float64 (N,), size of the perturbation in the attack's own norm; for minimum-perturbation attacks that
             clip to an epsilon it is the size before clipping.
         queries: forward and backward passes per image.
-        threshold: share of counted pixels from which an image counts as fooled.
-        counted: int64 (N,), labelled pixels inside the fooling region.
+        threshold: share of `counted` from which an image counts as fooled.
+        counted: int64 (N,), labelled pixels inside the fooling region; on a detector a fixed number, of which `fooled`
+            is the lost share of F1 (see `goals`).
         details: facts per image by name, JSON-able lists of N entries.
         region: bool (N, H, W), the pixels that could change, or None for all.
         unclipped: the images before clipping to epsilon (minimum-perturbation attacks with an epsilon), or None.
         predictions: int64 (N, H, W), the per-pixel worst case of the region-aware attack, or None.
+        detections: one `Boxes` per image, the worst case per object of the region-aware attack on a detector, or None.
         rounds: one outcome per round of the region-aware attack.
     """
 
@@ -58,6 +62,7 @@ class Outcome:
     region: torch.Tensor | None = None
     unclipped: torch.Tensor | None = None
     predictions: torch.Tensor | None = None
+    detections: Sequence[Boxes] | None = None
     rounds: Sequence[Outcome] = ()
 
     @cached_property

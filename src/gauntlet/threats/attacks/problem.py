@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError
+from gauntlet.threats.attacks.labels import image_figures, label_map
 from gauntlet.threats.attacks.losses import PixelLoss
 from gauntlet.threats.attacks.pixels import Pixels
 
@@ -72,8 +75,8 @@ class Evaluation:
     Attributes:
         gradient: of the loss with respect to the points, (N, 3, H, W), zero outside the region; empty when none was
             asked for.
-        fooled: counted pixels per image where the attack has what it wants, int64 (N,); empty when not asked for.
-        tracked: mean of the tracked loss over all H x W positions, (N,); empty when not asked for.
+        fooled: how much the attack has of what it wants, out of `counts`, int64 (N,); empty when not asked for.
+        tracked: the loss that iterates are compared by, (N,); empty when not asked for.
     """
 
     gradient: torch.Tensor
@@ -89,40 +92,132 @@ _VISITED_AT_ONCE = 2**21
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Images of one batch, what their pixels are measured against, and the model.
+class BatchProblem(ABC):
+    """Images of one batch, what their predictions are measured against, and the model, whatever the task.
 
     Attributes:
-        model: (N, 3, H, W) in [0, 1] to logits (N, K, H, W).
-        images: the clean images, in the working type.
-        labels: int64 (N, H, W), 0 where a pixel does not count; the target map when `targeted`.
-        counted: bool (N, H, W).
+        model: what is attacked.
+        images: the clean images, (N, 3, H, W), in the working type.
         region: bool (N, H, W) of pixels that may change, or None for all.
-        targeted: whether `labels` is the aim.
-        least_likely: whether the aim is the least likely class at every point anew (iterative FGSM ll).
         samples: gradients averaged per step (expectation over transformation).
         precision: "fp32", or "bf16" for the model's own passes under autocast.
         rows: position of each image in the batch that the tally counts.
-        highest: the largest label of the batch.
-        workspace: memory for the gradient of the logits, used anew in every step.
+        metrics: names of `figures`; the first one decides which images of a battery are handed out.
+        counts_cost_a_pass: whether counting what is won takes a forward pass of its own.
     """
 
-    model: Model
+    metrics: ClassVar[tuple[str, ...]]
+    counts_cost_a_pass: ClassVar[bool]
+
+    model: Any
     images: torch.Tensor
-    labels: torch.Tensor
-    counted: torch.Tensor
     region: torch.Tensor | None
-    targeted: bool
-    least_likely: bool
     samples: int
     precision: str
     rows: torch.Tensor
     tally: Tally
-    highest: int
-    workspace: Workspace = field(default_factory=Workspace, repr=False)
 
     def __len__(self) -> int:
         return len(self.images)
+
+    @property
+    @abstractmethod
+    def counts(self) -> torch.Tensor:
+        """What there is to win per image, int64 (N,); 0 where there is nothing to attack."""
+
+    @abstractmethod
+    def select(self, rows: torch.Tensor) -> Any:
+        """Some of the images, as a problem of the same kind; counters go on in the same tally."""
+
+    @abstractmethod
+    def evaluate(
+        self,
+        points: torch.Tensor,
+        loss: PixelLoss,
+        progress: float,
+        *,
+        gradient: bool = True,
+        count: bool = False,
+        track: bool = False,
+    ) -> Evaluation:
+        """The loss at some points, its gradient, how much is won there.
+
+        Args:
+            points: (N, 3, H, W).
+            loss: what to maximise at every pixel; a detector has a loss per image instead, and its problem a goal.
+            progress: evaluation index over the number of steps, for losses that change on the way.
+            gradient: whether to differentiate.
+            count: whether to count what is won.
+            track: whether to report the tracked loss.
+        """
+
+    @abstractmethod
+    def won(self, points: torch.Tensor) -> torch.Tensor:
+        """How much the attack has of what it wants, out of `counts`, int64 (N,); one forward pass."""
+
+    @abstractmethod
+    def figures(self, points: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What worst cases are chosen by, for each of `metrics`: float64 (N,) on the CPU, the lower the worse.
+
+        NaN where nothing counts; one forward pass.
+        """
+
+    def averaged(self, gradient: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """The mean of `samples` gradients."""
+        total = gradient()
+        for _ in range(self.samples - 1):
+            total = total + gradient()
+        return total / self.samples if self.samples > 1 else total
+
+    def cleaned(self, gradient: torch.Tensor) -> torch.Tensor:
+        """A gradient without elements that are not finite (they become 0 and are counted), inside the region."""
+        if not all(math.isfinite(extreme) for extreme in gradient.aminmax()):
+            finite = torch.isfinite(gradient)
+            self.tally.non_finite[self.rows] += (~finite).flatten(1).sum(1).cpu()
+            gradient = torch.where(finite, gradient, torch.zeros_like(gradient))
+        if self.region is not None:
+            gradient = gradient * self.region.unsqueeze(1)
+        self._note_zeros(gradient)
+        return gradient
+
+    def _note_zeros(self, slope: torch.Tensor) -> None:
+        """Remembers the share of exactly zero elements of an image's first gradient: masking shows there (T6)."""
+        fresh = torch.isnan(self.tally.zero_gradient[self.rows])
+        if not fresh.any():
+            return
+        rows = fresh.to(slope.device)
+        elements = slope[rows].flatten(1)
+        free = torch.full((len(elements),), elements.shape[1], device=slope.device)
+        if self.region is not None:
+            free = slope.shape[1] * self.region[rows].flatten(1).sum(1)
+        zeros = free - (elements != 0).sum(1)
+        self.tally.zero_gradient[self.rows[fresh]] = (zeros.double() / free.clamp_min(1)).cpu()
+
+
+@dataclass(frozen=True)
+class Problem(BatchProblem):
+    """Images of one batch whose pixels have labels, and a model that gives logits.
+
+    Attributes:
+        model: (N, 3, H, W) in [0, 1] to logits (N, K, H, W).
+        labels: int64 (N, H, W), 0 where a pixel does not count; the target map when `targeted`.
+        counted: bool (N, H, W).
+        targeted: whether `labels` is the aim.
+        least_likely: whether the aim is the least likely class at every point anew (iterative FGSM ll).
+        highest: the largest label of the batch.
+        workspace: memory for the gradient of the logits, used anew in every step.
+    """
+
+    metrics = ("accuracy", "miou")
+    counts_cost_a_pass = False
+
+    model: Model
+    labels: torch.Tensor
+    counted: torch.Tensor
+    targeted: bool
+    least_likely: bool
+    highest: int
+    workspace: Workspace = field(default_factory=Workspace, repr=False)
 
     @property
     def counts(self) -> torch.Tensor:
@@ -142,7 +237,7 @@ class Problem:
 
     def logits(self, points: torch.Tensor) -> torch.Tensor:
         """The model's logits in the working type, (N, K, H, W), after a check of their shape."""
-        with _precision(self.precision, points.device):
+        with model_precision(self.precision, points.device):
             logits = self.model(points)
         self.tally.forward[self.rows] += 1
         count, _, height, width = points.shape
@@ -171,16 +266,6 @@ class Problem:
         count: bool = False,
         track: bool = False,
     ) -> Evaluation:
-        """The loss at some points.
-
-        Args:
-            points: (N, 3, H, W).
-            loss: what to maximise.
-            progress: evaluation index over the number of steps, for losses that change on the way.
-            gradient: whether to differentiate.
-            count: whether to count fooled pixels.
-            track: whether to report the tracked loss.
-        """
         fooled = torch.empty(len(points) if count else 0, dtype=torch.int64, device=points.device)
         tracked = torch.empty(len(points) if track else 0, dtype=points.dtype, device=points.device)
 
@@ -207,16 +292,13 @@ class Problem:
                 for part in _parts(logits):
                     visit(self._pixels(logits[part], part), part)
             return points.new_empty(0)
-        total = self._gradient(points, visit)
-        for _ in range(self.samples - 1):
-            total = total + self._gradient(points, visit)
-        return total / self.samples if self.samples > 1 else total
+        return self.averaged(lambda: self._gradient(points, visit))
 
     def _gradient(self, points: torch.Tensor, visit: Visit) -> torch.Tensor:
         inputs = points.detach().requires_grad_(True)
         logits = self.logits(inputs)
         if not logits.requires_grad:
-            raise GauntletError(_NO_GRADIENT)
+            raise GauntletError(NO_GRADIENT)
         self.workspace.hold(logits)
         upstream = self.workspace.like(logits)
         for part in _parts(logits):
@@ -231,33 +313,17 @@ class Problem:
                 upstream[part] = slope
         (gradient,) = torch.autograd.grad(logits, inputs, upstream, allow_unused=True)
         if gradient is None:
-            raise GauntletError(_NO_GRADIENT)
+            raise GauntletError(NO_GRADIENT)
         self.tally.backward[self.rows] += 1
-        return self._cleaned(gradient)
+        return self.cleaned(gradient)
 
-    def _cleaned(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Without elements that are not finite (they become 0, no step there, and are counted), inside the region."""
-        if not all(math.isfinite(extreme) for extreme in gradient.aminmax()):
-            finite = torch.isfinite(gradient)
-            self.tally.non_finite[self.rows] += (~finite).flatten(1).sum(1).cpu()
-            gradient = torch.where(finite, gradient, torch.zeros_like(gradient))
-        if self.region is not None:
-            gradient = gradient * self.region.unsqueeze(1)
-        self._note_zeros(gradient)
-        return gradient
+    def won(self, points: torch.Tensor) -> torch.Tensor:
+        return self.look(points).fooled_counts
 
-    def _note_zeros(self, slope: torch.Tensor) -> None:
-        """Remembers the share of exactly zero elements of an image's first gradient: masking shows there (T6)."""
-        fresh = torch.isnan(self.tally.zero_gradient[self.rows])
-        if not fresh.any():
-            return
-        rows = fresh.to(slope.device)
-        elements = slope[rows].flatten(1)
-        free = torch.full((len(elements),), elements.shape[1], device=slope.device)
-        if self.region is not None:
-            free = slope.shape[1] * self.region[rows].flatten(1).sum(1)
-        zeros = free - (elements != 0).sum(1)
-        self.tally.zero_gradient[self.rows[fresh]] = (zeros.double() / free.clamp_min(1)).cpu()
+    def figures(self, points: torch.Tensor) -> dict[str, torch.Tensor]:
+        logits = self.look(points).logits
+        found = image_figures(label_map(logits), self.labels, self.counted, logits.shape[1])
+        return {metric: values.cpu() for metric, values in zip(self.metrics, found, strict=True)}
 
     def _pixels(self, logits: torch.Tensor, part: slice, workspace: torch.Tensor | None = None) -> Pixels:
         labels = self.labels[part]
@@ -271,7 +337,7 @@ class Problem:
         return Pixels(logits, labels, self.counted[part], self.targeted, workspace)
 
 
-_NO_GRADIENT = (
+NO_GRADIENT = (
     "the model's output does not depend on its input through torch operations, so it has no gradient; "
     "remove no_grad or detach from it, or wrap its non-differentiable parts with straight_through."
 )
@@ -299,6 +365,6 @@ def steady(model: Model, device: torch.device, seed: int) -> Iterator[None]:
             each.training = True
 
 
-def _precision(precision: str, device: torch.device) -> torch.autocast:
+def model_precision(precision: str, device: torch.device) -> torch.autocast:
     """bfloat16 when asked for; else full precision, even inside somebody's autocast (attacks.md, P1)."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")

@@ -9,11 +9,14 @@ from typing import Any
 import torch
 
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.attack import Attack, attacks, whole
-from gauntlet.threats.attacks.inputs import expand_seeds, pose
+from gauntlet.threats.attacks.inputs import expand_seeds
 from gauntlet.threats.attacks.labels import label_map
 from gauntlet.threats.attacks.outcome import Outcome, Queries
-from gauntlet.threats.attacks.problem import Model, Problem, steady
+from gauntlet.threats.attacks.posing import DETECTION, task_of
+from gauntlet.threats.attacks.problem import Problem, steady
+from gauntlet.threats.attacks.region_objects import attack_objects_in_rounds
 from gauntlet.threats.attacks.regions import Region, describe_region
 from gauntlet.threats.attacks.targets import Target
 
@@ -22,7 +25,8 @@ class RegionAware:
     """Algorithm 1 of S000 around any attack (attacks.md, 13).
 
     Every round attacks the clean image anew and aims at the pixels that no earlier round has won. The result is no
-    output of one image but the worst case per pixel: `Outcome.predictions`.
+    output of one image but the worst case per pixel: `Outcome.predictions` (on a detector per
+    object: `Outcome.detections`).
 
     Args:
         attack: an attack, its description, or its name; BIM with 50 steps of 2.5 epsilon / 50 by default.
@@ -56,6 +60,11 @@ class RegionAware:
         return self.attack.version
 
     @property
+    def tasks(self) -> tuple[str, ...]:
+        """What the wrapped attack can be used on."""
+        return self.attack.tasks
+
+    @property
     def norm(self) -> str:
         """The wrapped attack's norm."""
         return self.attack.norm
@@ -72,9 +81,9 @@ class RegionAware:
 
     def __call__(
         self,
-        model: Model,
+        model: Any,
         images: torch.Tensor,
-        labels: torch.Tensor,
+        labels: torch.Tensor | Sequence[Boxes],
         target: Target = None,
         region: Region = None,
         fooling_region: Region = None,
@@ -89,21 +98,24 @@ class RegionAware:
         inner = self.attack
         target = inner.target if target is None else target
         region = self.region if region is None else region
-        with steady(model, images.device, 0):
-            problem = pose(
+        if task_of(model) == DETECTION:
+            if self.literal:
+                raise GauntletError("literal=True reproduces an update of pixels; leave it out for a detector.")
+            return attack_objects_in_rounds(
+                inner,
+                self.rounds,
                 model,
                 images,
-                labels,
-                target=target,
-                retarget=inner.retarget,
-                own_prediction=inner.own_prediction,
-                region=inner.region if region is None else region,
-                fooling_region=inner.fooling_region if fooling_region is None else fooling_region,
-                ignore_index=inner.ignore_index,
-                samples=inner.samples,
-                precision=inner.precision,
-                seeds=expand_seeds(seed, len(images)),
+                labels,  # type: ignore[arg-type] # checked where the problem is posed
+                target,
+                region,
+                fooling_region,
+                seed,
             )
+        with steady(model, images.device, 0):
+            seeds = expand_seeds(seed, len(images))
+            problem = inner.pose(model, images, labels, target, region, fooling_region, seeds)
+            assert isinstance(problem, Problem)
             predictions = label_map(problem.look(problem.images).logits)
         won = self._won(problem, predictions)
         clean_won = won

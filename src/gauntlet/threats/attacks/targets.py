@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,35 @@ import torch
 from gauntlet.errors import GauntletError
 
 LEAST_LIKELY = "least-likely"
-Target = torch.Tensor | np.ndarray[Any, Any] | Mapping[str, Any] | Sequence[int] | int | str | None
+FILES = (".pt", ".npz")
+Target = torch.Tensor | np.ndarray[Any, Any] | Mapping[str, Any] | Sequence[Any] | int | str | None
+
+
+def is_target_file(target: Target) -> bool:
+    """Whether a target is a file of boxes and classes (detectors only)."""
+    if isinstance(target, str):
+        return Path(target).suffix in FILES
+    return isinstance(target, Mapping) and "file" in target
+
+
+def _described_file(target: Any) -> dict[str, Any]:
+    """Path and digest of a target file: another content is another attack."""
+    path = str(target["file"] if isinstance(target, Mapping) else target)
+    try:
+        digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise GauntletError(f"the target file {path} cannot be read: {error.strerror}.") from None
+    if isinstance(target, Mapping) and target.get("digest", digest) != digest:
+        raise GauntletError(f"the target file {path} is not the one described: its digest is {digest}.")
+    return {"file": path, "digest": digest}
 
 
 def describe_target(target: Target) -> dict[str, Any] | int | str | None:
     """A target given as an option, checked, in its JSON-able form; label maps are given when the attack is called."""
-    if target is None or target == LEAST_LIKELY:
+    if target is None or target is True or target == LEAST_LIKELY:
         return target  # type: ignore[return-value]
+    if is_target_file(target):
+        return _described_file(target)
     if isinstance(target, (int, np.integer)) and not isinstance(target, bool):
         if target < 0:
             raise GauntletError(f"target must be a class index of at least 0, not {target}.")
@@ -31,7 +55,7 @@ def describe_target(target: Target) -> dict[str, Any] | int | str | None:
         return {"permutation": [int(each) for each in target]}
     raise GauntletError(
         f"target must be a class index, '{LEAST_LIKELY}', {{'rank': n}} with n >= 1 or {{'permutation': [...]}}, "
-        f"not {target!r}; give a label map when calling the attack."
+        f"for detectors also True or a .pt or .npz file, not {target!r}; give a label map when calling the attack."
     )
 
 
