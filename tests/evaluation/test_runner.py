@@ -108,7 +108,7 @@ class Interrupting(Silent):
     def __init__(self, after: int) -> None:
         self.left = after
 
-    def advance(self, images: int, figure: float = 0.0) -> None:
+    def advance(self, images: int, figure: float = 0.0, name: str = "mIoU") -> None:
         self.left -= images
         if self.left <= 0:
             raise KeyboardInterrupt

@@ -184,11 +184,16 @@ def _say_summary(summary: Summary, address: str, as_json: bool) -> None:
 
 def print_one(result: Evaluation) -> None:
     """Every headline figure of one evaluation, with its interval."""
+    from gauntlet.metrics.contract import NOT_FRACTIONS
+
+    def text(name: str, value: float) -> str:
+        return f"{value:.2f} (not %)" if name in NOT_FRACTIONS and not math.isnan(value) else percent(value)
+
     rows = [
         (
             name,
-            percent(value),
-            "" if (bounds := result.intervals.get(name)) is None else " to ".join(map(percent, bounds)),
+            text(name, value),
+            "" if (bounds := result.intervals.get(name)) is None else " to ".join(text(name, b) for b in bounds),
         )
         for name, value in result.figures.items()
     ]
@@ -197,18 +202,26 @@ def print_one(result: Evaluation) -> None:
 
 
 def print_many(results: Sequence[Evaluation]) -> None:
-    """MIoU of several evaluations: models in columns when they are few, else one row each."""
+    """The headline figure of several evaluations (mIoU, mAP), a table per task."""
+    from gauntlet.metrics import METRICS
+
+    for task in dict.fromkeys(result.task for result in results):
+        _print_headline([result for result in results if result.task == task], METRICS[task].headline)
+
+
+def _print_headline(results: Sequence[Evaluation], metric: str) -> None:
+    """Models in columns when they are few, else one row each."""
     models = list(dict.fromkeys(result.model for result in results))
-    cells = {(r.dataset, r.split, r.threat, r.seed, r.model): r.figures["mIoU"] for r in results}
+    cells = {(r.dataset, r.split, r.threat, r.seed, r.model): r.figures[metric] for r in results}
     if len(models) > _MANY:
         rows = [[m, f"{d}/{s}", t, percent(value)] for (d, s, t, _, m), value in cells.items()]
-        print_table("mIoU %", ["model", "dataset", "threat", "mIoU"], rows, numbers_from=3)
+        print_table(f"{metric} %", ["model", "dataset", "threat", metric], rows, numbers_from=3)
         return
     rows = []
     for dataset, split, threat, seed in dict.fromkeys(key[:4] for key in cells):
         values = [percent(cells.get((dataset, split, threat, seed, model), math.nan)) for model in models]
         rows.append([f"{dataset}/{split}", threat, *values])
-    print_table("mIoU %", ["dataset", "threat", *models], rows, numbers_from=2)
+    print_table(f"{metric} %", ["dataset", "threat", *models], rows, numbers_from=2)
 
 
 def _dry_run(jobs: Sequence[PlannedJob], address: str, as_json: bool) -> None:

@@ -12,8 +12,11 @@ from gauntlet.cli.options import SeedOption
 from gauntlet.errors import GauntletError
 
 if TYPE_CHECKING:
+    import torch
+
     from gauntlet.datasets.contract import Dataset
-    from gauntlet.report.pictures import Panel
+    from gauntlet.models import DetectionModel, GauntletModel
+    from gauntlet.report.pictures import Image, Panel
     from gauntlet.samples import Sample
 
 _SMALL = 300
@@ -35,10 +38,13 @@ def show(
         list[str] | None, typer.Option("--corruption", "-c", help="Contact sheet of corruptions; 'all' for all.")
     ] = None,
     severity: Annotated[str, typer.Option("--severity", help="One (3), several (1,3,5) or a range (1..5).")] = "1..5",
+    score: Annotated[
+        float, typer.Option("--score", min=0, max=1, help="Least score of a detection that is drawn.")
+    ] = 0.5,
     seed: SeedOption = 0,
     output: Annotated[Path, typer.Option("--output", "-o", help="PNG file to write.")] = Path("gauntlet-show.png"),
 ) -> None:
-    """Draw a sample: labels, prediction, what is wrong, and what a threat does to it; or a sheet of corruptions."""
+    """Draw a sample: labels or boxes, prediction, errors, and what a threat does to it; or a sheet of corruptions."""
     import cv2
 
     from gauntlet.cli.run import parse_threat
@@ -56,57 +62,151 @@ def show(
     else:
         if data is None:
             raise GauntletError("say what to show of the image, for example --corruption fog.")
-        panels = sample_panels(sample, data, model, parse_threat(threat), seed)
-        if sample.image.shape[1] < _SMALL:
-            panels = [pictures.Panel(each.caption, pictures.enlarge(each.image, 2)) for each in panels]
+        panels = sample_panels(sample, data, model, parse_threat(threat), seed, score)
         picture = pictures.sheet(panels, columns=min(4, len(panels)))
     if not cv2.imwrite(str(output), picture[..., ::-1]):
         raise GauntletError(f"{output} cannot be written; give a file that ends in .png in a folder that exists.")
     typer.echo(f"written to {output}")
 
 
-def sample_panels(sample: Sample, dataset: Dataset, model: str | None, threat: object, seed: int) -> list[Panel]:
-    """Panels of one sample: image and labels; with a model its prediction and errors; the same under a threat."""
-    import numpy as np
+def sample_panels(
+    sample: Sample, dataset: Dataset, model: str | None, threat: object, seed: int, score: float = 0.5
+) -> list[Panel]:
+    """Panels of one sample: its ground truth; with a model what it predicts; the same under a threat.
 
-    from gauntlet.evaluation.prediction import predict_dense
-    from gauntlet.models import SegmentationModel, load_model
-    from gauntlet.report.pictures import Panel, amplified_difference, color_labels, palette, wrong_pixels
+    Args:
+        sample, dataset: what is drawn.
+        model: address of a model, or None.
+        threat: as for `build_threat`.
+        seed: of the threat.
+        score: least score of a detection that is drawn.
+    """
+    from gauntlet.models import DetectionModel, load_model
+    from gauntlet.report.pictures import Panel, amplified_difference, enlarge
     from gauntlet.samples import collate
     from gauntlet.seeding import ImageSeed
     from gauntlet.threats import build_threat
 
-    colors = palette(dataset.colors, dataset.num_classes)
-    panels = [Panel(sample.id, sample.image)]
-    if sample.labels is not None:
-        panels.append(Panel("labels", color_labels(sample.labels, colors)))
     built = build_threat(threat)  # type: ignore[arg-type]
     if model is None and built.needs_model:
         raise GauntletError(f"the threat '{built.name}' needs a model; add --model.")
     loaded = load_model(model) if model is not None else None
+    scale = 2 if sample.image.shape[1] < _SMALL else 1
+    if isinstance(loaded, DetectionModel):
+        painter: _Painter = _BoxPainter(sample, dataset, loaded, score, scale)
+    else:
+        painter = _LabelPainter(sample, dataset, loaded, scale)
     batch = collate([sample], ignore_index=dataset.ignore_index)
-
-    def predicted(images: object, name: str) -> None:
-        if not isinstance(loaded, SegmentationModel) or sample.labels is None:
-            return
-        prediction = predict_dense(loaded, images, [sample.id])[0].labels  # type: ignore[arg-type]
-        valid = sample.labels != dataset.ignore_index
-        accuracy = 100 * np.mean((prediction == sample.labels)[valid])
-        panels.append(Panel(f"{name} prediction", color_labels(prediction, colors)))
-        panels.append(
-            Panel(
-                f"{name} errors ({accuracy:.1f} % right)", wrong_pixels(prediction, sample.labels, dataset.ignore_index)
-            )
-        )
-
-    predicted(batch.images, "clean")
+    panels = [*painter.truth(), *painter.predicted(batch.images, "clean")]
     if built.name != "clean":
         perturbed = built.perturb(loaded, batch, [ImageSeed(seed, sample.id)])  # type: ignore[arg-type]
         changed = (perturbed.images[0].permute(1, 2, 0) * 255).round().byte().cpu().numpy()
         difference, factor = amplified_difference(sample.image, changed)
-        panels += [Panel(built.name, changed), Panel(f"difference x {factor:.1f}", difference)]
-        predicted(perturbed.images, "attacked" if built.needs_model else "corrupted")
+        shown = painter.predicted(perturbed.images, "attacked" if built.needs_model else "corrupted")
+        panels += [
+            Panel(built.name, enlarge(changed, scale)),
+            Panel(f"difference x {factor:.1f}", enlarge(difference, scale)),
+            *shown,
+        ]
     return panels
+
+
+class _Painter:
+    """Panels of one sample; one class per task."""
+
+    def truth(self) -> list[Panel]:
+        """The image and what is known of it."""
+        raise NotImplementedError
+
+    def predicted(self, images: torch.Tensor, name: str) -> list[Panel]:
+        """What the model says about the image (1, 3, H, W), as it is or perturbed."""
+        raise NotImplementedError
+
+
+class _LabelPainter(_Painter):
+    """Label maps and wrong pixels; the objects too where there are any and no model."""
+
+    def __init__(self, sample: Sample, dataset: Dataset, model: GauntletModel | None, scale: int) -> None:
+        from gauntlet.report.pictures import palette
+
+        self._sample, self._dataset, self._model, self._scale = sample, dataset, model, scale
+        self._colors = palette(dataset.colors, dataset.num_classes)
+
+    def truth(self) -> list[Panel]:
+        from gauntlet.report.pictures import color_labels
+
+        sample = self._sample
+        panels = [self._panel(sample.id, sample.image)]
+        if sample.labels is not None:
+            panels.append(self._panel("labels", color_labels(sample.labels, self._colors)))
+        if sample.boxes is not None and self._model is None:
+            panels.append(_objects_panel(sample, self._dataset, self._scale))
+        return panels
+
+    def predicted(self, images: torch.Tensor, name: str) -> list[Panel]:
+        import numpy as np
+
+        from gauntlet.evaluation.prediction import predict_dense
+        from gauntlet.report.pictures import color_labels, wrong_pixels
+
+        labels, ignored = self._sample.labels, self._dataset.ignore_index
+        if self._model is None or labels is None:
+            return []
+        prediction = predict_dense(self._model, images, [self._sample.id])[0].labels  # type: ignore[arg-type]
+        accuracy = 100 * np.mean((prediction == labels)[labels != ignored])
+        return [
+            self._panel(f"{name} prediction", color_labels(prediction, self._colors)),
+            self._panel(f"{name} errors ({accuracy:.1f} % right)", wrong_pixels(prediction, labels, ignored)),
+        ]
+
+    def _panel(self, caption: str, image: Image) -> Panel:
+        from gauntlet.report.pictures import Panel, enlarge
+
+        return Panel(caption, enlarge(image, self._scale))
+
+
+class _BoxPainter(_Painter):
+    """Objects and detections, drawn on the image that the detector saw."""
+
+    def __init__(self, sample: Sample, dataset: Dataset, model: DetectionModel, score: float, scale: int) -> None:
+        from gauntlet.report.box_pictures import box_colors
+        from gauntlet.report.pictures import palette
+
+        self._sample, self._dataset, self._model, self._score, self._scale = sample, dataset, model, score, scale
+        same = model.num_classes == len(dataset.box_class_names)
+        self._names = dataset.box_class_names if same else model.class_names
+        self._colors = box_colors(dataset) if same else palette((), model.num_classes)
+
+    def truth(self) -> list[Panel]:
+        from gauntlet.report.pictures import Panel, enlarge
+
+        if self._sample.boxes is None:
+            return [Panel(self._sample.id, enlarge(self._sample.image, self._scale))]
+        return [_objects_panel(self._sample, self._dataset, self._scale)]
+
+    def predicted(self, images: torch.Tensor, name: str) -> list[Panel]:
+        from gauntlet.evaluation.prediction import predict_objects
+        from gauntlet.metrics.detection import image_f1
+        from gauntlet.report.box_pictures import draw_boxes
+        from gauntlet.report.pictures import Panel
+
+        found = predict_objects(self._model, images, [self._sample.id])[0]
+        assert found.scores is not None
+        said = found.select(found.scores >= self._score)
+        caption = f"{name}: {len(said)} boxes"
+        if self._sample.boxes is not None:
+            caption += f", F1 {image_f1(self._sample.boxes, said, score=self._score):.2f}"
+        picture = (images[0].permute(1, 2, 0) * 255).round().byte().cpu().numpy()
+        return [Panel(caption, draw_boxes(picture, said, self._names, self._colors, scale=self._scale))]
+
+
+def _objects_panel(sample: Sample, dataset: Dataset, scale: int) -> Panel:
+    from gauntlet.report.box_pictures import box_colors, draw_boxes
+    from gauntlet.report.pictures import Panel
+
+    assert sample.boxes is not None
+    drawn = draw_boxes(sample.image, sample.boxes, dataset.box_class_names, box_colors(dataset), scale=scale)
+    return Panel(f"ground truth: {len(sample.boxes)} objects", drawn)
 
 
 def parse_severities(text: str) -> list[int]:

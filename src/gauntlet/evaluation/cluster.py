@@ -64,8 +64,7 @@ class Worker:
         from gauntlet.evaluation.jobs import compute_groups, ready_model
         from gauntlet.evaluation.pipeline import load_unit
         from gauntlet.evaluation.plan import open_dataset
-        from gauntlet.evaluation.task import SegmentationTask
-        from gauntlet.metrics import SegmentationMetric
+        from gauntlet.evaluation.task import build_task
         from gauntlet.models import resolve_model
         from gauntlet.threats import build_threat
 
@@ -77,7 +76,7 @@ class Worker:
             self._model = (order.model, resolve_model(order.model.address, **order.model.options).load())
         model = ready_model(self._model[1], dataset, choose_device(order.device))
         threat = build_threat(order.threat)
-        task = SegmentationTask(SegmentationMetric(**order.metric), precision=order.precision)
+        task = build_task(model.task, order.metric, precision=order.precision)
         groups = load_unit(dataset, order.unit, threat, model, order.seed, model.device)
         rows, views = compute_groups(model, threat, task, groups)
         return Delivery(rows, views, time.perf_counter() - began)
@@ -234,7 +233,7 @@ class _Run:
         return min(waiting, key=lambda each: each[:2])[2] if waiting else None
 
     def _order(self, planned: PlannedJob, unit: Unit) -> Order:
-        from gauntlet.evaluation.task import SegmentationTask
+        from gauntlet.evaluation.task import TASKS
 
         assert planned.model_entry is not None
         assert planned.dataset_entry is not None
@@ -242,7 +241,7 @@ class _Run:
             planned.model_entry,
             planned.dataset_entry,
             planned.threat.describe(),
-            SegmentationTask.metric_options(planned.dataset),
+            TASKS[planned.job.task].metric_options(planned.dataset),
             planned.settings.seed,
             planned.settings.precision,
             str(self._device),
@@ -265,7 +264,7 @@ class _Run:
         hand.flying = [pair for pair in hand.flying if pair[0] is not ref]
         running = self._running[task.job]
         running.commit(task.unit, delivery.rows, delivery.views, delivery.seconds)
-        self.progress.advance(len(delivery.rows), running.figure)
+        self.progress.advance(len(delivery.rows), running.figure, running.running.name)
         yield from self._one_less(task.job)
 
     def _worker_died(self, hand: _Hand, reason: str) -> Iterator[int]:

@@ -15,6 +15,7 @@ from gauntlet.evaluation.jobs import ready_model
 from gauntlet.evaluation.pipeline import Unit, load_unit
 from gauntlet.evaluation.plan import PlannedJob
 from gauntlet.evaluation.provenance import choose_device
+from gauntlet.models import DetectionModel
 from gauntlet.samples import Batch
 from gauntlet.threats.contract import Clean
 
@@ -74,11 +75,15 @@ def probe(planned: PlannedJob) -> Probe | None:
 
     def forward() -> None:
         with torch.inference_mode():
-            model(batch.images)
+            if isinstance(model, DetectionModel):
+                model.predict(batch.images)
+            else:
+                model(batch.images)
 
     def gradient() -> None:
         images = batch.images.clone().requires_grad_()
-        torch.autograd.grad(model(images).logsumexp(dim=1).sum(), images)
+        losses = model.losses(images, batch.boxes) if isinstance(model, DetectionModel) else model(images)
+        torch.autograd.grad(losses.sum(), images)
 
     gradient()
     images = len(batch)

@@ -149,7 +149,7 @@ def _stored_triple(
     try:
         source = resolve_triple(model_name, backbone, dataset, crop_size)
         data = load_dataset(dataset, root=root, limit=limit)
-        job = make_job(source.identity, "segmentation", data.identity, threat, settings)
+        job = make_job(source.identity, source.task, data.identity, threat, settings)
     except GauntletError:
         return None  # no checkpoint or no data on this machine: the published figures are next
     if isinstance(store, Store):
@@ -169,7 +169,7 @@ def run_job(
 ) -> Evaluation:
     """Runs what of a job is not in the store yet and returns the evaluation; loads the model only when it must."""
     telling = progress or Silent()
-    job = make_job(source.identity, "segmentation", dataset.identity, threat, settings)
+    job = make_job(source.identity, source.task, dataset.identity, threat, settings)
     found = store.load(job.key) if retrieve_existing else None
     if found is not None:
         return found
@@ -185,5 +185,5 @@ def run_job(
         ended = time.perf_counter()
         running.commit(unit, rows, views, ended - began)
         began = ended
-        telling.advance(len(rows), running.figure)
+        telling.advance(len(rows), running.figure, running.running.name)
     return finish_job(running)

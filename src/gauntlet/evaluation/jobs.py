@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from gauntlet.datasets.contract import Dataset, DatasetIdentity
@@ -17,11 +15,10 @@ from gauntlet.evaluation.pipeline import Loaded, Unit, cut_units
 from gauntlet.evaluation.prediction import PRECISIONS
 from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.provenance import describe_run
-from gauntlet.evaluation.task import Importance, SegmentationTask
-from gauntlet.metrics import SegmentationMetric, segmentation
-from gauntlet.metrics.counts import CountTable, ImageCounts
+from gauntlet.evaluation.task import TASKS, Importance, RunningFigure, Task, build_task
+from gauntlet.metrics import Metric
 from gauntlet.metrics.dense import WHOLE
-from gauntlet.models import GauntletModel, SegmentationModel
+from gauntlet.models import GauntletModel
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Evaluation, ImageRow, Job
@@ -99,17 +96,18 @@ class RunningJob:
     """A job that the store knows: what of it is done, and where the rest goes.
 
     Attributes:
-        figure: mIoU over the images computed in this session so far, NaN where the threat has no plain one.
+        running: the figure over the images computed in this session so far (mIoU, or the mean F1 of images).
+        figure: its value, NaN where the threat has no plain one.
     """
 
     store: Store
     started: Started
-    task: SegmentationTask
+    task: Task
     images: int
     done: set[int]
     views: tuple[str, ...] | None
+    running: RunningFigure
     figure: float = float("nan")
-    _confusion: npt.NDArray[np.int64] | None = field(default=None, repr=False)
 
     def units_left(self) -> list[Unit]:
         """Units with an image that is not committed; cut as they were when the evaluation began."""
@@ -122,9 +120,7 @@ class RunningJob:
         self.done.update(unit.positions)
         self.views = views
         if views == WHOLE:
-            total = sum(self.task.metric.decode(row.counts).confusion[0] for row in rows)
-            self._confusion = total if self._confusion is None else self._confusion + total
-            self.figure = segmentation.cmiou(CountTable.of([self._confusion], len(self._confusion)))
+            self.figure = self.running.add([self.task.metric.decode(row.counts) for row in rows])
 
 
 def begin_job(
@@ -142,15 +138,15 @@ def begin_job(
         device: where it is computed.
         threads: torch threads of the workers that compute it; this process's by default.
     """
-    options = SegmentationTask.metric_options(dataset)
+    options = TASKS[job.task].metric_options(dataset)
+    task = build_task(job.task, options, importance=settings.importance, precision=settings.precision)
     provenance = describe_run(
         device=device, batch_size=settings.batch_size, precision=settings.precision, threads=threads
     )
     started = store.begin(
         job, images=len(dataset), batch_size=settings.batch_size, metric=options, provenance=provenance
     )
-    task = SegmentationTask(SegmentationMetric(**options), settings.importance, settings.precision)
-    return RunningJob(store, started, task, len(dataset), store.positions(started), started.views)
+    return RunningJob(store, started, task, len(dataset), store.positions(started), started.views, task.running())
 
 
 def finish_job(running: RunningJob) -> Evaluation:
@@ -165,30 +161,35 @@ def finish_job(running: RunningJob) -> Evaluation:
     return replace(finished, from_store=False)
 
 
-def stored_counts(store: Store, started: Started, metric: SegmentationMetric) -> Iterator[ImageCounts]:
+def stored_counts(store: Store, started: Started, metric: Metric) -> Iterator[Any]:
     """The counts of every image, in order, a page at a time."""
     for row in store.image_rows(started):
         yield metric.decode(row.counts)
 
 
-def ready_model(source: GauntletModel | ModelSource, dataset: Dataset, device: torch.device) -> SegmentationModel:
+def ready_model(source: GauntletModel | ModelSource, dataset: Dataset, device: torch.device) -> GauntletModel:
     """The model, frozen and on its device; an error where it does not fit the dataset."""
+    classes = TASKS[source.task].class_names(dataset)
     model = source.load() if isinstance(source, ModelSource) else source
-    if not isinstance(model, SegmentationModel):
-        raise GauntletError(f"'{model.identity.name}' is not a segmentation model.")
-    if model.num_classes != dataset.num_classes:
+    if model.task != source.task:
+        raise GauntletError(
+            f"'{model.identity.name}' is a {model.task} model, but its source said {source.task}; the source must say "
+            f'task "{model.task}".'
+        )
+    if model.num_classes != len(classes):
+        what = "classes" if model.task == "segmentation" else "classes of boxes"
         raise GauntletError(
             f"the model '{model.identity.name}' has {model.num_classes} classes, the dataset '{dataset.name}' "
-            f"{dataset.num_classes}; they must agree."
+            f"{len(classes)} {what}; they must agree."
         )
     model.freeze()
     return model.to(device)
 
 
 def compute_groups(
-    model: SegmentationModel,
+    model: GauntletModel,
     threat: Threat,
-    task: SegmentationTask,
+    task: Task,
     groups: Sequence[Loaded],
     progress: Progress | None = None,
 ) -> tuple[list[ImageRow], tuple[str, ...]]:
@@ -202,7 +203,7 @@ def compute_groups(
 
 
 def _compute_group(
-    model: SegmentationModel, threat: Threat, task: SegmentationTask, group: Loaded, progress: Progress | None
+    model: GauntletModel, threat: Threat, task: Task, group: Loaded, progress: Progress | None
 ) -> tuple[list[ImageRow], tuple[str, ...]]:
     outcome = None
     try:

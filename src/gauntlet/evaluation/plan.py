@@ -14,6 +14,7 @@ from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, Settings, make_job
+from gauntlet.evaluation.task import TASKS
 from gauntlet.models import resolve_model
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.sources.contract import ModelSource
@@ -135,10 +136,11 @@ def plan_jobs(plan: Plan, device: str | None = None) -> list[PlannedJob]:
         source = resolve_model(model_entry.address, **model_entry.options)
         model_identity = source.identity
         for dataset_entry, dataset in datasets:
+            TASKS[source.task].class_names(dataset)  # an error now, not in the middle of the night
             for threat in threats:
                 for seed in plan.seeds:
                     settings = Settings(seed, plan.batch_size, device, plan.precision)
-                    job = make_job(model_identity, "segmentation", identities[id(dataset)], threat, settings)
+                    job = make_job(model_identity, source.task, identities[id(dataset)], threat, settings)
                     jobs.setdefault(
                         job.key, PlannedJob(source, dataset, threat, settings, job, model_entry, dataset_entry)
                     )

@@ -1,4 +1,4 @@
-"""Asking a model: label maps with confidence, and one clear sentence when the model misbehaves."""
+"""Asking a model: label maps with confidence, or boxes; one clear sentence when the model misbehaves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import DensePrediction
-from gauntlet.models import SegmentationModel
+from gauntlet.models import DetectionModel, SegmentationModel
+from gauntlet.samples import Boxes
 
 PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 
@@ -26,8 +27,7 @@ def predict_dense(
         ids: N image ids, for messages.
         precision: "fp32" or "bf16" (autocast).
     """
-    dtype = PRECISIONS[precision]
-    with torch.autocast(images.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+    with _precision(images, precision):
         logits = model(images)  # (N, K, H, W)
     _check_logits(model, logits, images, ids)
     logits = logits.float()
@@ -42,6 +42,27 @@ def predict_dense(
         DensePrediction(label.cpu().numpy().astype(small), sure.cpu().numpy(), spread.cpu().numpy())
         for label, sure, spread in zip(labels, confidence, entropy.clamp(min=0), strict=True)
     ]
+
+
+@torch.inference_mode()
+def predict_objects(
+    model: DetectionModel, images: torch.Tensor, ids: Sequence[str], precision: str = "fp32"
+) -> list[Boxes]:
+    """Detections of every image; the arguments are those of `predict_dense`."""
+    with _precision(images, precision):
+        found = model.predict(images)
+    name = model.identity.name
+    if len(found) != len(images) or not all(isinstance(each, Boxes) for each in found):
+        raise GauntletError(
+            f"the model '{name}' returned something else than Boxes for each of the {len(images)} images from "
+            f"'{ids[0]}' on."
+        )
+    return list(found)
+
+
+def _precision(images: torch.Tensor, name: str) -> torch.autocast:
+    dtype = PRECISIONS[name]
+    return torch.autocast(images.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None)
 
 
 def _check_logits(model: SegmentationModel, logits: object, images: torch.Tensor, ids: Sequence[str]) -> None:

@@ -17,8 +17,8 @@ class Progress(Protocol):
     def start(self, label: str, total: int, done: int = 0) -> None:
         """A new evaluation of `total` images begins, `done` of them were committed before."""
 
-    def advance(self, images: int, figure: float = math.nan) -> None:
-        """So many images more are committed; the figure over this session's images, where there is one."""
+    def advance(self, images: int, figure: float = math.nan, name: str = "mIoU") -> None:
+        """So many images more are committed; the named figure over this session's images, where there is one."""
 
     def note_once(self, text: str) -> None:
         """Something the user should know; the same text is said once."""
@@ -29,7 +29,7 @@ class Silent:
 
     def start(self, label: str, total: int, done: int = 0) -> None: ...
 
-    def advance(self, images: int, figure: float = math.nan) -> None: ...
+    def advance(self, images: int, figure: float = math.nan, name: str = "mIoU") -> None: ...
 
     def note_once(self, text: str) -> None: ...
 
@@ -74,12 +74,12 @@ class Terminal:
         elif done < total:
             self._line(f"{label}: {total} images" + (f", {done} of them done before" if done else ""))
 
-    def advance(self, images: int, figure: float = math.nan) -> None:
+    def advance(self, images: int, figure: float = math.nan, name: str = "mIoU") -> None:
         self._done += images
         self._fresh += images
         rate = self._fresh / max(time.monotonic() - self._began, 1e-9)
         if self._bar is not None:
-            said = f"{rate:.1f} images/s" + ("" if math.isnan(figure) else f", mIoU {100 * figure:.1f}")
+            said = f"{rate:.1f} images/s" + ("" if math.isnan(figure) else f", {name} {100 * figure:.1f}")
             self._bar.update(self._bar.task_ids[-1], completed=self._done, rate=said)
         elif time.monotonic() - self._said >= _LINE_EVERY_SECONDS:
             self._said = time.monotonic()

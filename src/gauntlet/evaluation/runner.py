@@ -216,6 +216,10 @@ class _LoadedOnce(ModelSource):
     def identity(self) -> ModelIdentity:
         return self._identity
 
+    @property
+    def task(self) -> str:
+        return self.source.task
+
     def load(self) -> GauntletModel:
         if self._model is None:
             self._model = self.source.load() if isinstance(self.source, ModelSource) else self.source

@@ -2,28 +2,137 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.prediction import predict_dense
-from gauntlet.metrics import DensePrediction, SegmentationMetric
-from gauntlet.metrics.counts import SCALARS, ImageCounts
+from gauntlet.evaluation.prediction import predict_dense, predict_objects
+from gauntlet.metrics import DensePrediction, DetectionMetric, Metric, SegmentationMetric, segmentation
+from gauntlet.metrics.counts import SCALARS, CountTable, ImageCounts
 from gauntlet.metrics.dense import REGION, WHOLE
-from gauntlet.models import SegmentationModel
-from gauntlet.samples import Batch, Sample
+from gauntlet.metrics.objects import ImageObjects
+from gauntlet.models import GauntletModel
+from gauntlet.samples import Batch, Boxes, Sample
 from gauntlet.threats.contract import Candidate, Perturbed
 
 Importance = Callable[[Sample], npt.NDArray[np.floating]]
 
 
+class RunningFigure(ABC):
+    """One figure over the images of a session so far, for the progress line.
+
+    Attributes:
+        name: of the figure.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def add(self, counts: Sequence[Any]) -> float:
+        """The figure with some images more."""
+
+
+class Task(ABC):
+    """Counts of what a model predicts; one class per task.
+
+    Attributes:
+        metric: what is counted.
+    """
+
+    metric: Metric
+
+    @classmethod
+    @abstractmethod
+    def class_names(cls, dataset: Dataset) -> Sequence[str]:
+        """The classes of a dataset in this task; an error where it has no ground truth for it."""
+
+    @classmethod
+    @abstractmethod
+    def metric_options(cls, dataset: Dataset) -> dict[str, Any]:
+        """What the store keeps, so that the counts can be read again."""
+
+    @abstractmethod
+    def running(self) -> RunningFigure:
+        """A figure that can be followed while the evaluation runs."""
+
+    @abstractmethod
+    def _predict(self, model: Any, images: torch.Tensor, ids: Sequence[str]) -> Sequence[Any]:
+        """What the model says about every image."""
+
+    @abstractmethod
+    def _given(self, predictions: Any) -> Sequence[Any]:
+        """The predictions that a threat made itself."""
+
+    @abstractmethod
+    def _update(self, sample: Sample, prediction: Any, region: npt.NDArray[np.bool_] | None) -> Any:
+        """The counts of one image."""
+
+    @abstractmethod
+    def _nothing(self, sample: Sample) -> Any:
+        """The counts of an image that a battery skipped."""
+
+    @abstractmethod
+    def _stack(self, views: Sequence[Any]) -> Any:
+        """The views of several counts of one image as one."""
+
+    def count(
+        self, model: GauntletModel, batch: Batch, perturbed: Perturbed
+    ) -> tuple[list[ImageCounts] | list[ImageObjects], tuple[str, ...]]:
+        """Counts of every image of a batch and what their views are."""
+        if perturbed.candidates:
+            return self._count_candidates(model, batch, perturbed.candidates)
+        if perturbed.predictions is None:
+            predictions = self._predict(model, perturbed.images, _ids(batch.samples))
+        else:
+            predictions = self._given(perturbed.predictions)
+        if perturbed.region is None:
+            return self._update_all(batch.samples, predictions, None), WHOLE
+        regions = perturbed.region.cpu().numpy().astype(bool)
+        clean = self._predict(model, batch.images, _ids(batch.samples))
+        pairs = zip(
+            self._update_all(batch.samples, predictions, regions),
+            self._update_all(batch.samples, clean, regions),
+            strict=True,
+        )
+        return [self._stack(pair) for pair in pairs], REGION
+
+    def _count_candidates(
+        self, model: GauntletModel, batch: Batch, candidates: Mapping[str, Candidate]
+    ) -> tuple[list[Any], tuple[str, ...]]:
+        """One view per candidate; an image that a battery skipped has no counts in that view."""
+        per_candidate: list[list[Any]] = []
+        for candidate in candidates.values():
+            counts = [self._nothing(sample) for sample in batch.samples]
+            ran = candidate.ran.nonzero().flatten().tolist()
+            if ran:
+                samples = [batch.samples[index] for index in ran]
+                predictions = self._predict(model, candidate.images[candidate.ran], _ids(samples))
+                for index, each in zip(ran, self._update_all(samples, predictions, None), strict=True):
+                    counts[index] = each
+            per_candidate.append(counts)
+        return [self._stack(views) for views in zip(*per_candidate, strict=True)], tuple(candidates)
+
+    def _update_all(
+        self, samples: Sequence[Sample], predictions: Sequence[Any], regions: npt.NDArray[np.bool_] | None
+    ) -> list[Any]:
+        counts = []
+        for index, (sample, prediction) in enumerate(zip(samples, predictions, strict=True)):
+            try:
+                counts.append(self._update(sample, prediction, None if regions is None else regions[index]))
+            except GauntletError as error:  # noqa: PERF203 - the message needs the image
+                raise GauntletError(f"image '{sample.id}': {error}") from None
+        return counts
+
+
 @dataclass(frozen=True)
-class SegmentationTask:
+class SegmentationTask(Task):
     """Counts of label maps.
 
     Attributes:
@@ -37,68 +146,139 @@ class SegmentationTask:
     precision: str = "fp32"
 
     @classmethod
+    def class_names(cls, dataset: Dataset) -> Sequence[str]:
+        return dataset.class_names
+
+    @classmethod
     def metric_options(cls, dataset: Dataset) -> dict[str, Any]:
-        """What the store keeps, so that the counts can be read again."""
         return {
             "class_names": list(dataset.class_names),
             "ignore_index": dataset.ignore_index,
             "background_index": dataset.background_index,
         }
 
-    def count(
-        self, model: SegmentationModel, batch: Batch, perturbed: Perturbed
-    ) -> tuple[list[ImageCounts], tuple[str, ...]]:
-        """Counts of every image of a batch and what their views are."""
-        if perturbed.candidates:
-            return self._count_candidates(model, batch, perturbed.candidates)
-        predictions = self._predict(model, batch, perturbed)
-        if perturbed.region is None:
-            return self._update(batch, predictions, None), WHOLE
-        regions = perturbed.region.cpu().numpy().astype(bool)
-        clean = predict_dense(model, batch.images, _ids(batch), self.precision)
-        pairs = zip(self._update(batch, predictions, regions), self._update(batch, clean, regions), strict=True)
-        return [ImageCounts.stack(pair) for pair in pairs], REGION
+    def running(self) -> RunningFigure:
+        return _RunningIoU()
 
-    def _predict(self, model: SegmentationModel, batch: Batch, perturbed: Perturbed) -> list[DensePrediction]:
-        if perturbed.predictions is None:
-            return predict_dense(model, perturbed.images, _ids(batch), self.precision)
-        return [DensePrediction(labels.cpu().numpy()) for labels in perturbed.predictions]
+    def _predict(self, model: Any, images: torch.Tensor, ids: Sequence[str]) -> list[DensePrediction]:
+        return predict_dense(model, images, ids, self.precision)
 
-    def _count_candidates(
-        self, model: SegmentationModel, batch: Batch, candidates: Mapping[str, Candidate]
-    ) -> tuple[list[ImageCounts], tuple[str, ...]]:
-        """One view per candidate; an image that a battery skipped has no counts in that view."""
-        per_candidate: list[list[ImageCounts]] = []
-        for candidate in candidates.values():
-            counts = [self._nothing() for _ in batch.samples]
-            ran = candidate.ran.nonzero().flatten().tolist()
-            if ran:
-                part = Batch([batch.samples[index] for index in ran], candidate.images[candidate.ran])
-                predictions = predict_dense(model, part.images, _ids(part), self.precision)
-                for index, each in zip(ran, self._update(part, predictions, None), strict=True):
-                    counts[index] = each
-            per_candidate.append(counts)
-        return [ImageCounts.stack(views) for views in zip(*per_candidate, strict=True)], tuple(candidates)
+    def _given(self, predictions: torch.Tensor) -> list[DensePrediction]:
+        return [DensePrediction(labels.cpu().numpy()) for labels in predictions]
 
-    def _nothing(self) -> ImageCounts:
+    def _update(self, sample: Sample, prediction: DensePrediction, region: npt.NDArray[np.bool_] | None) -> ImageCounts:
+        if sample.labels is None:
+            raise GauntletError("it has no label map; segmentation needs one.")
+        weights = None if self.importance is None else self.importance(sample)
+        return self.metric.update(prediction, sample.labels, region, weights)
+
+    def _nothing(self, sample: Sample) -> ImageCounts:
         classes = len(self.metric.class_names)
         return ImageCounts(np.zeros((1, classes, classes), np.int64), np.full((1, len(SCALARS)), np.nan))
 
-    def _update(
-        self, batch: Batch, predictions: Sequence[DensePrediction], regions: npt.NDArray[np.bool_] | None
-    ) -> list[ImageCounts]:
-        counts = []
-        for index, (sample, prediction) in enumerate(zip(batch.samples, predictions, strict=True)):
-            if sample.labels is None:
-                raise GauntletError(f"image '{sample.id}' has no label map; segmentation needs one.")
-            weights = None if self.importance is None else self.importance(sample)
-            region = None if regions is None else regions[index]
-            try:
-                counts.append(self.metric.update(prediction, sample.labels, region, weights))
-            except GauntletError as error:
-                raise GauntletError(f"image '{sample.id}': {error}") from None
-        return counts
+    def _stack(self, views: Sequence[ImageCounts]) -> ImageCounts:
+        return ImageCounts.stack(views)
 
 
-def _ids(batch: Batch) -> list[str]:
-    return [sample.id for sample in batch.samples]
+@dataclass(frozen=True)
+class DetectionTask(Task):
+    """Detections beside the objects.
+
+    Attributes:
+        metric: what is kept and counted.
+        precision: of the model's forward pass.
+    """
+
+    metric: DetectionMetric
+    precision: str = "fp32"
+
+    @classmethod
+    def class_names(cls, dataset: Dataset) -> Sequence[str]:
+        if not dataset.box_class_names:
+            raise GauntletError(
+                f"the dataset '{dataset.name}' has no boxes; a detector needs one with boxes, such as streets or coco."
+            )
+        return dataset.box_class_names
+
+    @classmethod
+    def metric_options(cls, dataset: Dataset) -> dict[str, Any]:
+        return {"class_names": list(cls.class_names(dataset)), "eleven_points": dataset.name == "voc2007"}
+
+    def running(self) -> RunningFigure:
+        return _RunningF1(self.metric)
+
+    def _predict(self, model: Any, images: torch.Tensor, ids: Sequence[str]) -> list[Boxes]:
+        return predict_objects(model, images, ids, self.precision)
+
+    def _given(self, predictions: Sequence[Boxes]) -> Sequence[Boxes]:
+        return predictions
+
+    def _update(self, sample: Sample, prediction: Boxes, region: npt.NDArray[np.bool_] | None) -> ImageObjects:
+        return self.metric.update(prediction, _objects(sample), region)
+
+    def _nothing(self, sample: Sample) -> ImageObjects:
+        return ImageObjects(_objects(sample), (None,))
+
+    def _stack(self, views: Sequence[ImageObjects]) -> ImageObjects:
+        return ImageObjects.stack(views)
+
+
+TASKS: dict[str, type[SegmentationTask] | type[DetectionTask]] = {
+    "segmentation": SegmentationTask,
+    "detection": DetectionTask,
+}
+
+
+def build_task(
+    name: str, options: Mapping[str, Any], *, importance: Importance | None = None, precision: str = "fp32"
+) -> Task:
+    """The task of a model, with its metric.
+
+    Args:
+        name: "segmentation" or "detection".
+        options: of the metric, as `metric_options` gives them.
+        importance: weights of pixels for A_P; segmentation only.
+        precision: of the model's forward pass.
+    """
+    if name == "segmentation":
+        return SegmentationTask(SegmentationMetric(**options), importance, precision)
+    if importance is not None:
+        raise GauntletError("importance weighs pixels, and a detector predicts boxes; leave it out.")
+    return DetectionTask(DetectionMetric(**options), precision)
+
+
+class _RunningIoU(RunningFigure):
+    name = "mIoU"
+
+    def __init__(self) -> None:
+        self._confusion: npt.NDArray[np.int64] | None = None
+
+    def add(self, counts: Sequence[ImageCounts]) -> float:
+        for each in counts:
+            self._confusion = each.confusion[0] + (0 if self._confusion is None else self._confusion)
+        if self._confusion is None:
+            return float("nan")
+        return segmentation.cmiou(CountTable.of([self._confusion], len(self._confusion)))
+
+
+class _RunningF1(RunningFigure):
+    name = "F1"
+
+    def __init__(self, metric: DetectionMetric) -> None:
+        self._metric, self._sum, self._images = metric, 0.0, 0
+
+    def add(self, counts: Sequence[ImageObjects]) -> float:
+        for each in counts:
+            self._sum += self._metric.per_image(each, WHOLE)[0]["F1"]
+            self._images += 1
+        return self._sum / self._images if self._images else float("nan")
+
+
+def _objects(sample: Sample) -> Boxes:
+    if sample.boxes is None:
+        raise GauntletError("it has no boxes; detection needs a dataset with boxes.")
+    return sample.boxes
+
+
+def _ids(samples: Sequence[Sample]) -> list[str]:
+    return [sample.id for sample in samples]

@@ -18,8 +18,8 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError
 from sqlalchemy.pool import StaticPool
 
 from gauntlet.errors import GauntletError
+from gauntlet.metrics import METRICS, Metric
 from gauntlet.metrics.contract import NAN, Figure
-from gauntlet.metrics.dense import SegmentationMetric
 from gauntlet.results import schema
 from gauntlet.results.record import Evaluation, ImageRow, Job
 
@@ -400,11 +400,11 @@ def open_store(address: str | Path = MEMORY, *, read_only: bool = False) -> Stor
     return Store(address, read_only=read_only)
 
 
-def build_metric(task: str, options: Mapping[str, Any]) -> SegmentationMetric:
+def build_metric(task: str, options: Mapping[str, Any]) -> Metric:
     """The metric that made (and reads) the counts of an evaluation, from the options the store keeps."""
-    if task != "segmentation":
-        raise GauntletError(f"this version has no metric for the task '{task}'.")
-    return SegmentationMetric(**options)
+    if task not in METRICS:
+        raise GauntletError(f"this version has no metric for the task '{task}'; upgrade vision-gauntlet.")
+    return METRICS[task](**options)
 
 
 def _engine(address: str, read_only: bool) -> Engine:
