@@ -1,0 +1,456 @@
+"""Attacks on a detector: steps by hand, exact constraints, goals that do what they say, worst cases by brute force."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gauntlet.errors import GauntletError
+from gauntlet.metrics.detection import image_f1
+from gauntlet.models.contract import Candidates
+from gauntlet.samples import Boxes, collate
+from gauntlet.threats.attacks import build, check_attack, names
+from gauntlet.threats.attacks.battery import CLEAN
+from gauntlet.threats.attacks.matching import confident, found_by, recall
+from gauntlet.threats.attacks.object_targets import wanted_boxes
+from gauntlet.threats.attacks.proposals import NO_CLASS, other_classes, select_proposals, suppressed
+from gauntlet.threats.attacks.tog import Mislabeling
+from tiny_detector import CELL, TinyBoxes, TinyDetector
+
+MODEL = TinyDetector()
+BATCH = collate([TinyBoxes(6)[index] for index in range(6)], ignore_index=None)
+IMAGES, BOXES = BATCH.images, BATCH.boxes
+NOTHING = Boxes(np.zeros((0, 4), np.float32), np.zeros(0, np.int64))
+COLOR = (0.8, 0.1, 0.1)
+ONE = torch.tensor(COLOR).view(1, 3, 1, 1).expand(1, 3, CELL, CELL).contiguous()
+RED = Boxes(np.array([[0, 0, CELL, CELL]], np.float32), np.array([0]))
+STRONG = {"epsilon": 0.3, "alpha": 0.05, "steps": 8}
+BALL = ["fgsm", "bim", "pgd", "mifgsm", "apgd", "padam-ce", "tog-vanishing", "tog-fabrication", "tog-untargeted"]
+
+
+def options(name: str) -> dict[str, Any]:
+    if name == "fgsm":
+        return {"epsilon": 0.3}
+    return {key: value for key, value in STRONG.items() if name != "apgd" or key != "alpha"}
+
+
+def moved(outcome: Any) -> list[float]:
+    """The change of each channel of the one-coloured image, the same at every pixel."""
+    change = outcome.images[0] - ONE[0]
+    assert torch.allclose(change, change[:, :1, :1].expand_as(change), atol=1e-6)
+    values: list[float] = change[:, 0, 0].tolist()
+    return values
+
+
+# Scores of COLOR: 16 c - 4 (c0 + c1 + c2) - 4 = (4.8, -6.4, -6.4); the box moves by weights whose gradient of the mean
+# absolute error is 0.16364 in every channel (0.65455 / 4: signs -, -, +, + times the rows of linspace(-0.3, 0.3, 12)).
+def slopes(first: float, second: float, third: float, box: float = 0.0) -> list[float]:
+    """dL/dc from dL/ds: the weights are 16 on the diagonal, less 4 everywhere."""
+    total = first + second + third
+    return [16 * each - 4 * total + box for each in (first, second, third)]
+
+
+def sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value))
+
+
+def test_one_step_on_an_image_without_objects() -> None:
+    """Every score is to rise that is high: dL/ds = σ(s), dL/dc = (11.9, -4.0, -4.0)."""
+    gradient = slopes(sigmoid(4.8), sigmoid(-6.4), sigmoid(-6.4))
+    assert gradient == pytest.approx([11.888, -3.954, -3.954], abs=1e-3)
+    outcome = build("fgsm", epsilon=0.05)(MODEL, ONE, [NOTHING])
+    assert moved(outcome) == pytest.approx([0.05, -0.05, -0.05], abs=1e-6)
+    length = 8 * math.sqrt(sum(each * each for each in gradient))
+    outcome = build("bim", norm="l2", epsilon=1, alpha=0.4, steps=1)(MODEL, ONE, [NOTHING])
+    assert moved(outcome) == pytest.approx([0.4 * each / length for each in gradient], abs=1e-6)
+
+
+def test_one_targeted_step() -> None:
+    """Towards class 1 the loss falls: dL/ds = (σ(4.8), σ(-6.4) - 1, σ(-6.4)) and the box's share."""
+    gradient = slopes(sigmoid(4.8), sigmoid(-6.4) - 1, sigmoid(-6.4), box=0.65455 / 4)
+    assert [math.copysign(1, each) for each in gradient] == [1, -1, 1]
+    outcome = build("fgsm", epsilon=0.05)(MODEL, ONE, [RED], target=1)
+    assert moved(outcome) == pytest.approx([-0.05, 0.05, -0.05], abs=1e-6)
+
+
+def test_class_0_is_a_target_and_not_the_absence_of_one() -> None:
+    green = Boxes(RED.xyxy, np.array([1]))
+    towards, away = (build("fgsm", epsilon=0.05)(MODEL, ONE, [green], target=target) for target in (0, None))
+    before = float(MODEL.losses(ONE, [RED]))
+    assert float(MODEL.losses(towards.images, [RED])) < before
+    assert not torch.equal(towards.images, away.images)
+
+
+@pytest.mark.parametrize(("name", "signs"), [("tog-vanishing", (-1, 1, 1)), ("tog-fabrication", (1, -1, -1))])
+def test_one_step_of_tog(name: str, signs: tuple[int, ...]) -> None:
+    """The only candidate's objectness is its largest score, whose slope is (12, -4, -4)."""
+    outcome = build(name, random_start=False, steps=1)(MODEL, ONE, [RED])
+    assert moved(outcome) == pytest.approx([sign * 2 / 255 for sign in signs], abs=1e-6)
+
+
+def test_tog_is_ten_steps_of_two_grey_levels_from_a_random_start() -> None:
+    for name in names("detection"):
+        if name.startswith("tog-"):
+            described = build(name).describe()
+            assert {
+                "epsilon": 8 / 255,
+                "alpha": 2 / 255,
+                "steps": 10,
+                "random_start": True,
+            }.items() <= described.items()
+            assert build(**described).describe() == described
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+@pytest.mark.parametrize("name", BALL)
+def test_the_constraint_is_exact(name: str, norm: str) -> None:
+    given = {**options(name), "norm": norm, "steps": 2} if name != "fgsm" else {"norm": norm, "epsilon": 0.3}
+    outcome = build(name, **given)(MODEL, IMAGES[:2], BOXES[:2], seed=1)
+    change = (outcome.images.double() - IMAGES[:2].double()).flatten(1)
+    size = change.abs().amax(1) if norm == "linf" else change.square().sum(1).sqrt()
+    assert (size <= 0.3).all()
+    assert (size > 0).all()
+    assert 0 <= outcome.images.min() <= outcome.images.max() <= 1
+
+
+@pytest.mark.parametrize("name", ["pgd", "apgd", "padam-ce", "tog-vanishing", "dag"])
+def test_outside_the_mask_nothing_changes(name: str) -> None:
+    mask = torch.zeros(IMAGES.shape[2:], dtype=torch.bool)
+    mask[4:20, 3:30] = True
+    given = options(name) if name != "dag" else {"steps": 3, "alpha": 0.1}
+    outcome = build(name, **given)(MODEL, IMAGES[:3], BOXES[:3], region=mask)
+    assert torch.equal(outcome.images[..., ~mask], IMAGES[:3][..., ~mask])
+    assert not torch.equal(outcome.images, IMAGES[:3])
+
+
+@pytest.mark.parametrize("name", ["pgd", "apgd", "tog-untargeted", "dag"])
+def test_an_image_does_not_depend_on_its_batch(name: str) -> None:
+    model, images = TinyDetector().double(), IMAGES[:4].double()
+    attack = build(name, **(options(name) if name != "dag" else {"steps": 4, "alpha": 0.1}))
+    together = attack(model, images, BOXES[:4], seed=[5, 6, 7, 8]).images
+    for row in (0, 3):
+        alone = attack(model, images[row : row + 1], [BOXES[row]], seed=5 + row).images
+        assert torch.allclose(together[row], alone[0], atol=1e-9)
+
+
+def loss_after(images: torch.Tensor, boxes: list[Boxes] = BOXES) -> torch.Tensor:
+    with torch.no_grad():
+        return MODEL.losses(images, boxes)
+
+
+def test_a_larger_budget_is_not_weaker() -> None:
+    last = loss_after(IMAGES)
+    for epsilon in (0.05, 0.1, 0.2, 0.4):
+        now = loss_after(build("bim", epsilon=epsilon, alpha=epsilon / 4, steps=8)(MODEL, IMAGES, BOXES).images)
+        assert (now > last).all()
+        last = now
+    few, many = (
+        loss_after(build("bim", epsilon=0.3, alpha=0.02, steps=steps)(MODEL, IMAGES, BOXES).images) for steps in (4, 12)
+    )
+    assert (many > few).all()
+    apgd = build("apgd", epsilon=0.3, steps=8, returns="best-loss", random_start=False)(MODEL, IMAGES, BOXES)
+    assert (loss_after(apgd.images) > loss_after(IMAGES)).all()
+    assert apgd.queries.forward.tolist() == [9] * 6  # the loss decides: no pass for detections
+
+
+def test_targeted_attacks_lower_the_loss_of_their_target() -> None:
+    wanted = wanted_boxes(2, BOXES, 3)
+    before = loss_after(IMAGES, wanted)
+    for name in ("pgd", "apgd", "padam-ce"):
+        outcome = build(name, **options(name))(MODEL, IMAGES, BOXES, target=2)
+        held = torch.tensor([bool((each.classes != 2).any()) for each in BOXES])
+        assert (loss_after(outcome.images, wanted)[held] < before[held]).all(), name
+
+
+def test_the_best_iterate_is_judged_by_f1_and_ends_an_image_early() -> None:
+    attack = build("bim", epsilon=0.6, alpha=0.1, steps=12, returns="best")
+    outcome = attack(MODEL, IMAGES, BOXES)
+    for row, found in enumerate(MODEL.predict(outcome.images)):
+        assert outcome.share[row].item() == pytest.approx(1 - image_f1(BOXES[row], found), abs=2e-6)
+    last = build("bim", epsilon=0.6, alpha=0.1, steps=12)(MODEL, IMAGES, BOXES)
+    assert (outcome.share >= last.share - 2e-6).all()
+    done = outcome.share == 1
+    assert done.any()
+    assert (outcome.queries.backward[done] < 12).all()
+    for row in torch.nonzero(done).flatten().tolist():  # nothing is found at any score, not only none above one half
+        assert recall(BOXES[row], MODEL.predict(outcome.images[row : row + 1])[0]) == 0
+
+
+def test_restarts_are_not_weaker() -> None:
+    one, three = (
+        build("pgd", epsilon=0.3, alpha=0.1, steps=3, restarts=restarts)(MODEL, IMAGES, BOXES, seed=2)
+        for restarts in (1, 3)
+    )
+    assert (three.share >= one.share).all()
+
+
+def test_an_image_without_objects_is_attacked_too() -> None:
+    assert [len(each) for each in BOXES].count(0) <= 1
+    outcome = build("pgd", epsilon=0.9, alpha=0.2, steps=6)(MODEL, IMAGES[:1], [NOTHING])
+    assert outcome.share.item() == 1  # something is detected where nothing is
+    outcome = build("pgd", epsilon=0.9)(MODEL, IMAGES[:1], [NOTHING], target=1)
+    assert torch.equal(outcome.images, IMAGES[:1])  # no box to give a class to
+
+
+def detections(images: torch.Tensor) -> list[int]:
+    return [len(confident(found, 0.5)) for found in MODEL.predict(images)]
+
+
+def test_vanishing_leaves_fewer_boxes_and_fabrication_makes_more() -> None:
+    before = detections(IMAGES)
+    vanished = build("tog-vanishing", epsilon=0.7, alpha=0.1)(MODEL, IMAGES, BOXES)
+    assert detections(vanished.images) == [0] * 6
+    assert vanished.success.all()
+    more = build("tog-fabrication", epsilon=0.5, alpha=0.05)(MODEL, IMAGES, BOXES)
+    after = detections(more.images)
+    assert all(now > then for now, then in zip(after, before, strict=True))
+    expected = [1 - then / now for now, then in zip(after, before, strict=True)]
+    assert more.share.tolist() == pytest.approx([min(each, 1 - 1e-6) for each in expected], abs=2e-6)
+
+
+@pytest.mark.parametrize("towards", ["ll", "ml"])
+def test_mislabeling_keeps_the_boxes_and_changes_their_class(towards: str) -> None:
+    outcome = build("tog-mislabeling", epsilon=0.6, alpha=0.1, towards=towards)(MODEL, IMAGES, BOXES)
+    assert outcome.share.tolist() == [1.0] * 6
+    for row, found in enumerate(MODEL.predict(outcome.images)):
+        assert (found_by(BOXES[row], found) < 0).all()  # no object has its class any more
+
+
+def test_least_and_most_likely_classes_by_hand() -> None:
+    """A red cell with more green than blue: blue is the least likely, green the most likely of the others."""
+    image = torch.tensor((0.9, 0.2, 0.1)).view(1, 3, 1, 1).expand(1, 3, CELL, CELL).contiguous()
+    for towards, kind in (("ll", 2), ("ml", 1)):
+        attack = Mislabeling(name="tog-mislabeling", towards=towards)
+        problem = attack.pose(MODEL, image, [RED], None, None, None, [0])
+        (wanted,) = problem.goal.wanted  # type: ignore[attr-defined]
+        assert wanted.classes.tolist() == [kind]
+    outcome = build("tog-mislabeling", epsilon=0.8, alpha=0.2)(MODEL, image, [RED], target=1)
+    assert MODEL.predict(outcome.images)[0].classes.tolist() == [1]
+
+
+def test_untargeted_tog_uses_its_own_detections_and_fabricates_where_there_are_none() -> None:
+    dark = torch.zeros(1, 3, CELL, CELL)
+    images = torch.cat([ONE, dark])
+    attack = build("tog-untargeted", epsilon=0.9, alpha=0.2, random_start=False)
+    outcome = attack(MODEL, images, [NOTHING, RED])  # the ground truth does not matter
+    assert outcome.images[0, 0].mean() < ONE[0, 0].mean()  # the red box goes
+    assert detections(outcome.images[1:]) == [1]
+
+
+def test_only_what_is_aimed_at() -> None:
+    left = torch.zeros(IMAGES.shape[2:], dtype=torch.bool)
+    left[:, :16] = True
+    boxes = Boxes(np.array([[0, 0, 8, 8], [32, 16, 40, 24]], np.float32), np.array([0, 1]))
+    image = IMAGES[:1] * 0
+    image[:, 0, :8, :8] = 0.9
+    image[:, 1, 16:24, 32:40] = 0.9
+    attack = build("bim", epsilon=0.8, alpha=0.2, steps=6)
+    outcome = attack(MODEL, image, [boxes], fooling_region=left)
+    found = found_by(boxes, MODEL.predict(outcome.images)[0])
+    assert found[0] < 0
+    assert found[1] >= 0
+    assert outcome.share.item() == 1
+    by_class = attack(MODEL, image, [boxes], fooling_region=1)
+    found = found_by(boxes, MODEL.predict(by_class.images)[0])
+    assert found[1] < 0
+    assert found[0] >= 0
+    nowhere = attack(MODEL, image, [boxes], fooling_region=torch.zeros_like(left))
+    assert torch.equal(nowhere.images, image)
+    vanish = build("tog-vanishing", epsilon=0.8, alpha=0.1, steps=4, random_start=False)
+    outcome = vanish(MODEL, image, [boxes], fooling_region=left)
+    assert found_by(boxes, MODEL.predict(outcome.images)[0]).tolist()[0] < 0
+    assert torch.equal(outcome.images[..., 16:], image[..., 16:])  # candidates elsewhere have no say
+
+
+def test_proposals_by_hand() -> None:
+    """Of four candidates one is a near copy, one is far, one gives the class too little."""
+    boxes = torch.tensor([[[0.0, 0, 10, 10], [0, 0, 10, 9.5], [50, 50, 60, 60], [0, 5, 10, 15]]])
+    scores = torch.tensor([[[3.0, 0, 0], [2.0, 0, 0], [3.0, 0, 0], [-4.0, 3, 0]]])
+    candidates = Candidates(scores, boxes, scores.amax(2))
+    truth = Boxes(np.array([[0, 0, 10, 10], [0, 8, 10, 18]], np.float32), np.array([0, 1]))
+    assert suppressed(boxes[0].double().numpy(), scores.amax(2)[0].double().numpy()).tolist() == [0, 2, 3]
+    (found,) = select_proposals(candidates, [truth], [0])
+    assert found.places.tolist() == [0, 3]
+    assert found.true.tolist() == [0, 1]
+    assert found.wanted.tolist() == [2, 2]  # the only absent class
+    order = np.array([2, 0, 3, 1])  # a two-stage detector sorts its proposals anew
+    assert order[found.now_at(boxes[0].numpy()[order])].tolist() == [0, 3]
+
+
+def test_classes_are_led_to_absent_ones() -> None:
+    for seed in range(20):
+        goes = other_classes(np.array([1, 4]), 6, seed)
+        assert set(goes[[1, 4]].tolist()) <= {0, 2, 3, 5}
+        assert goes[1] != goes[4]
+        everyone = other_classes(np.arange(3), 3, seed)
+        assert (everyone != np.arange(3)).all()
+    assert other_classes(np.array([0]), 1, 0).tolist() == [NO_CLASS]
+    assert len({tuple(other_classes(np.array([1, 4]), 6, seed)) for seed in range(20)}) > 3
+
+
+def test_dag_leads_every_proposal_away() -> None:
+    outcome = build("dag", alpha=0.05)(MODEL, IMAGES, BOXES)
+    for row, found in enumerate(MODEL.predict(outcome.images)):
+        assert (found_by(BOXES[row], found, 0.1) < 0).all()
+    assert (outcome.queries.backward < 60).all()
+    towards = build("dag", alpha=0.05)(MODEL, ONE, [RED], target=2)
+    assert MODEL.predict(towards.images)[0].classes.tolist() in ([2], [])
+    assert build("dag").describe()["steps"] is None
+    clipped = build("dag", alpha=0.05, epsilon=0.1)(MODEL, IMAGES, BOXES)
+    assert (clipped.images - IMAGES).abs().max() <= 0.1
+    assert (clipped.norms >= 0.1).any()
+
+
+def test_rounds_never_give_an_object_back() -> None:
+    attack = build("region-aware", epsilon=0.9, rounds=3, steps=4, region={"square": {"size": 20}})
+    outcome = attack(MODEL, IMAGES, BOXES)
+    assert outcome.detections is not None
+    middle = torch.zeros(IMAGES.shape[2:], dtype=torch.bool)
+    middle[6:26, 14:34] = True
+    for each in outcome.rounds:
+        assert torch.equal(each.images[..., ~middle], IMAGES[: len(each.images)][..., ~middle]) or len(each.images) < 6
+    for row, (truth, seen) in enumerate(zip(BOXES, outcome.detections, strict=True)):
+        lost = outcome.details["clean_fooled"][row] + sum(outcome.details["newly_fooled"][row])
+        assert lost == int(outcome.fooled[row]) == int((found_by(truth, seen) < 0).sum())
+    assert outcome.fooled.sum() > 0
+    with pytest.raises(GauntletError, match="literal"):
+        build("region-aware", literal=True)(MODEL, IMAGES, BOXES)
+
+
+MEMBERS = {
+    "weak": {"name": "bim", "epsilon": 0.1, "alpha": 0.05, "steps": 2},
+    "strong": {"name": "pgd", "epsilon": 0.5, "alpha": 0.1, "steps": 6},
+    "vanish": {"name": "tog-vanishing", "epsilon": 0.6, "alpha": 0.1, "steps": 8},
+    "late": {"name": "apgd", "epsilon": 0.5, "steps": 6},
+}
+
+
+def test_a_battery_is_the_worst_of_its_attacks() -> None:
+    full = build("mine", members=MEMBERS, skip=False)(MODEL, IMAGES, BOXES, seed=4)
+    for row, truth in enumerate(BOXES):
+        everything = [IMAGES, *full.candidates.values()]
+        figures = [image_f1(truth, MODEL.predict(images[row : row + 1])[0]) for images in everything]
+        assert full.worst["f1"][row].item() == pytest.approx(min(figures), abs=1e-9)
+        assert full.choice["f1"][row].item() == figures.index(min(figures)) + CLEAN
+        chosen = MODEL.predict(full.images[row : row + 1])[0]
+        assert image_f1(truth, chosen) == pytest.approx(min(figures), abs=1e-9)
+    skipping = build("mine", members=MEMBERS)(MODEL, IMAGES, BOXES, seed=4)
+    assert torch.equal(skipping.worst["f1"], full.worst["f1"])
+    assert torch.equal(skipping.choice["f1"], full.choice["f1"])
+    assert torch.equal(skipping.images, full.images)
+    assert not skipping.ran.all()
+    assert (skipping.worst["recall"][~skipping.ran.all(0)] == 0).all()
+
+
+def test_batteries_for_detectors() -> None:
+    assert list(build("detecbench").members) == ["bim", "pgd"]
+    for member in build("detecbench").members.values():
+        assert {"steps": 20, "alpha": 0.01, "epsilon": 8 / 255}.items() <= member.describe().items()
+    assert {"apgd", "padam-ce", "tog-vanishing"} <= set(build("detectors").members)
+    with pytest.raises(GauntletError, match="'segpgd' aims at pixels"):
+        build("semsegbench")(MODEL, IMAGES, BOXES)
+
+
+@pytest.mark.parametrize("name", ["segpgd", "cospgd", "sea-jsd", "alma-prox", "ifgsm-ll", "padam-cos"])
+def test_attacks_on_pixels_say_which_ones_to_use(name: str) -> None:
+    with pytest.raises(
+        GauntletError, match=rf"'{name}' aims at pixels, not at boxes; on detectors use one of .*pgd"
+    ) as error:
+        build(name)(MODEL, IMAGES, BOXES)
+    assert name not in str(error.value).split("use one of")[1].replace(",", " ").split()
+
+
+def test_wrong_arguments_say_what_is_wrong(tiny_model: Any) -> None:
+    attack = build("pgd", steps=1)
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("detector is attacked with boxes", {"labels": torch.zeros(6, 32, 48, dtype=torch.int64)}),
+        ("boxes of 1 images were given for 6", {"labels": BOXES[:1]}),
+        ("class 3, but the detector has 3", {"labels": [Boxes(RED.xyxy, np.array([3]))] * 6}),
+        ("target=True is DetecBench's class 42", {"labels": BOXES, "target": True}),
+        ("target class is 9", {"labels": BOXES, "target": 9}),
+        ("2 target classes were given", {"labels": [RED] * 6, "target": torch.tensor([1, 2])}),
+        ("target on a detector is", {"labels": BOXES, "target": "least-likely"}),
+    ]
+    for match, given in cases:
+        with pytest.raises(GauntletError, match=match):
+            attack(MODEL, IMAGES, **given)
+    with pytest.raises(GauntletError, match="aims at boxes"):
+        build("tog-vanishing")(tiny_model, IMAGES, torch.zeros(6, 32, 48, dtype=torch.int64))
+    with pytest.raises(GauntletError, match="label maps"):
+        attack(tiny_model, IMAGES, BOXES)
+    with pytest.raises(GauntletError, match="has no target"):
+        build("tog-vanishing")(MODEL, IMAGES, BOXES, target=1)
+
+
+def test_the_default_target_of_detecbench() -> None:
+    assert [each.classes.tolist() for each in wanted_boxes(True, [RED, NOTHING], 80)] == [[42], []]
+
+
+def test_target_files(tmp_path: Path) -> None:
+    classes, corners = np.array([2]), np.array([[1.0, 2, 3, 4]])
+    np.savez(tmp_path / "one.npz", classes=classes, boxes=corners)
+    np.savez(tmp_path / "ids.npz", **{"a/b/classes": classes, "c/classes": np.array([1]), "c/boxes": corners})
+    torch.save(torch.from_numpy(classes), tmp_path / "plain.pt")
+    torch.save({"a/b": {"classes": torch.tensor([2])}}, tmp_path / "ids.pt")
+    (wanted,) = wanted_boxes(str(tmp_path / "one.npz"), [RED], 3)
+    assert (wanted.xyxy.tolist(), wanted.classes.tolist()) == (corners.tolist(), [2])
+    for file in ("ids.npz", "ids.pt"):
+        (wanted,) = wanted_boxes(str(tmp_path / file), [RED], 3, ["a/b"])
+        assert (wanted.xyxy.tolist(), wanted.classes.tolist()) == (RED.xyxy.tolist(), [2])
+    attack = build("bim", target=str(tmp_path / "plain.pt"), epsilon=0.05, alpha=0.05, steps=1)
+    assert torch.equal(
+        attack(MODEL, ONE, [RED]).images, build("fgsm", epsilon=0.05)(MODEL, ONE, [RED], target=2).images
+    )
+    described = attack.describe()
+    assert len(described["target"]["digest"]) == 16
+    assert build(**described).describe() == described
+    torch.save(torch.tensor([1]), tmp_path / "plain.pt")
+    with pytest.raises(GauntletError, match="not the one described"):
+        build(**described)
+    with pytest.raises(GauntletError, match="by image id"):
+        wanted_boxes(str(tmp_path / "ids.pt"), [RED], 3)
+    with pytest.raises(GauntletError, match="no entry for image 'z'"):
+        wanted_boxes(str(tmp_path / "ids.pt"), [RED], 3, ["z"])
+    torch.save(TinyDetector, tmp_path / "code.pt")  # a pickled class is code, not tensors
+    with pytest.raises(GauntletError, match="no plain tensors"):
+        wanted_boxes(str(tmp_path / "code.pt"), [RED], 3)
+    with pytest.raises(GauntletError, match="cannot be read"):
+        build("bim", target="missing.pt")
+
+
+class Masked(TinyDetector):
+    """Boxes without a gradient: rounding hides it."""
+
+    def candidates(self, images: torch.Tensor) -> Candidates:
+        return super().candidates((images * 4).round() / 4 + 0 * images)
+
+
+def test_a_hidden_gradient_is_noticed() -> None:
+    codes = {
+        finding.code for finding in check_attack(Masked(), IMAGES[:2], BOXES[:2], steps=2, noises=2, whole_box_steps=2)
+    }
+    assert "zero-gradient" in codes
+    assert "whole-box-survives" in codes
+    honest = check_attack(MODEL, IMAGES[:2], BOXES[:2], epsilon=0.4, steps=6, noises=3, whole_box_steps=20)
+    assert not [finding for finding in honest if finding.severity == "error"]
+
+
+def test_losses_that_are_no_number_are_an_error() -> None:
+    class Broken(TinyDetector):
+        def losses(self, images: torch.Tensor, targets: Any) -> torch.Tensor:
+            return super().losses(images, targets) * float("nan")
+
+    with pytest.raises(GauntletError, match="loss is NaN"):
+        build("bim", steps=1)(Broken(), ONE, [RED])
+
+    class Mean(TinyDetector):
+        def losses(self, images: torch.Tensor, targets: Any) -> torch.Tensor:
+            return super().losses(images, targets).mean()
+
+    with pytest.raises(GauntletError, match="expected one per image"):
+        build("bim", steps=1)(Mean(), ONE, [RED])
