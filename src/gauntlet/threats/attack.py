@@ -18,7 +18,6 @@ from gauntlet.seeding import ImageSeed
 from gauntlet.threats import attacks
 from gauntlet.threats.attacks import Attack, Battery, RegionAware
 from gauntlet.threats.attacks.object_targets import wanted_boxes
-from gauntlet.threats.attacks.objects import labelled
 from gauntlet.threats.attacks.targets import Target, is_target_file
 from gauntlet.threats.contract import Candidate, Perturbed, Threat, threats
 from gauntlet.threats.masks import MaskBuilder, parse_mask
@@ -225,7 +224,7 @@ def target_of(attack: Attack, model: GauntletModel, batch: Batch) -> Target:
     if not isinstance(model, DetectionModel) or not is_target_file(attack.target):
         return None
     ids = [sample.id for sample in batch.samples]
-    return wanted_boxes(attack.target, [labelled(each) for each in batch.boxes], model.num_classes, ids)
+    return wanted_boxes(attack.target, batch.boxes, model.num_classes, ids)
 
 
 def need_labels(batch: Batch) -> torch.Tensor:

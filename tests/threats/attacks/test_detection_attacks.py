@@ -440,6 +440,25 @@ def test_a_hidden_gradient_is_noticed() -> None:
     assert not [finding for finding in honest if finding.severity == "error"]
 
 
+def test_crowds_reach_the_loss_with_their_flag_and_count_for_nothing() -> None:
+    seen: list[Boxes] = []
+
+    class Recorder(TinyDetector):
+        def losses(self, images: torch.Tensor, targets: Any) -> torch.Tensor:
+            seen.extend(targets)
+            return super().losses(images, targets)
+
+    crowd = Boxes(np.array([[0, 0, 8, 8], [8, 0, 16, 8]], np.float32), np.array([0, 1]), crowd=np.array([False, True]))
+    outcome = build("bim", steps=1)(Recorder(), IMAGES[:1], [crowd], target=2)
+    assert [each.crowd.tolist() for each in seen if each.crowd is not None] == [[False, True]]
+    assert seen[0].classes.tolist() == [2, 2]
+    assert outcome.images.shape == IMAGES[:1].shape
+    only = crowd.select(np.array([False, True]))
+    everything = torch.ones(IMAGES.shape[2:], dtype=torch.bool)
+    clean = build("bim", steps=1)(MODEL, IMAGES[:1], [only], fooling_region=everything)
+    assert torch.equal(clean.images, IMAGES[:1])  # nothing that counts lies there
+
+
 def test_losses_that_are_no_number_are_an_error() -> None:
     class Broken(TinyDetector):
         def losses(self, images: torch.Tensor, targets: Any) -> torch.Tensor:

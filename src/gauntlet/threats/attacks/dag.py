@@ -12,7 +12,7 @@ from gauntlet.threats.attacks.attack import Result, image_seed, one_of, register
 from gauntlet.threats.attacks.goals import Reach
 from gauntlet.threats.attacks.minimum import MinimumNorm, signed_margin
 from gauntlet.threats.attacks.norms import image_length
-from gauntlet.threats.attacks.objects import ObjectProblem, labelled
+from gauntlet.threats.attacks.objects import ObjectProblem, counted
 from gauntlet.threats.attacks.outcome import reached
 from gauntlet.threats.attacks.pixels import Pixels
 from gauntlet.threats.attacks.posing import DETECTION, SEGMENTATION
@@ -55,11 +55,11 @@ class LedProposals:
     @classmethod
     def of(cls, problem: ObjectProblem, seeds: Sequence[int]) -> LedProposals:
         """The pursuit of all images, with the proposals that it selects."""
-        labels = [labelled(each) for each in problem.truth]
-        wanted = problem.goal.wanted if isinstance(problem.goal, Reach) else None
+        objects = [counted(each) for each in problem.truth]
+        wanted = [counted(each) for each in problem.goal.wanted] if isinstance(problem.goal, Reach) else None
         drawn = [image_seed(seed, "classes") for seed in seeds]
         candidates = problem.candidates(problem.images)
-        return cls(problem, Pursuit(select_proposals(candidates, labels, drawn, wanted)))
+        return cls(problem, Pursuit(select_proposals(candidates, objects, drawn, wanted)))
 
     def look(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """As on pixels; counted are proposals."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,11 @@ def wanted_boxes(
     return [_boxes(each, boxes, num_classes) for each, boxes in zip(found, truth, strict=True)]
 
 
-def _boxes(wanted: Any, truth: Boxes, num_classes: int) -> Boxes:
-    if not isinstance(wanted, Boxes):
-        classes = torch.as_tensor(wanted).detach().cpu().numpy().reshape(-1)
+def _boxes(given: Any, truth: Boxes, num_classes: int) -> Boxes:
+    if isinstance(given, Boxes):
+        wanted = given
+    else:
+        classes = torch.as_tensor(given).detach().cpu().numpy().reshape(-1)
         if classes.dtype.kind not in "iu" and len(classes):
             raise GauntletError(f"target classes must be whole numbers, not {classes.dtype}.")
         if len(classes) != len(truth):
@@ -67,13 +70,13 @@ def _boxes(wanted: Any, truth: Boxes, num_classes: int) -> Boxes:
                 f"{len(classes)} target classes were given for an image with {len(truth)} objects; give one per "
                 "object, or boxes with them."
             )
-        wanted = Boxes(truth.xyxy, classes.astype(np.int64))
+        wanted = replace(truth, classes=classes.astype(np.int64), scores=None)
     if len(wanted) and not 0 <= int(wanted.classes.min()) <= int(wanted.classes.max()) < num_classes:
         raise GauntletError(
             f"a target class is {_outside(wanted.classes, num_classes)}, but the detector has {num_classes} classes "
             f"(0 to {num_classes - 1})."
         )
-    return Boxes(wanted.xyxy, wanted.classes)
+    return wanted
 
 
 def _outside(classes: npt.NDArray[np.int64], num_classes: int) -> int:

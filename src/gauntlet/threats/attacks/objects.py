@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.overlap import box_iou
+from gauntlet.metrics.overlap import box_iou, ignored_objects
 from gauntlet.models.contract import Candidates, DetectionModel
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.aims import Aim, parse_aim, pixel_mask
@@ -129,7 +129,7 @@ class ObjectProblem(BatchProblem):
         return values
 
     def detections(self, points: torch.Tensor) -> list[Boxes]:
-        """What the detector finds in each image, inside the aim; one forward pass."""
+        """What the detector finds in each image; one forward pass."""
         with torch.no_grad(), model_precision(self.precision, points.device):
             found = self.model.predict(points)
         self.tally.forward[self.rows] += 1
@@ -190,8 +190,7 @@ def pose_objects(
     check_boxes(boxes, images, model.num_classes)
     aim = parse_aim(fooling_region, images, seeds)
     truth = tuple(aim.inside(row, each) for row, each in enumerate(boxes))
-    labels = tuple(labelled(each) for each in truth)
-    something = torch.tensor([aim.everything or len(each) > 0 for each in labels], device=images.device)
+    something = torch.tensor([aim.everything or len(counted(each)) > 0 for each in truth], device=images.device)
     problem = ObjectProblem(
         model=model,
         images=images.detach().clone() if images.is_inference() else images.detach(),
@@ -201,16 +200,16 @@ def pose_objects(
         rows=torch.arange(len(images)),
         tally=Tally.of(len(images)),
         truth=truth,
-        goal=Leave(labels, truth, aim),
+        goal=Leave(truth, truth, aim),
         aim=aim,
         open=something,
     )
     if goal == LOSS:
         if target is None:
             return problem
-        return _towards(problem, wanted_boxes(target, labels, model.num_classes))
+        return _towards(problem, wanted_boxes(target, truth, model.num_classes))
     own = [
-        labelled(aim.inside(row, confident(each, confidence))) for row, each in enumerate(problem.detections(images))
+        unscored(aim.inside(row, confident(each, confidence))) for row, each in enumerate(problem.detections(images))
     ]
     if goal in (LEAST_LIKELY, MOST_LIKELY):
         if target is None:
@@ -256,11 +255,14 @@ def _other_classes(problem: ObjectProblem, own: Sequence[Boxes], goal: str, conf
     return wanted
 
 
-def labelled(boxes: Boxes) -> Boxes:
-    """Boxes and classes for a loss, without crowds: those outline no single object."""
-    if boxes.crowd is not None:
-        boxes = boxes.select(~boxes.crowd)
-    return Boxes(boxes.xyxy, boxes.classes)
+def counted(boxes: Boxes) -> Boxes:
+    """The objects without crowds and difficult ones; a loss gets these too, and leaves them out in its own way."""
+    return boxes.select(~ignored_objects(boxes))
+
+
+def unscored(detected: Boxes) -> Boxes:
+    """Detections as labels for a loss."""
+    return Boxes(detected.xyxy, detected.classes)
 
 
 def check_boxes(boxes: Any, images: torch.Tensor, num_classes: int) -> None:

@@ -17,7 +17,7 @@ from gauntlet.threats.attacks.attack import Attack
 from gauntlet.threats.attacks.inputs import expand_seeds
 from gauntlet.threats.attacks.matching import IOU, found_by
 from gauntlet.threats.attacks.object_targets import wanted_boxes
-from gauntlet.threats.attacks.objects import ObjectProblem, labelled
+from gauntlet.threats.attacks.objects import ObjectProblem
 from gauntlet.threats.attacks.outcome import Outcome, Queries
 from gauntlet.threats.attacks.problem import steady
 from gauntlet.threats.attacks.regions import Region
@@ -114,7 +114,7 @@ def attack_objects_in_rounds(
         if not rows:
             break
         here = torch.tensor(rows, device=images.device)
-        left = [labelled(standings[row].truth.select(standings[row].open)) for row in rows]
+        left = [standings[row].truth.select(standings[row].open) for row in rows]
         mask = None if problem.region is None else problem.region[here]
         outcome = attack(model, images[here], left, target, mask, None, [seeds[row] for row in rows])
         with steady(model, images.device, 0):
