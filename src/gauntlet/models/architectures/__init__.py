@@ -10,6 +10,7 @@ import torch
 from gauntlet.errors import GauntletError
 from gauntlet.models.architectures import (  # noqa: F401 - they register themselves
     cgnet,
+    detr,
     enet,
     espnet,
     fcos,

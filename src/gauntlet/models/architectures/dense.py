@@ -19,7 +19,8 @@ from gauntlet.models.architectures.geometry import area, generalised_iou, iou
 from gauntlet.models.architectures.pyramid import STRIDES
 
 ALPHA, GAMMA = 0.25, 2.0
-PRIOR = 0.01
+PRIOR_LOGIT = -math.log((1 - 0.01) / 0.01)
+"""What class logits start at: a probability of 0.01, since most locations are background (arXiv:1708.02002, 4.1)."""
 LARGEST_SIDES = (28.0, 64.0)
 """Longest side of objects of the first and the second level, in pixels."""
 RADIUS = 1.5
@@ -73,7 +74,7 @@ class DenseHead(nn.Module):
         for predictor in (self.classes, self.boxes):
             nn.init.normal_(predictor.weight, std=0.01)
             nn.init.zeros_(predictor.bias)  # type: ignore[arg-type]
-        nn.init.constant_(self.classes.bias, -math.log((1 - PRIOR) / PRIOR))  # type: ignore[arg-type]
+        nn.init.constant_(self.classes.bias, PRIOR_LOGIT)  # type: ignore[arg-type]
         with torch.no_grad():
             self.boxes.bias[:4] = 2.0  # type: ignore[index]
 
