@@ -99,44 +99,54 @@ def judge_groups(starts, first, last, detected, objects, ignored, thresholds, ex
 
 
 @numba.njit(cache=True, nogil=True)
-def weighted_precision(verdict, images, bounds, objects, weights, recalls):  # type: ignore[no-untyped-def]
+def weighted_precision(verdict, places, starts, images, bounds, objects, weights, recalls):  # type: ignore[no-untyped-def]
     """(R, T, K) COCO's average precision when every image counts as often as its weight says; NaN without objects.
 
+    False detections only add to a running sum: what is visited per threshold are the few that found an object (or took
+    an ignored one), for the recall and the precision's envelope change only there.
+
     Args:
-        verdict: (T, D) 1 found, 0 false, -1 neither, detections by class and in score order.
-        images: (D,) image of every detection.
+        verdict: 1 found, -1 neither, of the detections at `places`, threshold by threshold and class by class.
+        places: where in the score order of all detections.
+        starts: (T, K + 1) where the places of a threshold and class begin.
+        images: (D,) image of every detection, by class and in score order.
         bounds: (K + 1,) where the detections of every class begin.
         objects: (R, K) weighted number of objects that count.
         weights: (R, N).
         recalls: where the precision is read, ascending.
     """
     count, classes = objects.shape
-    thresholds = verdict.shape[0]
+    thresholds = starts.shape[0]
     average = np.full((count, thresholds, classes), np.nan)
-    reached, precision = np.empty(verdict.shape[1]), np.empty(verdict.shape[1])
+    so_far = np.empty(images.size)
+    reached, precision = np.empty(images.size), np.empty(images.size)
     for r in range(count):
         for k in range(classes):
             if objects[r, k] <= 0:
                 continue
+            total = 0.0
+            for d in range(bounds[k], bounds[k + 1]):
+                total += weights[r, images[d]]
+                so_far[d] = total
             for t in range(thresholds):
-                points, hits, false = 0, 0.0, 0.0
-                for d in range(bounds[k], bounds[k + 1]):
-                    weight = weights[r, images[d]]
-                    if weight == 0 or verdict[t, d] < 0:
+                points, hits, neither = 0, 0.0, 0.0
+                for index in range(starts[t, k], starts[t, k + 1]):
+                    place = places[index]
+                    weight = weights[r, images[place]]
+                    if weight == 0:
                         continue
-                    if verdict[t, d] == 0:
-                        false += weight
+                    if verdict[index] < 0:
+                        neither += weight
                         continue
                     hits += weight
-                    # The recall and the precision's envelope change only where an object is found.
                     reached[points] = hits / objects[r, k]
-                    precision[points] = hits / (hits + false)
+                    precision[points] = hits / (so_far[place] - neither)
                     points += 1
-                total, best = 0.0, 0.0
+                area, best = 0.0, 0.0
                 for index in range(recalls.size - 1, -1, -1):
                     while points > 0 and reached[points - 1] >= recalls[index]:
                         points -= 1
                         best = max(best, precision[points])
-                    total += best
-                average[r, t, k] = total / recalls.size
+                    area += best
+                average[r, t, k] = area / recalls.size
     return average

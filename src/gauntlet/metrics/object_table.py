@@ -123,19 +123,26 @@ class WeightedPrecision:
     """
 
     def __init__(self, table: ObjectTable, thresholds: Sequence[float], most: int) -> None:
-        verdict = table.verdicts(table.match(thresholds, most))
+        matched = table.match(thresholds, most)
         order = np.lexsort((-table.score, table.kind))  # ties stay in the order of the images, as in pycocotools
-        self._verdict = np.ascontiguousarray(verdict[:, order])
+        order = order[matched[0, order] > -2]
+        verdict = table.verdicts(matched)[:, order]
         self._images = table.image[order]
         self._bounds = np.searchsorted(table.kind[order], np.arange(table.num_classes + 1)).astype(np.int64)
+        levels, self._places = np.nonzero(verdict)
+        self._verdict = verdict[levels, self._places]
+        # Where the places of every threshold and class begin, in the flat list of all places.
+        flat = levels * len(order) + self._places
+        self._starts = np.searchsorted(flat, np.arange(len(verdict))[:, None] * len(order) + self._bounds)
         self._objects = table.counted
 
     def __call__(self, weights: FloatArray) -> FloatArray:
         """(R, T, K) AP when image n counts weights[r, n] times; NaN for a class without objects."""
         from gauntlet.metrics.box_kernels import weighted_precision
 
+        objects = weights @ self._objects
         average: FloatArray = weighted_precision(
-            self._verdict, self._images, self._bounds, weights @ self._objects, weights, _RECALLS
+            self._verdict, self._places, self._starts, self._images, self._bounds, objects, weights, _RECALLS
         )
         return average
 
