@@ -90,6 +90,13 @@ def test_views_are_curves_of_their_own_and_share_the_clean_figure(figure: Figure
     assert found["clean"].eq(0.8).all()
 
 
+def test_a_setting_that_no_threat_has_gives_an_empty_curve(figure: Figure) -> None:
+    rows = [figure("a", {"clean": {}}, 0.8), figure("a", pgd("8/255"), 0.2)]
+    found = curve(pd.DataFrame(rows), "rounds")
+    assert found.empty
+    assert list(found.columns) == list(curve(pd.DataFrame([*rows, figure("a", pgd("2/255"), 0.4)]), "epsilon").columns)
+
+
 def test_unknown_parameters_are_an_error(figure: Figure) -> None:
     with pytest.raises(GauntletError, match="did you mean 'epsilon'"):
         curve(pd.DataFrame([figure("a", {"clean": {}}, 0.8)]), "epsilo")

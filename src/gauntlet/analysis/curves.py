@@ -42,6 +42,8 @@ def curve(
     keys = [*unit_columns(rows), "metric"]
     settings = threat_settings(rows)
     points = rows[settings[parameter].notna()].assign(x=settings[parameter])
+    if points.empty:  # a setting that no threat has
+        return pd.DataFrame(columns=[*keys, "series", "kind", "x", "value", "low", "high", "clean", "relative"])
     points = _with_series(points, parameter, keys)
     points = one_each(points, [*keys, "series", "x"])
     sizes = points.groupby([*keys, "series"], dropna=False)["x"].transform("nunique")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_FLIPS = 10
 
 
-@app.command(epilog="Example: gauntlet compare streets/enet streets/enet-robust --html compare.html")
+@app.command(epilog="Example: gauntlet compare streets/enet streets/enet-at --html compare.html")
 def compare(
     first: Annotated[str, typer.Argument(help="A model in the store.")],
     second: Annotated[str, typer.Argument(help="Another one; differences are second minus first.")],

@@ -28,6 +28,7 @@ OPTIONAL = {
     "torchvision models": ("torchvision", "torchvision", "pip install 'vision-gauntlet[zoo]'"),
     "H.265 corruptions": ("av", "av", "pip install 'vision-gauntlet[video]'"),
     "PostgreSQL store": ("psycopg", "psycopg", "pip install 'vision-gauntlet[postgres]'"),
+    "Figures as PNG, PDF, SVG": ("matplotlib", "matplotlib", "pip install 'vision-gauntlet[figures]'"),
     "Parquet export": ("pyarrow", "pyarrow", "pip install 'vision-gauntlet[parquet]'"),
 }
 

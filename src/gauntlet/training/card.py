@@ -143,6 +143,21 @@ Figures are measured on the {card["data"]["validation"]["length"]} samples of th
 | class | {figure} |
 |---|---|
 {rows}
+{threats(card)}"""
+
+
+def threats(card: dict[str, Any]) -> str:
+    """The figures under the suite `quick` as a section, or nothing where the card has none yet."""
+    quick = card["figures"].get("quick")
+    if quick is None:
+        return ""
+    rows = "\n".join(f"| {name} | {_percent(value)} |" for name, value in quick["threats"].items())
+    return f"""
+Under the suite `quick`, the first {quick["images"]} samples of the same split:
+
+| threat | {quick["metric"]} |
+|---|---|
+{rows}
 """
 
 
