@@ -41,10 +41,10 @@ def curve(
     rows = of_metric(frame, metric)
     keys = [*unit_columns(rows), "metric"]
     settings = threat_settings(rows)
-    points = rows[settings[parameter].notna()].assign(x=settings[parameter])
+    points = rows[settings[parameter].notna()]
     if points.empty:  # a setting that no threat has
         return pd.DataFrame(columns=[*keys, "series", "kind", "x", "value", "low", "high", "clean", "relative"])
-    points = _with_series(points, parameter, keys)
+    points = _with_series(points.assign(x=settings[parameter]), parameter, keys)
     points = one_each(points, [*keys, "series", "x"])
     sizes = points.groupby([*keys, "series"], dropna=False)["x"].transform("nunique")
     points = with_clean(points[sizes >= least], rows, keys)
