@@ -133,6 +133,22 @@ def test_a_battery_chooses_per_image_and_may_skip(detector: TinyDetector) -> Non
     assert sum(shares.values()) == pytest.approx(1)
 
 
+PGD = {"attack": {"name": "pgd", "epsilon": "96/255", "alpha": "24/255", "steps": 6}}
+
+
+def test_pgd_lowers_the_figures_and_its_battery_is_at_or_below_every_member(detector: TinyDetector) -> None:
+    data = TinyBoxes(4)
+    clean, attacked = gauntlet.evaluate(detector, data), gauntlet.evaluate(detector, data, PGD)
+    assert attacked.figures["mAP"] < clean.figures["mAP"]
+    assert attacked.figures["F1_images"] < clean.figures["F1_images"]
+    battery = {"battery": {"name": "detectors", "epsilon": "96/255", "steps": 4, "skip": False}}
+    worst = gauntlet.evaluate(detector, data, battery)
+    members = {f.view: f.value for f in worst.all_figures if f.metric == "F1_images" and f.view != "all"}
+    assert set(members) == {*worst.views}
+    assert worst.figures["F1_images"] <= min(members.values())
+    assert members["clean"] == clean.figures["F1_images"]
+
+
 class Interrupted(Exception):
     """What a broken sample raises."""
 
@@ -235,7 +251,9 @@ def test_rem_is_the_minimum_over_bim_and_pgd_and_gam_needs_every_corruption() ->
     budget = {"epsilon": 8 / 255, "alpha": 0.01, "steps": 20, "norm": "linf"}
     stored(store, {"attack": {"name": "bim", **budget}}, 0.12)
     assert rem(store.frame()).query("metric == 'mAP'")["value"].isna().all()  # PGD is missing
-    stored(store, {"attack": {"name": "pgd", **budget}}, 0.05)
+    stored(store, {"attack": {"name": "pgd", "target": 1, **budget}}, 0.01)
+    assert rem(store.frame()).query("metric == 'mAP'")["value"].isna().all()  # a targeted one is another thing
+    stored(store, {"attack": {"name": "pgd", "target": None, **budget}}, 0.05)
     row = rem(store.frame()).query("metric == 'mAP'").iloc[0]
     assert (row["summary"], row["value"], row["worst"]) == ("linf-ReM^8_20", 0.05, "pgd")
     for index, name in enumerate((*COMMON_CORRUPTIONS, *SPATIAL_CORRUPTIONS)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,6 +28,7 @@ SPATIAL_CORRUPTIONS = (
 
 ATTACKS = {"segmentation": SEGMENTATION_ATTACKS, "detection": DETECTION_ATTACKS}
 CORRUPTIONS = {"segmentation": COMMON_CORRUPTIONS, "detection": (*COMMON_CORRUPTIONS, *SPATIAL_CORRUPTIONS)}
+_AIMS = ("target", "region", "fooling_region")
 UNIT_COLUMNS = ("source", "table", "task", "model", "model_digest", "dataset", "split", "seed", "view")
 """What makes figures comparable: one model on one dataset in one view; only those a frame has are used."""
 
@@ -99,6 +101,7 @@ def _for_any_task(members: Sequence[str]) -> dict[str, tuple[str, ...]]:
 def _summarise(frame: pd.DataFrame, kind: str, sets: dict[str | None, dict[str, tuple[str, ...]]]) -> pd.DataFrame:
     """Minimum and mean over sets of members, for every unit, metric and budget; a set's name stands for "GAM"."""
     rows = frame[frame["kind"].eq(kind)]
+    rows = rows[_is_plain(rows["description"])]
     if "class_name" in rows:
         rows = rows[rows["class_name"].eq("")]
     names, described = _budgets(rows, kind)
@@ -117,6 +120,19 @@ def _summarise(frame: pd.DataFrame, kind: str, sets: dict[str | None, dict[str, 
             parts.append(result)
     columns = [*keys, "value", "mean", "worst", "members", "missing", "flag"]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+
+
+def _is_plain(descriptions: pd.Series) -> npt.NDArray[np.bool_]:
+    """(n,) whether a threat acts on the whole image and away from the truth, as the members of a summary do.
+
+    A targeted attack, or one that may change (or is judged in) a part of the image, is another thing of the same name.
+    """
+    codes, unique = pd.factorize(descriptions)
+    plain = np.ones(len(unique), bool)
+    for index, text in enumerate(unique):
+        options = json.loads(text).get("attack", {}) if text else {}
+        plain[index] = not any(options.get(name) is not None and options[name] is not False for name in _AIMS)
+    return plain[codes]
 
 
 def _budgets(rows: pd.DataFrame, kind: str) -> tuple[pd.Series, pd.DataFrame]:
