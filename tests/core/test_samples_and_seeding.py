@@ -54,7 +54,22 @@ def test_boxes_agree_in_number() -> None:
         Boxes(corners, np.zeros(3, np.int64))
     with pytest.raises(GauntletError, match="the scores of 2 boxes"):
         Boxes(corners, np.zeros(2, np.int64), np.zeros(1, np.float32))
+    with pytest.raises(GauntletError, match="the area of 2 boxes"):
+        Boxes(corners, np.zeros(2, np.int64), area=np.zeros(3, np.float32))
     assert len(Boxes(np.zeros((0, 4), np.float32), np.zeros(0, np.int64))) == 0
+
+
+def test_some_of_the_boxes_and_their_areas() -> None:
+    corners = np.array([[0, 0, 2, 3], [1, 1, 5, 2], [0, 0, 0, 9]], np.float32)
+    boxes = Boxes(corners, np.array([4, 5, 6]), crowd=np.array([True, False, False]))
+    assert boxes.areas.tolist() == [6, 4, 0]
+    chosen = boxes.select(np.array([1, 0]))
+    assert chosen.classes.tolist() == [5, 4]
+    assert chosen.crowd is not None
+    assert chosen.crowd.tolist() == [False, True]
+    assert chosen.scores is None
+    annotated = Boxes(corners, np.array([4, 5, 6]), area=np.array([1, 2, 3], np.float32))
+    assert annotated.select(annotated.areas > 1).areas.tolist() == [2, 3]
 
 
 def test_the_seed_is_the_specified_one() -> None:

@@ -243,6 +243,7 @@ class TestDetection:
         assert boxes.classes.tolist() == [2, 0, 1]
         assert boxes.crowd is not None
         assert boxes.crowd.tolist() == [False, True, False]
+        assert boxes.areas.tolist() == [5, 48, 0]  # as annotated, not 3 x 2.25
         # An image without objects has none, not None; and a greyscale photograph, as COCO has some, comes as RGB.
         assert dataset[1].boxes is not None
         assert len(dataset[1].boxes) == 0

@@ -102,6 +102,23 @@ def test_boxes_scale_with_the_image() -> None:
     assert sample.boxes.crowd.tolist() == [True, False]
 
 
+def test_areas_of_objects_follow_their_boxes() -> None:
+    boxes = Boxes(
+        np.array([[0, 0, 100, 100], [40, 40, 60, 80]], np.float32),
+        np.array([0, 1]),
+        area=np.array([5000, 400], np.float32),
+    )
+    sample = Sample("x", np.zeros((100, 100, 3), np.uint8), boxes=boxes)
+    resized, cropped = Protocol(size=(50, 300)).apply(sample).boxes, Protocol(crop=(20, 40)).apply(sample).boxes
+    assert resized is not None
+    assert resized.area is not None
+    assert resized.area.tolist() == [7500, 600]  # half as high, three times as wide
+    assert cropped is not None
+    assert cropped.area is not None
+    # 20 rows from 40, 40 columns from 30: 800 of 10000 pixels of the first box, 400 of 800 of the second.
+    assert cropped.area.tolist() == [400, 200]
+
+
 def test_boxes_are_cut_at_the_crop_and_dropped_when_nothing_is_left() -> None:
     boxes = Boxes(
         np.array([[0, 0, 100, 100], [0, 0, 30, 100], [35, 45, 60, 90], [40, 0, 50, 20]], dtype=np.float32),

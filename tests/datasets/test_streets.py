@@ -211,6 +211,7 @@ class TestBoxes:
         square(mesh, CAR, 8.0, 1.0, mesh.new_instance(CAR, bordered=False))
         boxes = object_boxes(show(mesh))
         assert boxes.xyxy.tolist() == [[56.0, 24.0, 72.0, 40.0]]
+        assert boxes.areas.tolist() == [256.0]  # a square: every pixel of the box is the object's
         assert boxes.classes.tolist() == [0]
 
     def test_hidden_and_tiny_objects_have_no_box(self) -> None:
