@@ -15,7 +15,6 @@ from gauntlet._version import __version__
 from gauntlet.cli.app import app
 from gauntlet.cli.options import JsonOption
 from gauntlet.cli.output import print_json, print_table
-from gauntlet.errors import GauntletError
 
 CORE = ("torch", "numpy", "scipy", "opencv-python-headless", "numba", "pydantic", "SQLAlchemy", "pandas", "safetensors")
 # What an optional part needs: import name, distribution, the command that installs it.
@@ -79,15 +78,15 @@ def _check_attacks(
     from gauntlet.datasets import load_dataset
     from gauntlet.models import load_model
     from gauntlet.samples import collate
+    from gauntlet.threats.attack import truth_of
     from gauntlet.threats.attacks import check_attack
 
     data = load_dataset(dataset, root=root, limit=images)
     batch = collate([data[index] for index in range(len(data))], ignore_index=data.ignore_index)
-    if batch.labels is None:
-        raise GauntletError(f"the dataset '{dataset}' has no label maps; the attack check needs them.")
+    model = load_model(address)
     other = None if transfer_from is None else load_model(transfer_from)
     findings = check_attack(
-        load_model(address), batch.images, batch.labels, other_model=other, ignore_index=data.ignore_index
+        model, batch.images, truth_of(model, batch), other_model=other, ignore_index=data.ignore_index
     )
     rows = [{"severity": f.severity, "code": f.code, "finding": f.sentence, "figures": f.figures} for f in findings]
     if as_json:

@@ -128,16 +128,18 @@ class PlannedJob:
 
 def plan_jobs(plan: Plan, device: str | None = None) -> list[PlannedJob]:
     """Every evaluation of a plan, those of one model together; nothing is loaded, duplicates are dropped."""
-    threats = plan_threats(plan)
+    threats: dict[str, list[Threat]] = {}  # by task: a suite is another one on detectors
     datasets = [(entry, open_dataset(entry)) for entry in plan.datasets]
     jobs: dict[str, PlannedJob] = {}
     identities = {id(dataset): dataset.identity for _, dataset in datasets}
     for model_entry in plan.models:
         source = resolve_model(model_entry.address, **model_entry.options)
         model_identity = source.identity
+        if source.task not in threats:
+            threats[source.task] = plan_threats(plan, source.task)
         for dataset_entry, dataset in datasets:
             TASKS[source.task].class_names(dataset)  # an error now, not in the middle of the night
-            for threat in threats:
+            for threat in threats[source.task]:
                 for seed in plan.seeds:
                     settings = Settings(seed, plan.batch_size, device, plan.precision)
                     job = make_job(model_identity, source.task, identities[id(dataset)], threat, settings)
@@ -147,11 +149,11 @@ def plan_jobs(plan: Plan, device: str | None = None) -> list[PlannedJob]:
     return list(jobs.values())
 
 
-def plan_threats(plan: Plan) -> list[Threat]:
-    """The threats of a plan's suites and of its own list, in order."""
+def plan_threats(plan: Plan, task: str) -> list[Threat]:
+    """The threats of a plan's suites, as they are for models of a task, and of its own list, in order."""
     values: list[str | dict[str, Any]] = []
     for name in plan.suites:
-        values += suites.build(name)
+        values += suites.build(name, task)
     threats = [threat for value in [*values, *plan.threats] for threat in build_threats(value)]
     if not threats:
         raise GauntletError("the plan names no threat; add 'suites: [quick]' or 'threats: [clean, pgd]'.")
