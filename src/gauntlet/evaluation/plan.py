@@ -128,7 +128,8 @@ class PlannedJob:
 
 def plan_jobs(plan: Plan, device: str | None = None) -> list[PlannedJob]:
     """Every evaluation of a plan, those of one model together; nothing is loaded, duplicates are dropped."""
-    threats: dict[str, list[Threat]] = {}  # by task: a suite is another one on detectors
+    # By task, since a suite is another one on detectors; a wrong name is told before any model is looked for.
+    threats = {suites.SEGMENTATION: plan_threats(plan, suites.SEGMENTATION)}
     datasets = [(entry, open_dataset(entry)) for entry in plan.datasets]
     jobs: dict[str, PlannedJob] = {}
     identities = {id(dataset): dataset.identity for _, dataset in datasets}
