@@ -31,6 +31,8 @@ def main() -> None:
     sections = []
     with gauntlet.open_store(chosen.store) as store, Terminal() as progress:
         for name in shipped.names():
+            if shipped.ShippedModel(name).task != "segmentation":
+                continue
 
             def miou(threat: object, model: str = name) -> float:
                 result = gauntlet.evaluate(model, dataset, threat, store=store, progress=progress)
