@@ -45,6 +45,7 @@ def photos(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.zoo
 def test_a_folder_of_transformers_and_a_folder_of_images_give_figures(call, photos: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.SegformerConfig(

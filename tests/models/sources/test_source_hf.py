@@ -16,6 +16,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.models import resolve_model
 
 transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.zoo
 
 CLASSES = 5
 NAMES = {index: f"thing {index}" for index in range(CLASSES)}

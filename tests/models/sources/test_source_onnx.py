@@ -16,6 +16,7 @@ from tiny import tiny_network
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnx2torch")
+pytestmark = pytest.mark.zoo
 
 IMAGES = torch.rand(2, 3, 16, 24, generator=torch.Generator().manual_seed(0))
 

@@ -15,6 +15,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.models import resolve_model
 
 smp = pytest.importorskip("segmentation_models_pytorch")
+pytestmark = pytest.mark.zoo
 
 CLASSES = 4
 PIXELS = np.random.default_rng(3).integers(0, 256, (64, 96, 3), dtype=np.uint8)

@@ -13,6 +13,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.models import resolve_model, zoo
 
 torchvision = pytest.importorskip("torchvision")
+pytestmark = pytest.mark.zoo
 
 PIXELS = np.random.default_rng(3).integers(0, 256, (64, 97, 3), dtype=np.uint8)
 IMAGES = torch.from_numpy(PIXELS).permute(2, 0, 1)[None].float() / 255

@@ -137,7 +137,7 @@ class ResizedInput(nn.Module):
     def __init__(self, network: nn.Module, adapter: Adapter) -> None:
         super().__init__()
         self.network = network
-        self.size = _size(adapter.input_size)
+        self.size = read_size(adapter.input_size)
         self.mode = adapter.resampling
         mean, std = (
             torch.tensor(values, dtype=torch.float32).view(1, 3, 1, 1) for values in (adapter.mean, adapter.std)
@@ -189,7 +189,8 @@ def require(package: str, prefix: str) -> Any:
         ) from None
 
 
-def _size(given: Any) -> tuple[int, int]:
+def read_size(given: Any) -> tuple[int, int]:
+    """A height and a width from what the user gave as input_size."""
     try:
         height, width = (int(side) for side in given)
     except (TypeError, ValueError):

@@ -1,4 +1,6 @@
-"""hf: segmentation models of Hugging Face transformers, from the hub or from a folder made by `save_pretrained`.
+"""hf: models of Hugging Face transformers, from the hub or from a folder made by `save_pretrained`.
+
+Detectors are in `hf_detection`.
 
 Mask classification (MaskFormer, Mask2Former) has no logits per pixel. Its class scores are those of the papers'
 semantic inference: with the class probabilities p_q of a query q, the null class left out, and its mask m_q,
@@ -26,8 +28,11 @@ from torch.nn import functional
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel, ModelIdentity
+from gauntlet.models.sources import hf_detection
 from gauntlet.models.sources.adapting import OPTIONS, Adapter, Picked, check_options, digested, require
 from gauntlet.models.sources.contract import ModelSource, file_digest
+from gauntlet.models.sources.detecting import Labels
+from gauntlet.models.wrapping import Normalisation
 
 MASK_CLASSIFICATION = ("maskformer", "mask2former")
 MASK_RESOLUTIONS = ("library", "input")
@@ -46,9 +51,11 @@ _USUAL = {
     "data2vec-vision": _HALF,
     "dpt": _HALF,
     "mobilenet_v2": _HALF,
+    **dict.fromkeys(hf_detection.KINDS, _IMAGENET),
 }
 # MobileViT's processor does not normalise, and swaps the channels.
 _SWAPPED = ("mobilevit", "mobilevitv2")
+_NOT_NORMALISED = (*_SWAPPED, "rt_detr", "rt_detr_v2", "d_fine")
 _RESAMPLING = {2: "bilinear", 3: "bicubic"}
 
 
@@ -70,6 +77,10 @@ class HuggingFaceModel(ModelSource):
         settings |= {"location": self.location, "revision": self._config._commit_hash or self.options.get("revision")}
         return ModelIdentity(self.options.get("name") or self.location, file_digest([], settings))
 
+    @property
+    def task(self) -> str:
+        return "detection" if self._config.model_type in hf_detection.KINDS else "segmentation"
+
     @cached_property
     def _config(self) -> Any:
         """The model's configuration; on the hub a small file."""
@@ -85,14 +96,35 @@ class HuggingFaceModel(ModelSource):
         elif kind in _semantic_kinds():
             network = self._fetched(transformers.AutoModelForSemanticSegmentation, **self._safely)
             network = Picked(network, lambda output: output.logits)
+        elif kind in hf_detection.KINDS:
+            return self._detector(kind, self._fetched(transformers.AutoModelForObjectDetection, **self._safely))
         else:
-            known = ", ".join([*_semantic_kinds(), *MASK_CLASSIFICATION])
+            known = ", ".join([*_semantic_kinds(), *MASK_CLASSIFICATION, *hf_detection.KINDS])
             raise GauntletError(
-                f"hf:{self.location} is a '{kind}' model, which is not one for semantic segmentation; known: {known}."
+                f"hf:{self.location} is a '{kind}' model, which is neither one for semantic segmentation nor a known "
+                f"detector; known: {known}."
             )
+        check_options(f"hf:{self.location}", self.options, (*OPTIONS, "revision", "mask_resolution", "trust"))
         adapter = self._adapter(kind).overruled(self.options)
         # Checkpoints in half precision are computed in single precision, like all others.
         return adapter.wrap(network.float(), self.identity)
+
+    def _detector(self, kind: str, network: nn.Module) -> GauntletModel:
+        check_options(f"hf:{self.location}", self.options, hf_detection.OPTIONS)
+        config, processor = self._config, self._processor()
+        mean, std = _normalisation(kind, processor, self.location, self.options)
+        names = hf_detection.label_names(config)
+        return hf_detection.QueryDetector(
+            network.float(),
+            Labels.of(f"hf:{self.location}", names, self.options),
+            len(names),
+            self.identity,
+            kind=kind,
+            normalisation=Normalisation(
+                self.options.get("mean", mean), self.options.get("std", std), self.options.get("channel_order", "RGB")
+            ),
+            resizing=hf_detection.Resizing.of(kind, processor, self.options.get("input_size")),
+        ).freeze()
 
     @property
     def _safely(self) -> dict[str, Any]:
@@ -227,7 +259,7 @@ def _normalisation(
     """Mean and deviation on the [0, 1] scale: (255 f x - mean) / std is (x - mean / 255 f) / (std / 255 f)."""
     mean, std = _USUAL.get(kind, (None, None))
     mean, std = processor.get("image_mean", mean), processor.get("image_std", std)
-    if not processor.get("do_normalize", kind not in _SWAPPED):
+    if not processor.get("do_normalize", kind not in _NOT_NORMALISED):
         mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     if mean is None or std is None:
         if "mean" in options and "std" in options:

@@ -1,4 +1,7 @@
-"""onnx: a segmentation network in ONNX, turned into a torch module by onnx2torch; gradients reach the input."""
+"""onnx: a network in ONNX, turned into a torch module by onnx2torch; gradients reach the input.
+
+Its output is taken as logits of a segmentation; with the option `decode`, as a detector's (`onnx_detection`).
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,17 @@ from torch import nn
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel, ModelIdentity
-from gauntlet.models.sources.adapting import OPTIONS, Adapter, check_options, digested, require
+from gauntlet.models.sources import onnx_detection
+from gauntlet.models.sources.adapting import OPTIONS, Adapter, check_options, digested, read_size, require
 from gauntlet.models.sources.contract import ModelSource, file_digest
+from gauntlet.models.sources.decoding import build_rule
+from gauntlet.models.sources.detecting import Labels
+from gauntlet.models.wrapping import Normalisation
 
 
 @dataclass(frozen=True)
 class OnnxModel(ModelSource):
-    """An ONNX file with one image input (N, 3, H, W); its first output is taken as logits (N, K, h, w)."""
+    """An ONNX file with one image input (N, 3, H, W); its first output is taken."""
 
     path: Path
     options: Mapping[str, Any]
@@ -39,22 +46,60 @@ class OnnxModel(ModelSource):
         except Exception as error:
             raise GauntletError(f"{self.path} is not an ONNX file: {_first_line(error)}") from None
 
+    @property
+    def task(self) -> str:
+        return "detection" if "decode" in self.options else "segmentation"
+
     def load(self) -> GauntletModel:
-        onnx, onnx2torch = require("onnx", "onnx"), require("onnx2torch", "onnx")
         batch, height, width = _input_shape(self._graph, self.path)
+        size = (height, width) if height is not None and width is not None else None
+        if self.task == "detection":
+            return self._detector(OneByOne(self._network()) if batch == 1 else First(self._network()), size)
         outputs = self.options.get("num_classes") or _count_outputs(self._graph)
         if outputs is None:
             raise GauntletError(f"onnx:{self.path} does not say how many classes it has; give num_classes.")
+        network = OneByOne(self._network()) if batch == 1 else self._network()
+        return Adapter(int(outputs), input_size=size).overruled(self.options).wrap(network, self.identity)
+
+    def _network(self) -> nn.Module:
+        onnx, onnx2torch = require("onnx", "onnx"), require("onnx2torch", "onnx")
         _external_files(self._graph, self.path)
         try:
             network: nn.Module = onnx2torch.convert(onnx.load(self.path))
         # Unsupported operators end in NotImplementedError, others in what the operator's own code raises.
         except Exception as error:
             raise GauntletError(f"onnx2torch cannot convert {self.path}: {_first_line(error)}") from None
-        if batch == 1:
-            network = OneByOne(network)
-        size = (height, width) if height is not None and width is not None else None
-        return Adapter(int(outputs), input_size=size).overruled(self.options).wrap(network, self.identity)
+        return network
+
+    def _detector(self, network: nn.Module, size: tuple[int, int] | None) -> GauntletModel:
+        rule = build_rule(self.options["decode"])
+        count = rule.count_classes(_output_shape(self._graph)) or self.options.get("num_classes")
+        if count is None:
+            raise GauntletError(f"onnx:{self.path} does not say how many classes it has; give num_classes.")
+        given = self.options.get("input_size")
+        return onnx_detection.ExportedDetector(
+            network,
+            Labels.of(f"onnx:{self.path}", [f"class {k}" for k in range(int(count))], self.options, named=False),
+            self.identity,
+            rule=rule,
+            normalisation=Normalisation(
+                self.options.get("mean", (0.0,) * 3),
+                self.options.get("std", (1.0,) * 3),
+                self.options.get("channel_order", "RGB"),
+            ),
+            size=size if given is None else read_size(given),
+        ).freeze()
+
+
+class First(nn.Module):
+    """The first output of a network that may have several."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return _first(self.network(images))
 
 
 class OneByOne(nn.Module):
@@ -69,8 +114,9 @@ class OneByOne(nn.Module):
 
 
 def source(path: str, options: Mapping[str, Any]) -> ModelSource:
-    """onnx:PATH, with the options of `Adapter`; num_classes where the file does not say."""
-    check_options(f"onnx:{path}", options, (*OPTIONS, "trust"))
+    """onnx:PATH, with the options of `Adapter`, or decode for a detector; num_classes where the file does not say."""
+    accepted = onnx_detection.OPTIONS if "decode" in options else (*OPTIONS, "decode", "trust")
+    check_options(f"onnx:{path}", options, accepted)
     file = Path(path).expanduser()
     if not file.is_file():
         raise GauntletError(f"there is no file {file}; onnx: takes the path of an ONNX file.")
@@ -97,8 +143,12 @@ def _input_shape(graph: Any, path: Path) -> tuple[int | None, int | None, int | 
 
 def _count_outputs(graph: Any) -> int | None:
     """The channels of the first output, where the file states them."""
-    sides = graph.graph.output[0].type.tensor_type.shape.dim
-    return _side(sides[1]) if len(sides) == 4 else None
+    sides = _output_shape(graph)
+    return sides[1] if len(sides) == 4 else None
+
+
+def _output_shape(graph: Any) -> list[int | None]:
+    return [_side(side) for side in graph.graph.output[0].type.tensor_type.shape.dim]
 
 
 def _side(side: Any) -> int | None:

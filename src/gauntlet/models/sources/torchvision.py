@@ -1,4 +1,7 @@
-"""torchvision: FCN, DeepLabV3 and LRASPP, with torchvision's published weights or a file of one's own."""
+"""torchvision: FCN, DeepLabV3 and LRASPP, with torchvision's published weights or a file of one's own.
+
+Its detectors are found here too; `torchvision_detection` has them.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from torch import nn
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel, ModelIdentity
+from gauntlet.models.sources import torchvision_detection
 from gauntlet.models.sources.adapting import OPTIONS, Adapter, Picked, check_options, digested, require
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.sources.weights import fill, read_state, weights_path
@@ -78,16 +82,28 @@ class OwnModel(ModelSource):
 
 def source(name: str, options: Mapping[str, Any]) -> ModelSource:
     """torchvision:NAME; weights is a file, the name of published weights, or nothing for the best published ones."""
-    check_options(f"torchvision:{name}", options, (*OPTIONS, "weights", "trust"))
     torchvision = require("torchvision", "torchvision")
-    known = torchvision.models.list_models(module=torchvision.models.segmentation)
-    if name not in known:
-        raise unknown_name("torchvision segmentation model", name, known)
+    segmenting, detecting = (
+        torchvision.models.list_models(module=module)
+        for module in (torchvision.models.segmentation, torchvision.models.detection)
+    )
+    if name not in (*segmenting, *detecting):
+        raise unknown_name("torchvision segmentation model or detector", name, [*segmenting, *detecting])
+    weights = _weights(torchvision, name, options.get("weights") or "DEFAULT")
+    if name in detecting:
+        return torchvision_detection.source(name, options, weights)
+    check_options(f"torchvision:{name}", options, (*OPTIONS, "weights", "trust"))
+    return (OwnModel if isinstance(weights, Path) else PublishedModel)(name, weights, dict(options))
+
+
+def _weights(torchvision: Any, name: str, wanted: Any) -> Any:
+    """A file, or a member of what torchvision publishes for a network."""
     published = torchvision.models.get_model_weights(name)
-    weights = options.get("weights") or "DEFAULT"
-    if weights == "DEFAULT" or weights in published.__members__:
-        return PublishedModel(name, published[weights] if weights != "DEFAULT" else published.DEFAULT, dict(options))
-    return OwnModel(name, weights_path(f"torchvision:{name}", weights), dict(options))
+    if wanted == "DEFAULT":
+        return published.DEFAULT
+    if wanted in published.__members__:
+        return published[wanted]
+    return weights_path(f"torchvision:{name}", wanted)
 
 
 def _build(
