@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from gauntlet.datasets.contract import Dataset
     from gauntlet.models import DetectionModel, GauntletModel
     from gauntlet.report.pictures import Image, Panel
-    from gauntlet.samples import Sample
+    from gauntlet.samples import Boxes, Sample
 
 _SMALL = 300
 
@@ -103,11 +104,12 @@ def sample_panels(
         changed = (perturbed.images[0].permute(1, 2, 0) * 255).round().byte().cpu().numpy()
         difference, factor = amplified_difference(sample.image, changed)
         shown = painter.predicted(perturbed.images, "attacked" if built.needs_model else "corrupted")
-        panels += [
-            Panel(built.name, enlarge(changed, scale)),
-            Panel(f"difference x {factor:.1f}", enlarge(difference, scale)),
-            *shown,
-        ]
+        difference_panel = Panel(f"difference x {factor:.1f}", enlarge(difference, scale))
+        if isinstance(
+            loaded, DetectionModel
+        ):  # its boxes are drawn on the perturbed image: truth, clean, attacked in a row
+            return [*panels, *shown, replace(difference_panel, caption=f"{difference_panel.caption}, {built.name}")]
+        panels += [Panel(built.name, enlarge(changed, scale)), difference_panel, *shown]
     return panels
 
 
@@ -193,7 +195,7 @@ class _BoxPainter(_Painter):
         found = predict_objects(self._model, images, [self._sample.id])[0]
         assert found.scores is not None
         said = found.select(found.scores >= self._score)
-        caption = f"{name}: {len(said)} boxes"
+        caption = f"{name}: {_counted(said, 'box', 'boxes')}"
         if self._sample.boxes is not None:
             caption += f", F1 {image_f1(self._sample.boxes, said, score=self._score):.2f}"
         picture = (images[0].permute(1, 2, 0) * 255).round().byte().cpu().numpy()
@@ -206,7 +208,11 @@ def _objects_panel(sample: Sample, dataset: Dataset, scale: int) -> Panel:
 
     assert sample.boxes is not None
     drawn = draw_boxes(sample.image, sample.boxes, dataset.box_class_names, box_colors(dataset), scale=scale)
-    return Panel(f"ground truth: {len(sample.boxes)} objects", drawn)
+    return Panel(f"ground truth: {_counted(sample.boxes, 'object', 'objects')}", drawn)
+
+
+def _counted(boxes: Boxes, one: str, many: str) -> str:
+    return f"{len(boxes)} {one if len(boxes) == 1 else many}"
 
 
 def parse_severities(text: str) -> list[int]:

@@ -46,7 +46,7 @@ def draw_boxes(
         red, green, blue = colors[kind].tolist()
         corners = np.round(boxes.xyxy[index] * scale).astype(int)
         last = corners[2:] - 1  # a box ends before its second corner
-        cv2.rectangle(canvas, corners[:2].tolist(), last.tolist(), (red, green, blue), 1)
+        cv2.rectangle(canvas, corners[:2].tolist(), last.tolist(), (red, green, blue), min(scale, 2))
         _write(canvas, _caption(boxes, int(index), names[kind]), corners, (red, green, blue))
     return canvas
 
