@@ -2,16 +2,22 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+ZOO_VENV ?= .venv-zoo
 # One torch thread per test process: two processes with two threads each halve the speed of both (docs/performance.md).
 WORKERS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
-.PHONY: demo test check format clean
+.PHONY: demo test zoo-test check format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/gauntlet demo
 
 test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --cov --cov-report=term:skip-covered
+
+# The adapters of other libraries, in an environment of their own (docs/models.md says what is in it and what it costs).
+zoo-test: $(ZOO_VENV)/.installed
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(ZOO_VENV)/bin/python -m pytest -n $(WORKERS) --dist loadscope -p zoo_environment -m zoo \
+	  tests/models/sources tests/examples tests/datasets/test_dataset_hf.py
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -33,5 +39,11 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 
+$(ZOO_VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(ZOO_VENV)/bin/python || $(PYTHON) -m venv $(ZOO_VENV)
+	$(ZOO_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(ZOO_VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[zoo]' pytest pytest-xdist hypothesis
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis gauntlet-demo
+	rm -rf $(VENV) $(ZOO_VENV) build dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis gauntlet-demo

@@ -13,6 +13,8 @@ from PIL import Image
 from gauntlet.datasets import load_dataset
 from gauntlet.errors import GauntletError
 
+pytestmark = pytest.mark.zoo
+
 
 def installed_library() -> Any:
     library = pytest.importorskip("datasets")

@@ -52,6 +52,7 @@ def test_own_dataset() -> None:
     assert len(set(found.values())) == 2
 
 
+@pytest.mark.zoo
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="needs transformers")
 def test_hugging_face_model() -> None:
     output = run("hugging_face_model.py")
