@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib
 import re
+import runpy
+import sys
 from importlib.metadata import distributions
 
 import numpy as np
@@ -55,3 +57,7 @@ def pytest_configure() -> None:
 
 # When the plugin is imported, before anything that imports torchvision.
 provide_operators()
+
+if __name__ == "__main__":  # python -m zoo_environment SCRIPT: a script in this environment
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")

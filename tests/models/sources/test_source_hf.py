@@ -342,7 +342,7 @@ def test_what_is_not_there_is_said_in_one_sentence(
         gauntlet.load_model(f"hf:{tmp_path / 'empty'}")
     classifier = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8], depths=[1])
     transformers.ResNetForImageClassification(classifier).save_pretrained(tmp_path / "classifier")
-    with pytest.raises(GauntletError, match="is a 'resnet' model, which is not one for semantic segmentation"):
+    with pytest.raises(GauntletError, match="is a 'resnet' model, which is neither one for semantic segmentation"):
         gauntlet.load_model(f"hf:{tmp_path / 'classifier'}")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(GauntletError) as caught:
