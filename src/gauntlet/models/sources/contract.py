@@ -24,7 +24,7 @@ class ModelSource(ABC):
 
     @property
     def task(self) -> str:
-        """"segmentation" or "detection", without loading anything; a source of detectors says so."""
+        """Either "segmentation" or "detection", without loading anything; a source of detectors says so."""
         return "segmentation"
 
     @abstractmethod
