@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
 
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
@@ -107,7 +108,7 @@ def _exhibit(
     changed = (perturbed.images[0].permute(1, 2, 0) * 255).round().byte().cpu().numpy()
     difference, factor = pictures.amplified_difference(sample.image, changed)
     clean = predict_dense(model, batch.images, [sample.id])[0].labels
-    if perturbed.predictions is not None:
+    if isinstance(perturbed.predictions, torch.Tensor):
         attacked = perturbed.predictions[0].cpu().numpy()
     else:
         attacked = predict_dense(model, perturbed.images, [sample.id])[0].labels
