@@ -26,7 +26,7 @@ TASKS = {
 }
 HUB_METRICS = {"mIoU": "mean_iou", "mAP": "map", "aAcc": "accuracy"}
 """Names that the Hub knows; others keep their own."""
-SHOWN = ("mIoU", "mAcc", "aAcc", "NmIoU", "mAP", "mAP_50")
+SHOWN = ("mIoU", "mAcc", "aAcc", "NmIoU", "mAP", "mAP50")
 
 
 def write_card(store: Store, model: str, path: str | Path) -> tuple[Path, Path]:

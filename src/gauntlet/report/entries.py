@@ -20,7 +20,7 @@ from gauntlet.results.published.flags import FLAGS
 from gauntlet.results.published.summaries import unit_columns
 
 OWN = "store"
-METRICS = {"segmentation": ("mIoU", "mAcc", "aAcc", "NmIoU"), "detection": ("mAP", "mAP_50", "mAP_75")}
+METRICS = {"segmentation": ("mIoU", "mAcc", "aAcc", "NmIoU"), "detection": ("mAP", "mAP50", "mAP75")}
 """What a leaderboard can be read in, the usual one first."""
 _FACTS = tuple(name for name in MODEL_FACTS if name not in ("date", "model_flag", "model_reason"))
 
