@@ -134,8 +134,8 @@ def battery_section(models: Sequence[str], runs: Runs) -> str:
     robust = [model for model in models if model.endswith("-at")]
     least = min((accuracy[model] for model in robust), default=float("nan"))
     words = (
-        f"The best of the normally trained models keeps {percent(normal)} % of its pixels in the worst case, the least "
-        f"robust of those trained on attacked images only {percent(least)} %."
+        f"In the worst case the best of the normally trained models keeps {percent(normal)} % of its pixels; of those "
+        f"trained on nothing but attacked images, the least robust keeps {percent(least)} %."
     )
     header = ["model", "clean aAcc", "clean CmIoU", "clean NmIoU", "worst aAcc", "worst CmIoU", "worst NmIoU"]
     return section(f"The battery at {EPSILON}: worst case per image", words, table(header, rows))
@@ -228,10 +228,11 @@ def winners_section(models: Sequence[str], runs: Runs) -> str:
     shares = {model: chosen_shares(runs.few(model, runs.battery)) for model in models}
     members = list(shares[models[0]])
     rows = [[member, *(percent(shares[model][member]) for model in models)] for member in members]
-    winners = {max(members, key=shares[model].__getitem__) for model in models}
+    winners = {member for member in members for model in models if shares[model][member] > 0}
     return section(
         "Which attack wins where",
-        verdict(len(winners) > 1) + " No single attack is the strongest everywhere (Halmosi et al.). "
+        verdict(len(winners) > 1)
+        + " No single attack is the strongest on every image of every model (Halmosi et al.). "
         "Share of the images, in %, on which an attack leaves the lowest accuracy; a tie goes to the first.",
         table(["attack", *short(models)], rows),
     )
