@@ -231,8 +231,7 @@ def winners_section(models: Sequence[str], runs: Runs) -> str:
     winners = {member for member in members for model in models if shares[model][member] > 0}
     return section(
         "Which attack wins where",
-        verdict(len(winners) > 1)
-        + " No single attack is the strongest on every image of every model (Halmosi et al.). "
+        verdict(len(winners) > 1) + " No single attack is the strongest on every image (Halmosi et al.). "
         "Share of the images, in %, on which an attack leaves the lowest accuracy; a tie goes to the first.",
         table(["attack", *short(models)], rows),
     )
