@@ -481,3 +481,12 @@ def test_findings_given_from_outside_are_shown(two_models: Store) -> None:
     sections: list[Section] = list(build_report(two_models, Options(findings=[given])).parts[0].sections)
     section = next(each for each in sections if each.title == "Honesty")
     assert given in next(block for block in section.blocks if isinstance(block, Findings)).items
+
+
+def test_parts_of_one_split_have_titles_and_addresses_of_their_own() -> None:
+    store = Store()
+    put(store, "m", "clean", {"clean": {}}, images=40, mIoU=0.8)
+    put(store, "m", "clean", {"clean": {}}, images=3, mIoU=0.7)
+    parts = build_report(store).parts
+    assert sorted(part.title for part in parts) == ["d/val, segmentation, 3 images", "d/val, segmentation, 40 images"]
+    assert len({part.id for part in parts}) == 2

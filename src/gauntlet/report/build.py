@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 import pandas as pd
@@ -48,7 +49,11 @@ def build_report(store: Store, options: Options | None = None) -> Document:
     frame = store.frame()
     if frame.empty:
         raise GauntletError(f"the store {store.address} holds no finished evaluation; 'gauntlet run' makes some.")
-    parts = [build_part(store, scope, options) for scope in scopes(frame)]
+    found = scopes(frame)
+    parts = [
+        replace(build_part(store, scope, options), title=title)
+        for scope, title in zip(found, telling_titles(found), strict=True)
+    ]
     columns = {"model": "model", "threat": "threat", "evaluation": "key"}
     counts = {word: frame[column].nunique() for word, column in columns.items()}
     subtitle = ", ".join(counted(count, word) for word, count in counts.items())
@@ -59,6 +64,15 @@ def build_report(store: Store, options: Options | None = None) -> Document:
 def counted(count: int, word: str) -> str:
     """A number with its noun: "1 model", "2 models"."""
     return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def telling_titles(found: Sequence[Scope]) -> list[str]:
+    """A title for each scope; those of one dataset and split are told apart by task and number of images."""
+    titles = Counter(scope.title for scope in found)
+    return [
+        f"{scope.title}, {scope.task}, {counted(scope.images, 'image')}" if titles[scope.title] > 1 else scope.title
+        for scope in found
+    ]
 
 
 def build_part(store: Store, scope: Scope, options: Options) -> Part:

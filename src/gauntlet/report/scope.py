@@ -59,7 +59,7 @@ class Scope:
 
     @property
     def id(self) -> str:
-        return slug(f"{self.dataset}-{self.split}-{self.images}")
+        return slug(f"{self.dataset}-{self.split}-{self.images}" + ("-boxes" if self.task == "detection" else ""))
 
     @property
     def title(self) -> str:
