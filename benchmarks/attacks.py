@@ -71,7 +71,7 @@ KEEPING = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 33),
     "MALLOC_TOP_PAD_": str(1 << 28),
 }
-"""glibc keeps freed memory, as the allocators of GPUs do: page faults, which fall on either side, would blur the ratios."""
+"""glibc keeps freed memory, as the allocators of GPUs do: page faults on either side would blur the ratios."""
 BOUNDS = {"iterations": 1.10, "detection": 1.10, "battery": 0.60, "memory": 1.15}
 
 
