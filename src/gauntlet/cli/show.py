@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -105,24 +106,22 @@ def sample_panels(
         difference, factor = amplified_difference(sample.image, changed)
         shown = painter.predicted(perturbed.images, "attacked" if built.needs_model else "corrupted")
         difference_panel = Panel(f"difference x {factor:.1f}", enlarge(difference, scale))
-        if isinstance(
-            loaded, DetectionModel
-        ):  # its boxes are drawn on the perturbed image: truth, clean, attacked in a row
+        if isinstance(loaded, DetectionModel):  # its boxes are drawn on the perturbed image: all in one row
             return [*panels, *shown, replace(difference_panel, caption=f"{difference_panel.caption}, {built.name}")]
         panels += [Panel(built.name, enlarge(changed, scale)), difference_panel, *shown]
     return panels
 
 
-class _Painter:
+class _Painter(ABC):
     """Panels of one sample; one class per task."""
 
+    @abstractmethod
     def truth(self) -> list[Panel]:
         """The image and what is known of it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def predicted(self, images: torch.Tensor, name: str) -> list[Panel]:
         """What the model says about the image (1, 3, H, W), as it is or perturbed."""
-        raise NotImplementedError
 
 
 class _LabelPainter(_Painter):
