@@ -6,7 +6,6 @@ Its detectors are found here too; `torchvision_detection` has them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,64 +13,30 @@ import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.models.contract import GauntletModel, ModelIdentity
+from gauntlet.models.contract import GauntletModel
 from gauntlet.models.sources import torchvision_detection
-from gauntlet.models.sources.adapting import OPTIONS, Adapter, Picked, check_options, digested, require
-from gauntlet.models.sources.contract import ModelSource, file_digest
+from gauntlet.models.sources.adapting import OPTIONS, Adapter, Picked, check_options, require
+from gauntlet.models.sources.contract import ModelSource
+from gauntlet.models.sources.torchvision_weights import OwnWeights, PublishedWeights
 from gauntlet.models.sources.weights import fill, read_state, weights_path
 
 # What torchvision's segmentation weights were trained with, and weights of one's own unless mean and std say other.
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-@dataclass(frozen=True)
-class PublishedModel(ModelSource):
-    """A network with weights that torchvision publishes."""
-
-    network: str
-    weights: Any
-    options: Mapping[str, Any]
-
-    @property
-    def identity(self) -> ModelIdentity:
-        # The name of the file at the end of the address has a digest of its content in it.
-        settings = digested(self.options) | {"network": self.network, "url": self.weights.url}
-        return ModelIdentity(self.options.get("name") or self.network, file_digest([], settings))
+class PublishedModel(PublishedWeights):
+    """A segmentation network with weights that torchvision publishes."""
 
     def load(self) -> GauntletModel:
         transforms = self.weights.transforms()
         categories = self.weights.meta["categories"]
         adapter = Adapter(len(categories), mean=transforms.mean, std=transforms.std, class_names=categories)
-        network = _build(self.network, len(categories), self._state())
+        network = _build(self.network, len(categories), self.state())
         return adapter.overruled(self.options).wrap(network, self.identity)
 
-    def _state(self) -> dict[str, torch.Tensor]:
-        try:
-            # Tensors only: torch.hub would unpickle anything.
-            state: dict[str, torch.Tensor] = self.weights.get_state_dict(
-                progress=False, check_hash=True, weights_only=True
-            )
-        except (OSError, RuntimeError) as error:
-            raise GauntletError(
-                f"the weights of torchvision:{self.network} could not be fetched from {self.weights.url} ({error}); "
-                f"fetch that file where there is network and give it as weights, or put it into {_cache()}."
-            ) from None
-        return state
 
-
-@dataclass(frozen=True)
-class OwnModel(ModelSource):
-    """A network with weights from a file."""
-
-    network: str
-    path: Path
-    options: Mapping[str, Any]
-
-    @property
-    def identity(self) -> ModelIdentity:
-        settings = digested(self.options) | {"network": self.network}
-        return ModelIdentity(self.options.get("name") or f"{self.network} {self.path.stem}",
-                             file_digest([self.path], settings))  # fmt: skip
+class OwnModel(OwnWeights):
+    """A segmentation network with weights from a file."""
 
     def load(self) -> GauntletModel:
         state = read_state(self.path, trust=bool(self.options.get("trust")))
@@ -125,7 +90,3 @@ def _count_outputs(state: Mapping[str, torch.Tensor], path: Path) -> int:
     if not biases:
         raise GauntletError(f"the weights {path} are not of a torchvision segmentation model: they have no classifier.")
     return len(biases[-1])
-
-
-def _cache() -> Path:
-    return Path(torch.hub.get_dir()) / "checkpoints"

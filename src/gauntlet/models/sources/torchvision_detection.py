@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import Candidates, GauntletModel, ModelIdentity
-from gauntlet.models.sources.adapting import digested, require
-from gauntlet.models.sources.contract import ModelSource, file_digest
+from gauntlet.models.sources.adapting import require
+from gauntlet.models.sources.contract import ModelSource
 from gauntlet.models.sources.detecting import Labels, LibraryDetector
+from gauntlet.models.sources.torchvision_weights import OwnWeights, PublishedWeights
 from gauntlet.models.sources.weights import fill, read_state
 from gauntlet.samples import Boxes
 
@@ -39,60 +39,26 @@ _BEYOND_BOXES = tuple(f"{kind}_{part}" for kind in ("mask", "keypoint") for part
 _FILLER = -100.0
 
 
-class Detecting(ModelSource):
-    """A source of detectors."""
-
-    @property
-    def task(self) -> str:
-        return "detection"
-
-
-@dataclass(frozen=True)
-class PublishedDetector(Detecting):
+class PublishedDetector(PublishedWeights):
     """A detector with weights that torchvision publishes."""
 
-    network: str
-    weights: Any
-    options: Mapping[str, Any]
-
-    @property
-    def identity(self) -> ModelIdentity:
-        # The name of the file at the end of the address has a digest of its content in it.
-        settings = digested(self.options) | {"network": self.network, "url": self.weights.url}
-        return ModelIdentity(self.options.get("name") or self.network, file_digest([], settings))
+    task = "detection"
 
     def load(self) -> GauntletModel:
         torchvision = require("torchvision", "torchvision")
-        try:
-            # Fetches the file and reads tensors only; torchvision unpickles anything, but of a file that passed here.
-            self.weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
-            network = torchvision.models.get_model(
-                self.network, weights=self.weights, progress=False, **_architecture(self.options)
-            )
-        except (OSError, RuntimeError) as error:
-            raise GauntletError(
-                f"the weights of torchvision:{self.network} could not be fetched from {self.weights.url} ({error}); "
-                f"fetch that file where there is network and give it as weights, or put it into "
-                f"{Path(torch.hub.get_dir()) / 'checkpoints'}."
-            ) from None
+        self.state()  # torchvision unpickles anything, but of a file that passed here
+        network = torchvision.models.get_model(
+            self.network, weights=self.weights, progress=False, **_architecture(self.options)
+        )
         names = self.weights.meta["categories"]
         labels = Labels.of(f"torchvision:{self.network}", names, self.options)
         return _wrap(network, labels, len(names), self.identity)
 
 
-@dataclass(frozen=True)
-class OwnDetector(Detecting):
+class OwnDetector(OwnWeights):
     """A detector with weights from a file; its label 0 is the background, as torchvision's training has it."""
 
-    network: str
-    path: Path
-    options: Mapping[str, Any]
-
-    @property
-    def identity(self) -> ModelIdentity:
-        settings = digested(self.options) | {"network": self.network}
-        name = self.options.get("name") or f"{self.network} {self.path.stem}"
-        return ModelIdentity(name, file_digest([self.path], settings))
+    task = "detection"
 
     def load(self) -> GauntletModel:
         torchvision = require("torchvision", "torchvision")
