@@ -17,21 +17,19 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
+from pages import DOCS, Runs, percent, section, table
 
 import gauntlet
 from gauntlet.datasets.contract import Dataset
 from gauntlet.evaluation.prediction import predict_dense
 from gauntlet.evaluation.progress import Terminal
 from gauntlet.models import SegmentationModel, resolve_model
-from gauntlet.models.sources.contract import ModelSource
 from gauntlet.report import pictures
 from gauntlet.report.pictures import Image, Panel
-from gauntlet.results import Evaluation, Store, open_store
+from gauntlet.results import Evaluation, open_store
 from gauntlet.samples import Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import build_threat, suites
-
-DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 @dataclass(frozen=True)
@@ -79,22 +77,6 @@ Results = list[list[Evaluation]]
 """One row per threat, one evaluation per network."""
 
 
-class Runs:
-    """Evaluations of every network, out of the store or computed now."""
-
-    def __init__(self, sources: Sequence[ModelSource], store: Store, progress: Terminal) -> None:
-        self.sources, self.store, self.progress = sources, store, progress
-
-    def __call__(self, dataset: Dataset, threats: Sequence[Any]) -> Results:
-        return [
-            [
-                gauntlet.evaluate(source, dataset, threat, store=self.store, progress=self.progress)
-                for source in self.sources
-            ]
-            for threat in threats
-        ]
-
-
 def main() -> None:
     """Runs what is missing and writes the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -111,7 +93,11 @@ def main() -> None:
     some, few = Spread(everything, arguments.images), Spread(everything, arguments.hard_images)
     sources = [resolve_model(each.address, weights=arguments.checkpoints / each.file) for each in NETWORKS]
     with open_store(arguments.store) as store, Terminal() as progress:
-        run = Runs(sources, store, progress)
+
+        def run(dataset: Dataset, threats: Sequence[Any]) -> Results:
+            runs = Runs(dataset, store, progress)
+            return [runs.row(sources, threat) for threat in threats]
+
         clean = run(everything, ["clean"])
         quick = run(some, suites.build("quick"))
         spatial = run(few, suites.build("spatial"))
@@ -166,35 +152,31 @@ def clean_section(clean: Sequence[Evaluation], dataset: Dataset) -> str:
     classes = [
         [name, *(percent(result.per_class.loc[name, "IoU"]) for result in clean)] for name in dataset.class_names
     ]
-    return "\n".join(
-        [
-            f"## Clean: all {len(dataset)} test images\n",
-            "The networks are this repository's own code (`models/architectures/`), with the published weights under "
-            "our names. The last but one column was measured with the authors' code on the same images.\n",
-            table(["network", "mIoU %", "95 % interval", "authors' code", "pixel accuracy %"], rows),
-            "IoU per class, %:\n",
-            table(["class", *titles()], classes),
-            "![One image, the truth and three predictions](images/camvid-clean.jpg)\n",
-            "Above: an image, its labels, the eleven classes; what the three networks say of it; where they are wrong "
-            "(orange; void is black).\n",
-        ]
+    return section(
+        f"Clean: all {len(dataset)} test images",
+        "The networks are this repository's own code (`models/architectures/`), with the published weights under "
+        "our names. The last but one column was measured with the authors' code on the same images.",
+        table(["network", "mIoU %", "95 % interval", "authors' code", "pixel accuracy %"], rows),
+        "IoU per class, %:",
+        table(["class", *titles()], classes),
+        "![One image, the truth and three predictions](images/camvid-clean.jpg)",
+        "Above: an image, its labels, the eleven classes; what the three networks say of it; where they are wrong "
+        "(orange; void is black).",
     )
 
 
 def quick_section(quick: Results, dataset: Dataset) -> str:
     """The suite `quick`."""
     rows = [[row[0].threat, *(percent(result.figures["mIoU"]) for result in row)] for row in quick]
-    return "\n".join(
-        [
-            f"## The suite `quick`: {count(dataset)}\n",
-            f"{count(dataset)} at equal distances through the test split, since neighbours in the list are "
-            "neighbouring frames of a video. mIoU in %; steps and budgets stand in the name.\n",
-            table(["threat", *titles()], rows),
-            ranking(quick) + "\n",
-            "![What attacks and corruptions do to the predictions](images/camvid-quick.jpg)\n",
-            "Above: the image as the first network sees it, and the predictions of all three (each attack is made for "
-            "the network that it is shown for).\n",
-        ]
+    return section(
+        f"The suite `quick`: {count(dataset)}",
+        f"{count(dataset)} at equal distances through the test split, since neighbours in the list are "
+        "neighbouring frames of a video. mIoU in %; steps and budgets stand in the name.",
+        table(["threat", *titles()], rows),
+        ranking(quick),
+        "![What attacks and corruptions do to the predictions](images/camvid-quick.jpg)",
+        "Above: the image as the first network sees it, and the predictions of all three (each attack is made for "
+        "the network that it is shown for).",
     )
 
 
@@ -219,18 +201,16 @@ def spatial_section(spatial: Results, dataset: Dataset) -> str:
             cells += [percent(figures["mIoU"]), *(percent(figures.get(f"A_{name}")) for name in ("M", "Mbar"))]
             cells.append(percent(figures.get("A_Mbar_clean")))
         rows.append(cells)
-    return "\n".join(
-        [
-            f"## The suite `spatial`: {count(dataset)}\n",
-            "Only a region is changed: patches of a quarter of the image's side, half of them, for corruptions; a "
-            "central square of that side for the attack (BIM, 50 steps, 3 rounds that each aim at what no round before "
-            "has won). A is pixel accuracy in %, inside and outside the region; outside nothing was changed, so "
-            "whatever is lost there against `outside, clean` was lost through the network's context.\n",
-            table(header, rows),
-            "![A patch attack](images/camvid-spatial.jpg)\n",
-            f"Above: the patch attack at 32/255 on {NETWORKS[PICTURED].title}: what it sees, its clean prediction, its "
-            "worst case over the three rounds, and where it is wrong then.\n",
-        ]
+    return section(
+        f"The suite `spatial`: {count(dataset)}",
+        "Only a region is changed: patches of a quarter of the image's side, half of them, for corruptions; a "
+        "central square of that side for the attack (BIM, 50 steps, 3 rounds that each aim at what no round before "
+        "has won). A is pixel accuracy in %, inside and outside the region; outside nothing was changed, so "
+        "whatever is lost there against `outside, clean` was lost through the network's context.",
+        table(header, rows),
+        "![A patch attack](images/camvid-spatial.jpg)",
+        f"Above: the patch attack at 32/255 on {NETWORKS[PICTURED].title}: what it sees, its clean prediction, its "
+        "worst case over the three rounds, and where it is wrong then.",
     )
 
 
@@ -243,15 +223,13 @@ def battery_section(hard: Results, dataset: Dataset) -> str:
     for row in hard[1:]:
         choices = [choice_words(result) for result in row]
         members.append([row[0].threat, *choices])
-    return "\n".join(
-        [
-            f"## A battery: {count(dataset)}\n",
-            "For every image the worst of several attacks, in %: `semsegbench` is PGD, SegPGD and CosPGD with 20 steps "
-            "at 8/255. (`halmosi`, the strong one, needs many more steps and is left out here.)\n",
-            table(header, rows),
-            "Which candidate left the lowest mIoU, in images (a tie goes to the first):\n",
-            table(["battery", *titles()], members),
-        ]
+    return section(
+        f"A battery: {count(dataset)}",
+        "For every image the worst of several attacks, in %: `semsegbench` is PGD, SegPGD and CosPGD with 20 steps "
+        "at 8/255. (`halmosi`, the strong one, needs many more steps and is left out here.)",
+        table(header, rows),
+        "Which candidate left the lowest mIoU, in images (a tie goes to the first):",
+        table(["battery", *titles()], members),
     )
 
 
@@ -267,19 +245,17 @@ def how_section(result: Evaluation, arguments: argparse.Namespace) -> str:
     """What ran on what."""
     facts = result.provenance
     versions = ", ".join(f"{name} {facts[name]}" for name in ("gauntlet", "torch") if name in facts)
-    return "\n".join(
-        [
-            "## How it was made\n",
-            f"    python scripts/camvid_page.py --checkpoints CHECKPOINTS --root CAMVID --images {arguments.images} "
-            f"--hard-images {arguments.hard_images}\n",
-            f"{versions}; CPU, single precision, seed 0, batches of 4. Images are the JPEG copies that the scores of "
-            "the authors' code were measured on. CGNet was trained on train and val; only the test split is held out "
-            "for it. Preprocessing is that of the authors (`models/sources/camvid.py`): E-Net takes RGB as it is, "
-            "CGNet RGB grey levels less a mean, ESPNet BGR with mean and deviation; epsilon is on the [0, 1] scale "
-            "before that.\n",
-            f"So few images ({arguments.images} and {arguments.hard_images}) give a picture, not a ranking to rely on; "
-            "intervals of single figures are many points wide.\n",
-        ]
+    return section(
+        "How it was made",
+        f"    python scripts/camvid_page.py --checkpoints CHECKPOINTS --root CAMVID --images {arguments.images} "
+        f"--hard-images {arguments.hard_images}",
+        f"{versions}; CPU, single precision, seed 0, batches of 4. Images are the JPEG copies that the scores of "
+        "the authors' code were measured on. CGNet was trained on train and val; only the test split is held out "
+        "for it. Preprocessing is that of the authors (`models/sources/camvid.py`): E-Net takes RGB as it is, "
+        "CGNet RGB grey levels less a mean, ESPNet BGR with mean and deviation; epsilon is on the [0, 1] scale "
+        "before that.",
+        f"So few images ({arguments.images} and {arguments.hard_images}) give a picture, not a ranking to rely on; "
+        "intervals of single figures are many points wide.",
     )
 
 
@@ -356,19 +332,9 @@ def titles() -> list[str]:
     return [network.title for network in NETWORKS]
 
 
-def percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.1f}"
-
-
 def interval(result: Evaluation) -> str:
     low, high = result.intervals["mIoU"]
     return f"{percent(low)} to {percent(high)}"
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table with an empty line after it."""
-    lines = ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)]
-    return "\n".join([*lines, ""])
 
 
 if __name__ == "__main__":

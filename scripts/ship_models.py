@@ -55,7 +55,7 @@ def copy(folder: Path) -> None:
 
 
 def compact(value: torch.Tensor) -> torch.Tensor:
-    """A tensor as it is shipped: kernels and matrices in half precision; statistics, biases and counters as they are."""
+    """As it is shipped: kernels and matrices in half precision, statistics, biases and counters as they are."""
     return value.half() if value.is_floating_point() and value.dim() > 1 else value
 
 

@@ -9,20 +9,18 @@ says "reproduces" or "does not reproduce" is chosen by the figures beside it.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from pages import DOCS, Runs, cards_table, percent, section, shipped_models, short, table
 
 import gauntlet
-from gauntlet.datasets.contract import Dataset
 from gauntlet.evaluation.progress import Terminal
-from gauntlet.models.sources import shipped
 from gauntlet.results import Evaluation
 from gauntlet.threats import suites
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "shipped-models.md"
+PAGE = DOCS / "shipped-models.md"
 NORMAL = ("streets/enet", "streets/pspnet", "streets/segformer")
 CNN, TRANSFORMER = "streets/enet", "streets/segformer"
 FULL, HALF = "streets/enet-at", "streets/enet-at50"
@@ -30,22 +28,6 @@ ROUNDS = (1, 2, 4)
 EPSILON = "8/255"
 SMALL = ("pole", "sign_symbol", "pedestrian", "bicyclist")
 LARGE = ("sky", "building", "road")
-
-
-class Runs:
-    """Evaluations out of the store or computed now, by model and threat."""
-
-    def __init__(self, store: Any, progress: Terminal, some: Dataset, few: Dataset, budget: float) -> None:
-        self._store, self._progress, self._some, self._few = store, progress, some, few
-        self.battery = {"battery": {"name": "halmosi", "epsilon": EPSILON, "budget": budget}}
-
-    def some(self, model: str, threat: Any) -> Evaluation:
-        """On the larger set of images."""
-        return gauntlet.evaluate(model, self._some, threat, store=self._store, progress=self._progress)
-
-    def few(self, model: str, threat: Any) -> Evaluation:
-        """On the few images of expensive attacks."""
-        return gauntlet.evaluate(model, self._few, threat, store=self._store, progress=self._progress)
 
 
 def main() -> None:
@@ -58,22 +40,24 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
-    some, few = (
-        gauntlet.load_dataset("streets", split="val", limit=count) for count in (chosen.images, chosen.hard_images)
-    )
-    models = [name for name in shipped.names() if shipped.ShippedModel(name).task == "segmentation"]
+    models = shipped_models("segmentation")
+    battery = {"battery": {"name": "halmosi", "epsilon": EPSILON, "budget": chosen.budget}}
     with gauntlet.open_store(chosen.store) as store, Terminal() as progress:
-        runs = Runs(store, progress, some, few, chosen.budget)
+        some, few = (
+            Runs(gauntlet.load_dataset("streets", split="val", limit=count), store, progress)
+            for count in (chosen.images, chosen.hard_images)
+        )
+        worst = {model: few(model, battery) for model in models}
         sections = [
             introduction(chosen),
-            models_section(models),
-            quick_section(models, runs),
-            battery_section(models, runs),
-            share_section(runs),
-            pooling_section(models, runs),
-            localized_section(models, runs),
-            rounds_section(models, runs),
-            winners_section(models, runs),
+            section("The models", "As in the cards.", cards_table(models, ("mIoU",))),
+            quick_section(models, some),
+            battery_section(worst, few),
+            share_section(worst, few),
+            pooling_section(worst),
+            localized_section(models, some, few),
+            rounds_section(models, few),
+            winners_section(worst),
         ]
     PAGE.write_text("\n".join(sections))
     print(f"written to {PAGE}")
@@ -94,45 +78,28 @@ its ten attacks. So few images and such small networks show tendencies; they pro
 """
 
 
-def models_section(models: Sequence[str]) -> str:
-    """The cards in one table."""
-    rows = []
-    for name in models:
-        card = shipped.ShippedModel(name).card
-        figures = card["figures"]["clean"]
-        size = shipped.ShippedModel(name).weights.stat().st_size / 1e6
-        rows.append(
-            [f"`{name}`", card["kind"], f"{card['model']['parameters'] / 1e6:.2f} M", f"{size:.1f} MB",
-             percent(figures["mIoU"])]
-        )  # fmt: skip
-    return section(
-        "The models",
-        "Clean mIoU as in the cards, on the validation images named there.",
-        table(["model", "training", "parameters", "file", "clean mIoU %"], rows),
-    )
-
-
 def quick_section(models: Sequence[str], runs: Runs) -> str:
     rows = []
     for threat in suites.build("quick"):
-        results = [runs.some(model, threat) for model in models]
+        results = runs.row(models, threat)
         rows.append([results[0].threat, *(percent(result.figures["mIoU"]) for result in results)])
     return section("The suite `quick`", "mIoU in %.", table(["threat", *short(models)], rows))
 
 
-def battery_section(models: Sequence[str], runs: Runs) -> str:
+def battery_section(worst: Mapping[str, Evaluation], runs: Runs) -> str:
     rows = []
-    accuracy = {}
-    for model in models:
-        clean, worst = runs.few(model, "clean").figures, runs.few(model, runs.battery).figures
-        accuracy[model] = worst["aAcc"]
-        names = ("aAcc", "mIoU", "NmIoU")
+    for model, result in worst.items():
+        names, clean = ("aAcc", "mIoU", "NmIoU"), runs(model, "clean").figures
         rows.append(
-            [f"`{model}`", *(percent(clean[name]) for name in names), *(percent(worst[name]) for name in names)]
+            [
+                f"`{model}`",
+                *(percent(clean[name]) for name in names),
+                *(percent(result.figures[name]) for name in names),
+            ]
         )
-    normal = max(accuracy[model] for model in NORMAL)
-    robust = [model for model in models if model.endswith("-at")]
-    least = min((accuracy[model] for model in robust), default=float("nan"))
+    normal = max(worst[model].figures["aAcc"] for model in NORMAL)
+    robust = [model for model in worst if model.endswith("-at")]
+    least = min((worst[model].figures["aAcc"] for model in robust), default=float("nan"))
     words = (
         f"In the worst case the best of the normally trained models keeps {percent(normal)} % of its pixels; of those "
         f"trained on nothing but attacked images, the least robust keeps {percent(least)} %."
@@ -141,16 +108,15 @@ def battery_section(models: Sequence[str], runs: Runs) -> str:
     return section(f"The battery at {EPSILON}: worst case per image", words, table(header, rows))
 
 
-def share_section(runs: Runs) -> str:
+def share_section(worst: Mapping[str, Evaluation], runs: Runs) -> str:
     """Half of every batch attacked, or all of it."""
-    threats = [
-        {"attack": {"name": "pgd", "epsilon": EPSILON, "alpha": 0.01, "steps": 10}},
-        runs.battery,
+    shares = (CNN, HALF, FULL)
+    pgd = runs.row(shares, {"attack": {"name": "pgd", "epsilon": EPSILON, "alpha": 0.01, "steps": 10}})
+    rows = [
+        ["PGD, 10 steps", *(percent(result.figures["aAcc"]) for result in pgd)],
+        ["battery", *(percent(worst[model].figures["aAcc"]) for model in shares)],
     ]
-    rows = []
-    for label, threat in zip(("PGD, 10 steps", "battery"), threats, strict=True):
-        rows.append([label, *(percent(runs.few(model, threat).figures["aAcc"]) for model in (CNN, HALF, FULL))])
-    half, full = (runs.few(model, runs.battery).figures["aAcc"] for model in (HALF, FULL))
+    half, full = (worst[model].figures["aAcc"] for model in (HALF, FULL))
     return section(
         "Half of the batch attacked, or all of it",
         verdict(half < 0.6 * full)
@@ -161,11 +127,10 @@ def share_section(runs: Runs) -> str:
     )
 
 
-def pooling_section(models: Sequence[str], runs: Runs) -> str:
+def pooling_section(worst: Mapping[str, Evaluation]) -> str:
     """CmIoU pools the pixels of all images, NmIoU averages images; and what becomes of small objects."""
     rows, lower = [], []
-    for model in models:
-        result = runs.few(model, runs.battery)
+    for model, result in worst.items():
         iou = result.per_class["IoU"]
         small, large = (sum(iou[name] for name in names) / len(names) for names in (SMALL, LARGE))
         cmiou, nmiou = result.figures["mIoU"], result.figures["NmIoU"]
@@ -182,13 +147,13 @@ def pooling_section(models: Sequence[str], runs: Runs) -> str:
     )
 
 
-def localized_section(models: Sequence[str], runs: Runs) -> str:
+def localized_section(models: Sequence[str], some: Runs, few: Runs) -> str:
     """What a changed region does to the rest of the image."""
     natural = {"localized": {"corruption": {"name": "gaussian_noise", "severity": 5}, "ratio": 0.5, "patch": 32}}
     rows = []
     kept = {}
     for model in models:
-        noise, attack = runs.some(model, natural).figures, runs.few(model, region_aware(1)).figures
+        noise, attack = some(model, natural).figures, few(model, region_aware(1)).figures
         kept[model] = [1 - figures["A_Mbar"] / figures["A_Mbar_clean"] for figures in (noise, attack)]
         rows.append(
             [f"`{model}`", *(percent(noise[name]) for name in ("A_M", "A_Mbar", "A_Mbar_clean")),
@@ -211,7 +176,7 @@ def localized_section(models: Sequence[str], runs: Runs) -> str:
 def rounds_section(models: Sequence[str], runs: Runs) -> str:
     rows, falls = [], []
     for model in models:
-        figures = [runs.few(model, region_aware(rounds)).figures["aAcc"] for rounds in ROUNDS]
+        figures = [runs(model, region_aware(rounds)).figures["aAcc"] for rounds in ROUNDS]
         falls.append(figures[-1] < figures[0])
         rows.append([f"`{model}`", *(percent(value) for value in figures)])
     return section(
@@ -223,17 +188,16 @@ def rounds_section(models: Sequence[str], runs: Runs) -> str:
     )
 
 
-def winners_section(models: Sequence[str], runs: Runs) -> str:
+def winners_section(worst: Mapping[str, Evaluation]) -> str:
     """The attack that leaves the lowest accuracy on an image, as a share of images."""
-    shares = {model: chosen_shares(runs.few(model, runs.battery)) for model in models}
-    members = list(shares[models[0]])
-    rows = [[member, *(percent(shares[model][member]) for model in models)] for member in members]
-    winners = {member for member in members for model in models if shares[model][member] > 0}
+    shares = [chosen_shares(result) for result in worst.values()]
+    rows = [[member, *(percent(each[member]) for each in shares)] for member in shares[0]]
+    winners = {member for each in shares for member, share in each.items() if share > 0}
     return section(
         "Which attack wins where",
         verdict(len(winners) > 1) + " No single attack is the strongest on every image (Halmosi et al.). "
         "Share of the images, in %, on which an attack leaves the lowest accuracy; a tie goes to the first.",
-        table(["attack", *short(models)], rows),
+        table(["attack", *short(list(worst))], rows),
     )
 
 
@@ -254,22 +218,6 @@ def region_aware(rounds: int) -> dict[str, Any]:
 
 def verdict(holds: bool) -> str:
     return "**Reproduces.**" if holds else "**Does not reproduce.**"
-
-
-def section(title: str, *parts: str) -> str:
-    return "\n\n".join([f"## {title}", *parts]) + "\n"
-
-
-def short(models: Sequence[str]) -> list[str]:
-    return [name.removeprefix("streets/") for name in models]
-
-
-def percent(value: float) -> str:
-    return f"{100 * value:.1f}"
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,53 @@
+"""The models that come with the package: what their cards say is what they do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import gauntlet
+from gauntlet.models.sources import shipped
+
+HEADLINE = {"segmentation": "mIoU", "detection": "mAP"}
+DETECTORS = [name for name in shipped.names() if shipped.find(name).task == "detection"]
+STRONG = {"attack": {"name": "pgd", "norm": "linf", "epsilon": "8/255", "alpha": 0.01, "steps": 20}}
+
+
+def test_all_weights_together_stay_below_twenty_megabytes() -> None:
+    assert sum(shipped.find(name).weights.stat().st_size for name in shipped.names()) <= 20e6
+
+
+@pytest.mark.parametrize("name", shipped.names())
+def test_a_card_describes_the_model_beside_it(name: str) -> None:
+    card, model = shipped.find(name).card, gauntlet.load_model(name)
+    assert card["name"] == name.split("/")[1]
+    assert sum(parameter.numel() for parameter in model.parameters()) == card["model"]["parameters"]
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}, "half precision is for the file"
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", shipped.names())
+def test_the_clean_figure_of_a_card_is_met(name: str) -> None:
+    model = shipped.find(name)
+    quick = model.card["figures"]["quick"]
+    data = gauntlet.load_dataset("streets", split="val", limit=quick["images"])
+    result = gauntlet.evaluate(name, data, "clean", store=None)
+    # Processors round differently; a detection more or less moves the mAP of a few images by some thousandths.
+    assert result.figures[quick["metric"]] == pytest.approx(quick["threats"]["clean"], abs=0.01)
+    assert quick["metric"] == HEADLINE[model.task]
+
+
+def test_two_normal_detectors_and_a_robust_twin_are_shipped() -> None:
+    kinds = {name: shipped.find(name).card["kind"] for name in DETECTORS}
+    assert kinds["streets/fcos"] == kinds["streets/detr"] == "clean"
+    assert kinds["streets/fcos-at"].startswith("pgd-at 100 %")
+    for name in ("streets/fcos", "streets/detr"):
+        assert shipped.find(name).card["figures"]["clean"]["mAP50"] >= 0.5
+
+
+@pytest.mark.parametrize("name", ["streets/fcos", "streets/detr"])
+def test_pgd_leaves_less_than_a_tenth_of_a_normal_detector(name: str) -> None:
+    data = gauntlet.load_dataset("streets", split="val", limit=4)
+    clean = gauntlet.evaluate(name, data, "clean", store=None).figures["mAP"]
+    attacked = gauntlet.evaluate(name, data, STRONG, store=None).figures["mAP"]
+    assert attacked < clean / 10
