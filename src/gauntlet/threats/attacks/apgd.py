@@ -24,7 +24,8 @@ class Ascent:
     """What a run of APGD found.
 
     Attributes:
-        points, fooled: the iterate with the most fooled pixels, and how many, int64 (N,).
+        points, fooled: the iterate with the most fooled pixels, and how many, int64 (N,); on a detector that of the
+            points of highest loss that were looked at.
         peak_points, last_points: the iterate with the highest tracked loss, and the last one; only of the images that
             did not leave early (all of them unless the attack returns the best).
         halvings: how often the step of each image was halved, int64 (N,).
@@ -62,7 +63,9 @@ class AutoPgd(BallAttack):
     """APGD per image (attacks.md, 5).
 
     Attributes:
-        returns: "best" (most fooled pixels), "best-loss" (highest tracked loss, as SemSegBench) or "last".
+        returns: "best" (most fooled pixels), "best-loss" (highest tracked loss, as SemSegBench) or "last". "best" on a
+            detector looks at the point of highest loss after every tenth step and at the end, and takes the one with
+            the lowest F1 of these; an image that is lost stops.
     """
 
     steps: int = 100
@@ -83,11 +86,12 @@ class AutoPgd(BallAttack):
         return Result(allowed.finish(points), None, details=details)
 
     def ascend(self, problem: BatchProblem, allowed: Ball, points: torch.Tensor, steps: int) -> Ascent:
-        """N steps from given points; with returns="best" an image leaves once all its pixels are fooled."""
+        """N steps from given points; with returns="best" an image leaves once it is seen to be lost entirely."""
         loss = self.pixel_loss
         counts = problem.counts
         rows = torch.arange(len(problem), device=points.device)
-        counting = self.returns == "best" or not problem.counts_cost_a_pass
+        counting = problem.count_every == 1
+        looking = self.returns == "best" and not counting
         found = problem.evaluate(points, loss, 0.0, count=counting, track=True)
         best = Best(points)
         if counting:
@@ -99,7 +103,7 @@ class AutoPgd(BallAttack):
         history = torch.zeros(steps, len(points), dtype=points.dtype, device=points.device)
         peak_at_check, halved = peak, torch.ones_like(peak, dtype=torch.bool)
         windows = Windows(steps)
-        fooled = found.fooled
+        fooled = found.fooled if counting else torch.zeros_like(counts)
         for step in range(steps):
             if self.returns == "best" and not (going := fooled < counts[rows]).all():
                 kept = torch.nonzero(going).flatten()
@@ -109,19 +113,23 @@ class AutoPgd(BallAttack):
                 points, previous, slope, size = points[kept], previous[kept], slope[kept], size[kept]
                 peak_points, peak_slope, peak = peak_points[kept], peak_slope[kept], peak[kept]
                 history, peak_at_check, halved = history[:, kept], peak_at_check[kept], halved[kept]
+                fooled = fooled[kept]
             ahead = allowed.project(torch.addcmul(points, size, unit(slope, self.norm)))
             momentum = 1.0 if step == 0 else MOMENTUM
             moved = points + momentum * (ahead - points) + (1 - momentum) * (points - previous)
             previous, points = points, allowed.project(moved)
             last = step == steps - 1
             found = problem.evaluate(points, loss, (step + 1) / steps, gradient=not last, count=counting, track=True)
-            fooled = found.fooled
             if counting:
+                fooled = found.fooled
                 best.offer(rows, points, fooled)
             history[step] = found.tracked
             higher = found.tracked > peak
             peak = torch.where(higher, found.tracked, peak)
             peak_points = torch.where(higher.view(-1, 1, 1, 1), points, peak_points)
+            if looking and (last or problem.counts_after(step + 1)):
+                fooled = problem.won(peak_points)
+                best.offer(rows, peak_points, fooled)
             if last:
                 break
             slope = found.gradient

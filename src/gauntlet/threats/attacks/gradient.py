@@ -60,7 +60,8 @@ class BallAttack(Attack):
             equal to epsilon; Gaussian in l2).
         restarts: runs per image; later ones only for images that are not fully fooled, kept when strictly better.
         returns: "last" iterate or the "best" one seen (most fooled pixels, ties to the latest; an image whose every
-            pixel is fooled stops there).
+            pixel is fooled stops there). On a detector, where looking costs a forward pass, every tenth iterate and the
+            last one are looked at.
         loss: name of a loss per pixel. class_weights: one weight per class, multiplied into it ("mce-bal" without
             them takes one over the image's own pixel count of the class).
         box: stay in [0, 1]; False reproduces S004's code.
@@ -213,9 +214,11 @@ class GradientAttack(BallAttack):
         rows = torch.arange(len(problem), device=points.device)
         counts = problem.counts
         for step in range(self.steps):
-            found = problem.evaluate(points, loss, step / self.steps, count=best is not None)
+            final = step == self.steps - 1 and not self.evaluate_last
+            look = best is not None and (final or problem.counts_after(step))
+            found = problem.evaluate(points, loss, step / self.steps, count=look)
             slope = found.gradient if scale == 1 else found.gradient * scale
-            if best is not None:
+            if best is not None and look:
                 best.offer(rows, points, found.fooled)
                 going = found.fooled < counts[rows]
                 if not going.all():

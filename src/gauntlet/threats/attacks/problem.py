@@ -103,11 +103,12 @@ class BatchProblem(ABC):
         precision: "fp32", or "bf16" for the model's own passes under autocast.
         rows: position of each image in the batch that the tally counts.
         metrics: names of `figures`; the first one decides which images of a battery are handed out.
-        counts_cost_a_pass: whether counting what is won takes a forward pass of its own.
+        count_every: after how many steps what is won is counted, for the best iterate: every step where the pass of the
+            step itself tells, more rarely where counting takes a forward pass of its own.
     """
 
     metrics: ClassVar[tuple[str, ...]]
-    counts_cost_a_pass: ClassVar[bool]
+    count_every: ClassVar[int]
 
     model: Any
     images: torch.Tensor
@@ -162,6 +163,10 @@ class BatchProblem(ABC):
         NaN where nothing counts; one forward pass.
         """
 
+    def counts_after(self, steps: int) -> bool:
+        """Whether to count what is won after so many steps."""
+        return self.count_every == 1 or (steps > 0 and steps % self.count_every == 0)
+
     def averaged(self, gradient: Callable[[], torch.Tensor]) -> torch.Tensor:
         """The mean of `samples` gradients."""
         total = gradient()
@@ -209,7 +214,7 @@ class Problem(BatchProblem):
     """
 
     metrics = ("accuracy", "miou")
-    counts_cost_a_pass = False
+    count_every = 1
 
     model: Model
     labels: torch.Tensor
