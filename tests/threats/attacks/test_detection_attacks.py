@@ -12,13 +12,22 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.detection import image_f1
+from gauntlet.metrics.overlap import box_iou
 from gauntlet.models.contract import Candidates
 from gauntlet.samples import Boxes, collate
 from gauntlet.threats.attacks import build, check_attack, names
 from gauntlet.threats.attacks.battery import CLEAN
 from gauntlet.threats.attacks.matching import confident, found_by, recall
 from gauntlet.threats.attacks.object_targets import wanted_boxes
-from gauntlet.threats.attacks.proposals import NO_CLASS, other_classes, select_proposals, suppressed
+from gauntlet.threats.attacks.proposals import (
+    NO_CLASS,
+    Proposals,
+    Pursuit,
+    other_classes,
+    paired_iou,
+    select_proposals,
+    suppressed,
+)
 from gauntlet.threats.attacks.tog import Mislabeling
 from tiny_detector import CELL, TinyBoxes, TinyDetector
 
@@ -158,6 +167,35 @@ def test_a_larger_budget_is_not_weaker() -> None:
     assert apgd.queries.forward.tolist() == [9] * 6  # the loss decides: no pass for detections
 
 
+def test_the_best_of_apgd_costs_a_look_at_every_tenth_step() -> None:
+    """Images that do not fall: N + 1 passes for N steps, a look after 10, after 20 and at the end."""
+    best, by_loss = (
+        build("apgd", epsilon=0.02, steps=25, returns=returns)(MODEL, IMAGES, BOXES, seed=3)
+        for returns in ("best", "best-loss")
+    )
+    assert best.share.max() < 1
+    assert best.queries.forward.tolist() == [25 + 1 + 3] * 6
+    assert best.queries.backward.tolist() == by_loss.queries.backward.tolist() == [25] * 6
+    assert (best.share >= by_loss.share).all()  # the point of highest loss is among those that were looked at
+    lost = build("apgd", epsilon=0.6, steps=25)(MODEL, IMAGES, BOXES, seed=3)
+    assert (lost.share == 1).any()
+    assert set(lost.queries.forward[lost.share == 1].tolist()) <= {11 + 1, 21 + 2, 26 + 3}  # they end at a look
+    for row, found in enumerate(MODEL.predict(lost.images)):
+        assert lost.share[row].item() == pytest.approx(1 - image_f1(BOXES[row], found), abs=2e-6)
+
+
+def test_the_best_of_equal_steps_is_looked_at_every_tenth_step_and_at_the_end() -> None:
+    for steps, looks in ((4, 1), (25, 3)):
+        outcome = build("bim", epsilon=0.02, alpha=0.005, steps=steps, returns="best")(MODEL, IMAGES, BOXES)
+        assert outcome.queries.forward.tolist() == [steps + looks] * 6
+        assert outcome.share.max() < 1
+        last = build("bim", epsilon=0.02, alpha=0.005, steps=steps)(MODEL, IMAGES, BOXES)
+        assert (outcome.share >= last.share).all()
+    short = build("bim", epsilon=0.02, alpha=0.005, steps=4, returns="best", evaluate_last=False)
+    assert short(MODEL, IMAGES, BOXES).queries.forward.tolist() == [4 + 1] * 6
+    assert not torch.equal(short(MODEL, IMAGES, BOXES).images, IMAGES)
+
+
 def test_targeted_attacks_lower_the_loss_of_their_target() -> None:
     wanted = wanted_boxes(2, BOXES, 3)
     before = loss_after(IMAGES, wanted)
@@ -273,13 +311,99 @@ def test_proposals_by_hand() -> None:
     scores = torch.tensor([[[3.0, 0, 0], [2.0, 0, 0], [3.0, 0, 0], [-4.0, 3, 0]]])
     candidates = Candidates(scores, boxes, scores.amax(2))
     truth = Boxes(np.array([[0, 0, 10, 10], [0, 8, 10, 18]], np.float32), np.array([0, 1]))
-    assert suppressed(boxes[0].double().numpy(), scores.amax(2)[0].double().numpy()).tolist() == [0, 2, 3]
-    (found,) = select_proposals(candidates, [truth], [0])
+    assert suppressed(boxes[0].double().numpy(), scores.amax(2)[0].double().numpy(), 0.9).tolist() == [0, 2, 3]
+    (found,) = select_proposals(candidates, [truth], [truth.classes], [0])
     assert found.places.tolist() == [0, 3]
     assert found.true.tolist() == [0, 1]
     assert found.wanted.tolist() == [2, 2]  # the only absent class
     order = np.array([2, 0, 3, 1])  # a two-stage detector sorts its proposals anew
     assert order[found.now_at(boxes[0].numpy()[order])].tolist() == [0, 3]
+
+
+def test_nobody_is_led_to_the_class_of_an_object_that_is_not_aimed_at() -> None:
+    corners = torch.tensor([[[0.0, 0, 10, 10]]])
+    candidates = Candidates(torch.tensor([[[3.0, 0, 0]]]), corners, torch.tensor([[3.0]]))
+    for seed in range(8):
+        (found,) = select_proposals(candidates, [Boxes(corners[0].numpy(), np.array([0]))], [np.array([0, 1])], [seed])
+        assert found.wanted.tolist() == [2]
+
+
+def test_overlaps_one_by_one_are_those_of_the_table() -> None:
+    generator = np.random.default_rng(0)
+    corners = generator.uniform(0, 20, (2, 40, 4))
+    corners[..., 2:] += corners[..., :2] - 4  # some are empty, some inside out
+    first, second = np.ascontiguousarray(corners[0]), np.ascontiguousarray(corners[1])
+    second[:8] = first[:8]
+    np.testing.assert_allclose(paired_iou(first, second), np.diagonal(box_iou(first, second)), atol=1e-12)
+
+
+STRONG_BOXES = np.array([[0, 0, 10, 10], [0, 0, 10, 6], [0, 0, 10, 10], [30, 0, 40, 10], [60, 0, 70, 10]], np.float64)
+
+
+def pursuit(*, strong: bool, first: bool = False) -> Pursuit:
+    """Five proposals of class 0 that are led to class 1."""
+    classes = np.zeros(5, np.int64)
+    return Pursuit([Proposals(np.arange(5), STRONG_BOXES, classes, classes + 1)], strong, first)
+
+
+def led(strong: bool, scores: list[list[float]], first: bool = False) -> tuple[float, int, list[list[float]]]:
+    """Value, proposals won, and the slope of the value by every score."""
+    logits = torch.tensor([scores], dtype=torch.float64, requires_grad=True)
+    aim = pursuit(strong=strong, first=first)
+    (value,) = aim(Candidates(logits, torch.from_numpy(STRONG_BOXES)[None], logits.detach().amax(2)))
+    slope = torch.zeros(1, 5, 2) if not value.requires_grad else torch.autograd.grad(value, logits)[0]
+    return value.item(), int(aim.won), slope[0].tolist()
+
+
+def test_the_strong_rule_by_hand() -> None:
+    """Who has come to the wanted class is won, unless it beats its neighbours (IoU 0.35) with less than 0.8.
+
+    The proposals 0 and 1 overlap by 0.6: 0 is the surer of them, with σ(1.3) = 0.786; σ(1.5) = 0.818 is enough.
+    """
+    unsure = [[-3, 1.3], [-3, 0.5], [2, -1], [-3, 1.5], [-4, -4]]
+    value, won, slope = led(False, unsure)
+    assert (value, won) == (-3, 4)  # only proposal 2 still says its class; 4 says background
+    assert slope == [[0, 0], [0, 0], [-1, 1], [0, 0], [0, 0]]
+    value, won, slope = led(True, unsure)
+    assert (value, won) == (pytest.approx(1.3), 3)  # 0 is led on: 1.3 + 3 more; 1, which it suppresses, is not
+    assert slope == [[-1, 1], [0, 0], [-1, 1], [0, 0], [0, 0]]
+    sure = [[-3, 1.5], [-3, 0.5], [2, -1], [-3, 1.3], [-4, -4]]
+    value, won, slope = led(True, sure)  # now 3 stands alone and is not sure
+    assert (value, won) == (pytest.approx(1.3), 3)
+    assert slope == [[0, 0], [0, 0], [-1, 1], [-1, 1], [0, 0]]
+    _, won, slope = led(True, sure, first=True)  # at the first step all take part
+    assert won == 3
+    assert slope == [[-1, 1]] * 5
+
+
+def test_strong_dag_goes_further_and_is_for_boxes(tiny_model: Any) -> None:
+    plain, strong = (build("dag", alpha=0.05, strong=strong)(MODEL, ONE, [RED], target=2) for strong in (False, True))
+    sure, unsure = (float(MODEL.predict(each.images)[0].scores.max()) for each in (strong, plain))
+    assert MODEL.predict(strong.images)[0].classes.tolist() == [2]
+    assert sure >= 0.8 > unsure
+    assert strong.norms > plain.norms
+    assert build("dag").describe()["strong"] is False
+    with pytest.raises(GauntletError, match="aims at boxes"):
+        build("dag", strong=True)(tiny_model, IMAGES, torch.zeros(6, 32, 48, dtype=torch.int64))
+
+
+def test_dag_goes_on_until_the_last_proposal() -> None:
+    """299 of 300 is a share of 0.997, and still one object that is found."""
+
+    class Many(TinyDetector):
+        def candidates(self, images: torch.Tensor) -> Candidates:
+            colors = images.mean((2, 3))  # (N, 3)
+            others = torch.cat([colors[:, :1].expand(-1, 299), colors[:, :1] + 0.2], 1) - 0.4
+            scores = 10 * torch.stack([others, -others], 2)
+            corners = torch.stack([torch.arange(300.0) * 20, torch.zeros(300)], 1)
+            boxes = torch.cat([corners, corners + 10], 1).expand(len(images), -1, -1)
+            return Candidates(scores, boxes, scores.amax(2))
+
+    model = Many()
+    every = model.candidates(ONE).boxes[0]
+    outcome = build("dag", alpha=0.02)(model, ONE, [Boxes(every.numpy(), np.zeros(300, np.int64))])
+    scores = model.candidates(outcome.images).scores[0]
+    assert (scores.argmax(1) == 1).all()
 
 
 def test_classes_are_led_to_absent_ones() -> None:

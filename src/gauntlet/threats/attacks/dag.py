@@ -25,11 +25,11 @@ class Margins:
 
     steps, alpha = 200, 0.001
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, threshold: float) -> None:
+        self.problem, self.threshold = problem, threshold
 
     def look(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The gradient, (N, 3, H, W), what is won and what there is to win per image, int64 (N,)."""
+        """The gradient, (N, 3, H, W), what is won per image, int64 (N,), and whether that is enough, bool (N,)."""
         counts = self.problem.counts
         won = torch.zeros_like(counts)
 
@@ -37,11 +37,12 @@ class Margins:
             won[part] = pixels.fooled_counts
             return -signed_margin(pixels).clamp_min(0) * pixels.counted
 
-        return self.problem.sweep(points, visit), won, counts
+        slope = self.problem.sweep(points, visit)
+        return slope, won, reached(won, counts, self.threshold) | (counts == 0)
 
     def select(self, rows: torch.Tensor) -> Margins:
         """The pursuit of some of the images."""
-        return Margins(self.problem.select(rows))
+        return Margins(self.problem.select(rows), self.threshold)
 
 
 class LedProposals:
@@ -53,19 +54,21 @@ class LedProposals:
         self.problem, self.pursuit = problem, pursuit
 
     @classmethod
-    def of(cls, problem: ObjectProblem, seeds: Sequence[int]) -> LedProposals:
-        """The pursuit of all images, with the proposals that it selects."""
+    def of(cls, problem: ObjectProblem, seeds: Sequence[int], strong: bool) -> LedProposals:
+        """The pursuit of all images, with the proposals that it selects; `strong` as in `Pursuit`."""
         objects = [counted(each) for each in problem.truth]
         wanted = [counted(each) for each in problem.goal.wanted] if isinstance(problem.goal, Reach) else None
         drawn = [image_seed(seed, "classes") for seed in seeds]
         candidates = problem.candidates(problem.images)
-        return cls(problem, Pursuit(select_proposals(candidates, objects, drawn, wanted)))
+        present = [each.classes for each in problem.truth]
+        return cls(problem, Pursuit(select_proposals(candidates, objects, present, drawn, wanted), strong))
 
     def look(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """As on pixels; counted are proposals."""
+        """As on pixels; counted are proposals, and enough is all of them."""
         slope = self.problem.differentiate(points, lambda inputs: self.pursuit(self.problem.model.candidates(inputs)))
         self.pursuit.first = False
-        return slope, self.pursuit.won.to(points.device), self.pursuit.selected.to(points.device)
+        won = self.pursuit.won
+        return slope, won.to(points.device), (won >= self.pursuit.selected).to(points.device)
 
     def select(self, rows: torch.Tensor) -> LedProposals:
         """The pursuit of some of the images."""
@@ -76,17 +79,20 @@ class LedProposals:
 class DenseAdversary(MinimumNorm):
     """DAG; an image stops at its first successful point.
 
-    On a detector success is a share `threshold` of the selected proposals that no longer say their object's class.
+    On a detector it stops when none of the selected proposals says its object's class any more (attacks.md, 15).
 
     Attributes:
         alpha: the step γ in the attack's norm; None for 0.001 on pixels (S001: 0.001 and 0.003), 0.5/255 on proposals.
         steps: at most so many; None for 200 on pixels, 150 on proposals.
         on_fail: what an image without success returns: its "last" point, or "clean" as adv_lib does.
+        strong: detectors only: a proposal that has come to its wanted class must also be sure of it (Xie's code; False
+            is the paper's algorithm); see `proposals.Pursuit`.
     """
 
     steps: Any = None
     alpha: Any = None
     on_fail: str = "last"
+    strong: bool = False
 
     synonyms: ClassVar[Mapping[str, str]] = {"gamma": "alpha"}
     settled: ClassVar[Mapping[str, Any]] = {"random_start": False, "restarts": 1, "returns": "last"}
@@ -97,15 +103,15 @@ class DenseAdversary(MinimumNorm):
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        return (SEGMENTATION, DETECTION)
+        return (DETECTION,) if self.strong else (SEGMENTATION, DETECTION)
 
     def run(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None) -> Result:
         pursuit: Margins | LedProposals
         if isinstance(problem, ObjectProblem):
-            pursuit = LedProposals.of(problem, seeds)
+            pursuit = LedProposals.of(problem, seeds, self.strong)
         else:
             assert isinstance(problem, Problem)
-            pursuit = Margins(problem)
+            pursuit = Margins(problem, self.threshold)
         alpha = pursuit.alpha if self.alpha is None else self.alpha
         clean = problem.images
         points = clean.clone()
@@ -115,8 +121,7 @@ class DenseAdversary(MinimumNorm):
         for _ in range(pursuit.steps if self.steps is None else self.steps):
             wanted = clean + shift
             current = wanted.clamp(0, 1)
-            slope, won, total = pursuit.look(current)
-            done = reached(won, total, self.threshold) | (total == 0)
+            slope, won, done = pursuit.look(current)
             points[rows[done]], fooled[rows[done]] = current[done], won[done]
             if done.any():
                 kept = torch.nonzero(~done).flatten()

@@ -44,7 +44,7 @@ class ObjectProblem(BatchProblem):
     """
 
     metrics = ("f1", "recall")
-    counts_cost_a_pass = True
+    count_every = 10
 
     model: DetectionModel
     truth: tuple[Boxes, ...]
@@ -240,7 +240,7 @@ def _other_classes(problem: ObjectProblem, own: Sequence[Boxes], goal: str, conf
     candidates = problem.candidates(problem.images)
     wanted = []
     for row, boxes in enumerate(own):
-        scores = candidates.scores[row].double().cpu().numpy()
+        scores = candidates.scores[row].cpu().double().numpy()
         overlap = box_iou(boxes.xyxy, candidates.boxes[row].cpu().numpy())
         classes = np.empty(len(boxes), np.int64)
         for index, detected in enumerate(boxes.classes):

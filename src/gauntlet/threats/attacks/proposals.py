@@ -17,6 +17,8 @@ from gauntlet.seeding import numpy_generator
 
 MOST = 3000
 SUPPRESSION = 0.9
+SURE, SURE_SUPPRESSION = 0.8, 0.35
+"""Of the strong rule: how likely the wanted class must be where a proposal beats its neighbours, and who those are."""
 NEAR, LIKELY = 0.1, 0.1
 """A proposal is selected that overlaps an object by more than NEAR and gives its class more than LIKELY. A proposal
 without a class above LIKELY says "background" (ours: the contract's candidates have no logit for it)."""
@@ -49,34 +51,50 @@ class Proposals:
 
         Locations and queries keep their place; the proposals of a two-stage detector are sorted anew.
         """
-        kept = np.minimum(self.places, len(boxes) - 1)
-        overlap = box_iou(self.boxes, boxes)
-        moved = overlap[np.arange(len(kept)), kept] < MOVED
-        return np.where(moved, overlap.argmax(1), kept)
+        places = np.minimum(self.places, len(boxes) - 1)
+        moved = np.nonzero(paired_iou(self.boxes, boxes[places]) < MOVED)[0]
+        if len(moved):
+            places[moved] = box_iou(self.boxes[moved], boxes).argmax(1)
+        return places
+
+    def unsure(self, there: npt.NDArray[np.bool_], logits: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """Positions of those that say their wanted class and beat their neighbours, but are not sure of it.
+
+        Args:
+            there: (P,) who says the wanted class. logits: (P,) of the class that each says.
+        """
+        places = np.nonzero(there)[0]
+        best = places[suppressed(self.boxes[places], logits[places], SURE_SUPPRESSION)]
+        return np.asarray(best[sigmoid(logits[best]) < SURE])
 
 
 def select_proposals(
-    candidates: Candidates, truth: Sequence[Boxes], seeds: Sequence[int], wanted: Sequence[Boxes] | None = None
+    candidates: Candidates,
+    truth: Sequence[Boxes],
+    present: Sequence[npt.NDArray[np.int64]],
+    seeds: Sequence[int],
+    wanted: Sequence[Boxes] | None = None,
 ) -> list[Proposals]:
     """The proposals of every image that DAG works on, with the classes they are led to.
 
     Args:
         candidates: of the clean images.
-        truth: their objects.
+        truth: their objects that are aimed at.
+        present: the classes that each image has, those of other objects among them: nobody is led there.
         seeds: one per image, for the permutation of classes.
         wanted: the same objects with the classes they are to get, in place of that permutation.
     """
     selected = []
     for row, objects in enumerate(truth):
-        scores = candidates.scores[row].double().cpu().numpy()
+        scores = candidates.scores[row].cpu().double().numpy()
         if wanted is None:
-            aims = other_classes(np.unique(objects.classes), scores.shape[1], seeds[row])[objects.classes]
+            aims = other_classes(np.unique(present[row]), scores.shape[1], seeds[row])[objects.classes]
         elif len(wanted[row]) == len(objects):
             aims = wanted[row].classes
         else:
             raise GauntletError("a target of dag gives one class per object; targets with boxes of their own do not.")
-        boxes = candidates.boxes[row].double().cpu().numpy()
-        selected.append(_select(scores, boxes, candidates.objectness[row].double().cpu().numpy(), objects, aims))
+        boxes = candidates.boxes[row].cpu().double().numpy()
+        selected.append(_select(scores, boxes, candidates.objectness[row].cpu().double().numpy(), objects, aims))
     return selected
 
 
@@ -90,7 +108,7 @@ def _select(
     if len(truth) == 0:
         nothing = np.zeros(0, np.int64)
         return Proposals(nothing, np.zeros((0, 4)), nothing, nothing)
-    places = suppressed(boxes, objectness)
+    places = suppressed(boxes, objectness, SUPPRESSION)[:MOST]
     overlap = box_iou(boxes[places], truth.xyxy)
     likely = sigmoid(scores[places][:, truth.classes]) > LIKELY
     fitting = np.where((overlap > NEAR) & likely, overlap, 0)
@@ -100,16 +118,24 @@ def _select(
     return Proposals(places, boxes[places], truth.classes[belongs], aims[belongs])
 
 
-def suppressed(boxes: npt.NDArray[np.float64], objectness: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """The MOST best candidates that overlap no better one by more than SUPPRESSION, best first."""
-    order = np.argsort(-objectness, kind="stable")
-    order = order[np.isfinite(objectness[order])][: 2 * MOST]
+def suppressed(boxes: npt.NDArray[np.float64], scores: npt.NDArray[np.floating], most: float) -> npt.NDArray[np.int64]:
+    """Of the 2 MOST best boxes those that overlap no better one that stays by more than `most`, best first."""
+    order = np.argsort(-scores, kind="stable")
+    order = order[np.isfinite(scores[order])][: 2 * MOST]
     alive = np.ones(len(order), np.bool_)
     for place in range(len(order)):
         if alive[place]:
             rest = place + 1 + np.nonzero(alive[place + 1 :])[0]
-            alive[rest] = box_iou(boxes[order[place]][None], boxes[order[rest]])[0] <= SUPPRESSION
-    return order[alive][:MOST].astype(np.int64)
+            alive[rest] = box_iou(boxes[order[place]][None], boxes[order[rest]])[0] <= most
+    return order[alive].astype(np.int64)
+
+
+def paired_iou(first: npt.NDArray[np.floating], second: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """(n,) intersection over union of corners (n, 4) and (n, 4), one by one; 0 where both are empty."""
+    low, high = np.maximum(first[:, :2], second[:, :2]), np.minimum(first[:, 2:], second[:, 2:])
+    inter = np.clip(high - low, 0, None).prod(1, dtype=np.float64)
+    union = (first[:, 2:] - first[:, :2]).prod(1) + (second[:, 2:] - second[:, :2]).prod(1) - inter
+    return np.divide(inter, union, out=np.zeros_like(inter), where=inter > 0)
 
 
 def other_classes(present: npt.NDArray[np.int64], classes: int, seed: int) -> npt.NDArray[np.int64]:
@@ -140,11 +166,15 @@ class Pursuit:
 
     Attributes:
         proposals: of every image.
+        strong: whether a proposal that says its wanted class without being sure of it still counts as saying its true
+            one: of those that say the wanted class, suppressed among each other at SURE_SUPPRESSION, those that stay
+            must give it a probability of at least SURE (Xie's code; what they suppress may be less sure).
         first: whether every selected proposal takes part, as it does at the first step.
         won: int64 (N,), proposals that no longer say their true class at the last call.
     """
 
     proposals: list[Proposals]
+    strong: bool = False
     first: bool = True
     won: torch.Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
 
@@ -155,7 +185,7 @@ class Pursuit:
 
     def select(self, rows: torch.Tensor) -> Pursuit:
         """The loss for some of the images."""
-        return Pursuit([self.proposals[row] for row in rows.tolist()], self.first)
+        return Pursuit([self.proposals[row] for row in rows.tolist()], self.strong, self.first)
 
     def __call__(self, candidates: Candidates) -> torch.Tensor:
         """Σ s_wanted - s_true over the proposals that say neither the wanted class nor background, (N,)."""
@@ -163,12 +193,16 @@ class Pursuit:
         won = torch.zeros(len(self.proposals), dtype=torch.int64)
         for row, proposals in enumerate(self.proposals):
             scores = candidates.scores[row]
-            places = torch.from_numpy(proposals.now_at(candidates.boxes[row].detach().double().cpu().numpy()))
+            places = torch.from_numpy(proposals.now_at(candidates.boxes[row].detach().cpu().double().numpy()))
             scores = scores[places.to(scores.device)]
             true = torch.from_numpy(proposals.true).to(scores.device)
             wanted = torch.from_numpy(proposals.wanted).to(scores.device)
             top, said = scores.detach().max(1)
             background = top.sigmoid() <= LIKELY
+            if self.strong:
+                there = ((said == wanted) & ~background).cpu().numpy()
+                unsure = torch.from_numpy(proposals.unsure(there, top.cpu().double().numpy())).to(said.device)
+                said[unsure] = true[unsure]
             won[row] = int(((said != true) | background).sum())
             active = ((said != wanted) & ~background) | self.first
             rising = torch.where(wanted >= 0, scores.gather(1, wanted.clamp_min(0)[:, None])[:, 0], 0)
