@@ -62,17 +62,17 @@ def section(
     return Section(f"honesty-{scope.id}", "Honesty", [intro, Findings(found)])
 
 
-def _attack_accuracies(scope: Scope) -> pd.DataFrame:
-    """Pixel accuracy (else the main figure) under every attack of the whole image, with its settings."""
+def _attack_figures(scope: Scope) -> tuple[pd.DataFrame, str]:
+    """Pixel accuracy (else the main figure) under every attack of the whole image, with its settings; and its name."""
     rows = scope.frame[scope.frame["view"].eq("all") & scope.frame["class_name"].eq("")]
     metric = "aAcc" if rows["metric"].eq("aAcc").any() else scope.metric
     rows = rows[rows["kind"].eq("attack") & rows["metric"].eq(metric)]
-    return rows[["model", "threat", "value"]].join(threat_settings(rows))
+    return rows[["model", "threat", "value"]].join(threat_settings(rows)), metric
 
 
 def single_step_stronger(scope: Scope) -> Iterator[Finding]:
     """An iterative attack that is weaker than one step of the same size: the gradient misleads (attacks.md, T3)."""
-    rows = _attack_accuracies(scope)
+    rows, metric = _attack_figures(scope)
     for (model, _, _), part in rows.groupby(["model", "norm", "epsilon"], sort=False):
         single = part[part["attack"].isin(SINGLE_STEP)]
         iterative = part[~part["attack"].isin(SINGLE_STEP) & part["steps"].gt(1)]
@@ -85,13 +85,13 @@ def single_step_stronger(scope: Scope) -> Iterator[Finding]:
                 str(model),
                 f"A single step ({best['threat']}) is stronger than the iterative attacks of its size: the gradient "
                 "misleads.",
-                f"accuracy {best['value']:.3f} against {weak['value']:.3f} ({weak['threat']})",
+                f"{metric} {best['value']:.3f} against {weak['value']:.3f} ({weak['threat']})",
             )
 
 
 def larger_budget_weaker(scope: Scope) -> Iterator[Finding]:
     """An attack that leaves more standing with a larger epsilon, more steps or a higher severity."""
-    rows = _attack_accuracies(scope)
+    rows, metric = _attack_figures(scope)
     for setting, words in (("epsilon", "a larger epsilon"), ("steps", "more steps")):
         fixed = [name for name in ("norm", "epsilon", "steps") if name != setting]
         for (model, attack, *_), part in rows.groupby(["model", "attack", *fixed], sort=False, dropna=False):
@@ -104,7 +104,7 @@ def larger_budget_weaker(scope: Scope) -> Iterator[Finding]:
                     "warning",
                     str(model),
                     f"{attack} is weaker with {words}: {after['threat']} leaves more standing than {before['threat']}.",
-                    f"accuracy {after['value']:.3f} against {before['value']:.3f}",
+                    f"{metric} {after['value']:.3f} against {before['value']:.3f}",
                 )
 
 
@@ -145,12 +145,13 @@ def incomplete_summaries(scope: Scope) -> Iterator[Finding]:
         part = table[table["missing"].ne("")] if len(table) else table
         for (summary, missing, present), group in part.groupby(["summary", "missing", "members"], sort=False):
             count = len(str(missing).split(", "))
+            words = "a member is missing" if count == 1 else f"{count} members are missing"
             if count > len(str(present).split(", ")):
                 continue  # nobody set out to compute this one
             yield Finding(
                 "note",
                 str(summary),
-                f"{summary} has no value for {len(group)} of {len(scope.models)} models: {count} members are missing.",
+                f"{summary} has no value for {len(group)} of {len(scope.models)} models: {words}.",
                 f"missing: {missing}",
             )
 

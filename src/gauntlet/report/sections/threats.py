@@ -9,14 +9,22 @@ from gauntlet.report.scope import Scope, kind_title, kind_word
 from gauntlet.report.sections.standing import Standing
 from gauntlet.report.tables import Cell, Column, Table
 
-REGION_METRICS = (
-    ("A_M", "percent", "accuracy inside the region"),
-    ("A_M_clean", "percent", "the same on the clean image"),
-    ("RCE_M", "number", "relative corruption error inside: (1 - A_M) / (1 - A_M clean)"),
-    ("A_Mbar", "percent", "accuracy outside the region"),
-    ("A_Mbar_clean", "percent", "the same on the clean image"),
-    ("RCE_Mbar", "number", "relative corruption error outside: above 1, damage spreads"),
-)
+_REGION_FIGURE = {"segmentation": ("A", "accuracy"), "detection": ("mAP", "mAP of the objects whose centre lies")}
+_CHOSEN_BY = (("chosen_by_accuracy", "by accuracy"), ("chosen_by_mIoU", "by mIoU"), ("chosen_by_F1", "by F1"))
+
+
+def region_metrics(task: str) -> list[tuple[str, str, str]]:
+    """Name, kind of column and meaning of the figures inside (M) and outside (Mbar) the region of a threat."""
+    figure, words = _REGION_FIGURE.get(task, _REGION_FIGURE["segmentation"])
+    found = []
+    for part, where in (("M", "inside"), ("Mbar", "outside")):
+        name = f"{figure}_{part}"
+        found += [
+            (name, "percent", f"{words} {where} the region"),
+            (f"{name}_clean", "percent", "the same on the clean image"),
+            (f"RCE_{part}", "number", f"relative corruption error {where}: (clean - {figure}) / clean"),
+        ]
+    return found
 
 
 def sections(scope: Scope, standing: Standing) -> list[Section]:
@@ -79,9 +87,10 @@ def matrix_table(scope: Scope, standing: Standing, kind: str) -> Table:
 
 
 def region_table(scope: Scope, standing: Standing, kind: str) -> Table | None:
-    """Accuracy inside and outside the region that a threat acts in."""
+    """Accuracy (mAP for detectors) inside and outside the region that a threat acts in."""
     rows = scope.frame
-    names = [name for name, _, _ in REGION_METRICS]
+    metrics = region_metrics(scope.task)
+    names = [name for name, _, _ in metrics]
     rows = rows[rows["kind"].eq(kind) & rows["metric"].isin(names) & rows["view"].eq("all")]
     if rows.empty:
         return None
@@ -92,7 +101,7 @@ def region_table(scope: Scope, standing: Standing, kind: str) -> Table | None:
         Column("model"),
         *(
             Column(name.replace("_clean", " clean"), each, heat=each == "percent", note=note)
-            for name, each, note in REGION_METRICS
+            for name, each, note in metrics
         ),
     ]
     values = dict(zip(wide.index, wide.to_numpy(float).tolist(), strict=True))
@@ -102,7 +111,10 @@ def region_table(scope: Scope, standing: Standing, kind: str) -> Table | None:
         for model in standing.models
         if (model, threat) in values
     ]
-    caption = "M is the region the threat acts in, Mbar the rest. A relative corruption error of 1 means no damage."
+    caption = (
+        "M is the region the threat acts in, Mbar the rest. A relative corruption error of 0 means no damage, 1 that "
+        "nothing is left; above 0 outside, damage spreads."
+    )
     return Table(f"{slug(kind)}-regions-{scope.id}", "Inside and outside the region", columns, cells, caption)
 
 
@@ -115,7 +127,7 @@ def battery_blocks(scope: Scope, standing: Standing) -> list[Block]:
         here = rows[rows["threat"].eq(battery)]
         attacks = list(dict.fromkeys(map(str, here["view"])))
         models = [model for model in standing.models if model in set(here["model"])]
-        for metric, words in (("chosen_by_accuracy", "by accuracy"), ("chosen_by_mIoU", "by mIoU")):
+        for metric, words in _CHOSEN_BY:
             chosen = here[here["metric"].eq(metric)].set_index(["model", "view"])["value"]
             if chosen.empty:
                 continue
