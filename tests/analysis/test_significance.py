@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gauntlet.analysis import compare_counts, compare_groups, compare_images, image_differences
+from detection_cases import random_case
+from gauntlet.analysis import compare_counts, compare_groups, compare_images, compare_objects, image_differences
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.counts import CountTable
+from gauntlet.metrics.detection import figures
 from gauntlet.metrics.segmentation import cmiou
 
 
@@ -138,3 +140,48 @@ def test_a_p_value_of_groups_is_near_the_exact_one() -> None:
     )
     row = compare_groups(table, "score", "type", "a", "b").iloc[0]
     assert row["p_value"] == pytest.approx(exact, abs=0.02)
+
+
+# Detectors ---------------------------------------------------------------------------------------------------------
+
+
+def detectors(images: int = 5) -> tuple[list, list, list]:
+    """Objects, the detections of one model, and those of another that misses every second one."""
+    truths, first = random_case(3, images=images, ties=False)
+    second = [found.select(np.arange(len(found)) % 2 == 0) for found in first]
+    return truths, first, second
+
+
+def map_of(truths: list, found: list) -> float:
+    return figures(truths, found, 4)["mAP"]
+
+
+def test_the_map_of_two_detectors_is_compared_by_swapping_images() -> None:
+    truths, first, second = detectors()
+    pairs = [list(zip(truths, found, strict=True)) for found in (first, second)]
+    row = compare_objects(pairs[0], pairs[1], 4).iloc[0]
+    assert row["first"] == pytest.approx(map_of(truths, first), abs=1e-9)
+    assert row["second"] == pytest.approx(map_of(truths, second), abs=1e-9)
+    assert row["difference"] == pytest.approx(row["second"] - row["first"])
+    chance = []
+    for swaps in itertools.product([False, True], repeat=5):
+        one = [b if swap else a for a, b, swap in zip(first, second, swaps, strict=True)]
+        other = [a if swap else b for a, b, swap in zip(first, second, swaps, strict=True)]
+        chance.append(map_of(truths, other) - map_of(truths, one))
+    expected = np.mean(np.abs(chance) >= abs(row["difference"]) - 1e-9)
+    assert row["p_value"] == pytest.approx(expected)
+    assert row["low"] <= row["difference"] <= row["high"]
+    back = compare_objects(pairs[1], pairs[0], 4).iloc[0]
+    assert (back["difference"], back["low"]) == (pytest.approx(-row["difference"]), pytest.approx(-row["high"]))
+
+
+def test_detectors_of_other_images_or_of_nothing_are_not_compared() -> None:
+    truths, first, second = detectors()
+    pairs = [list(zip(truths, found, strict=True)) for found in (first, second)]
+    with pytest.raises(GauntletError, match="saw different images"):
+        compare_objects(pairs[0], pairs[1][::-1], 4)
+    with pytest.raises(GauntletError, match="at least 2 images"):
+        compare_objects(pairs[0][:1], pairs[1][:1], 4)
+    nothing = [(truth.select(np.zeros(len(truth), bool)), found) for truth, found in pairs[0]]
+    row = compare_objects(nothing, nothing, 4).iloc[0]  # no object anywhere: undefined, and no p-value
+    assert row[["first", "difference", "low", "high", "p_value"]].isna().all()

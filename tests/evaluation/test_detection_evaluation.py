@@ -29,7 +29,6 @@ from gauntlet.models.sources.contract import ModelSource
 from gauntlet.report.box_pictures import box_colors, draw_boxes
 from gauntlet.results import Store
 from gauntlet.results.record import Job
-from gauntlet.results.store import build_metric
 from gauntlet.samples import Batch, Boxes, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import Perturbed, Threat
@@ -99,17 +98,26 @@ def test_every_figure_is_computed_again_from_the_store(detector: TinyDetector, t
     path = tmp_path / "results.db"
     result = gauntlet.evaluate(detector, TinyBoxes(5), Darkening("left"), store=path)
     with gauntlet.open_store(path) as store:
-        started = store.started(result.key)
-        assert started is not None
-        metric = build_metric("detection", {"class_names": list(CLASSES), "eleven_points": False})
-        counts = [metric.decode(row.counts) for row in store.image_rows(started)]
-        again = metric.compute(counts, started.views or ())
-        loaded = store.load(result.key)
+        again, loaded = store.recompute(result.key), store.load(result.key)
+        with pytest.raises(GauntletError, match="no per-image counts under the key 'abc'"):
+            store.recompute("abc")
+        with pytest.raises(GauntletError, match="no evaluation with the key 'abc'"):
+            store.metric("abc")
     assert loaded is not None
     np.testing.assert_array_equal([f.value for f in again], [f.value for f in loaded.all_figures])
     found = gauntlet.evaluate(detector, TinyBoxes(5), Darkening("left"), store=path)
     assert found.from_store
     assert found.per_image.equals(result.per_image)
+
+
+def test_voc_2007_is_read_at_eleven_points_also_from_the_store(detector: TinyDetector) -> None:
+    store, figures = Store(), {}
+    for name in ("voc2007", "voc2012-detection"):
+        result = gauntlet.evaluate(detector, TinyBoxes(6, name=name), Darkening("left"), store=store)
+        figures[name] = {figure.metric: figure.value for figure in store.recompute(result.key) if not figure.class_name}
+        np.testing.assert_equal(figures[name]["VOC_mAP75"], result.figures["VOC_mAP75"])
+    assert figures["voc2007"]["mAP"] == figures["voc2012-detection"]["mAP"]
+    assert figures["voc2007"]["VOC_mAP75"] != figures["voc2012-detection"]["VOC_mAP75"]
 
 
 def test_a_threat_in_a_region(detector: TinyDetector) -> None:

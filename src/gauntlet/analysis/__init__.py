@@ -12,7 +12,13 @@ from gauntlet.analysis.distribution import (
     perturbation_cdf,
 )
 from gauntlet.analysis.leaderboard import leaderboard, threat_table
-from gauntlet.analysis.significance import compare_counts, compare_groups, compare_images, image_differences
+from gauntlet.analysis.significance import (
+    compare_counts,
+    compare_groups,
+    compare_images,
+    compare_objects,
+    image_differences,
+)
 from gauntlet.analysis.size_bias import by_size, image_to_dataset_ratio, objects, size_bias
 from gauntlet.analysis.summary import gam, rem, scores, summaries
 from gauntlet.analysis.transfer import transfer, transfer_matrix, transform_matrix
@@ -24,6 +30,7 @@ __all__ = [
     "compare_counts",
     "compare_groups",
     "compare_images",
+    "compare_objects",
     "correlate",
     "correlations",
     "curve",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +10,12 @@ import pandas as pd
 
 from gauntlet.analysis.frames import require_columns
 from gauntlet.errors import GauntletError
+from gauntlet.metrics.boxes import Pair
+from gauntlet.metrics.coco import MOST_DETECTIONS, THRESHOLDS
 from gauntlet.metrics.counts import CountTable
+from gauntlet.metrics.object_table import ObjectTable, WeightedPrecision
 from gauntlet.metrics.segmentation import FloatArray, divide, nan_mean
+from gauntlet.samples import Boxes
 
 RESAMPLES = 1000
 PERMUTATIONS = 10_000
@@ -131,6 +135,52 @@ def compare_counts(
     return pd.DataFrame([{"metric": "mIoU", "images": len(first), "first": values[0], "second": values[1], **row}])
 
 
+def compare_objects(
+    first: Sequence[Pair],
+    second: Sequence[Pair],
+    num_classes: int,
+    *,
+    resamples: int = RESAMPLES,
+    permutations: int = PERMUTATIONS,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Whether the mAP differs between two detectors on the same images; as `compare_counts` for mIoU.
+
+    Args:
+        first, second: objects and detections of the same N images, in the same order.
+        num_classes: K.
+        resamples, permutations, level, seed: as for `compare_images`.
+
+    Returns:
+        One row: metric, images, first, second, difference (second - first), low, high, p_value.
+    """
+    pairs = [*first, *second]
+    if len(first) != len(second) or not all(_same_objects(a, b) for (a, _), (b, _) in zip(first, second, strict=True)):
+        raise GauntletError("the two detectors saw different images; evaluate both on the same dataset.")
+    if len(first) < 2:
+        raise GauntletError(f"two models need at least 2 images to be compared, not {len(first)}.")
+    # Every image twice, with the detections of either model: which of them counts is a matter of weights.
+    table = ObjectTable.of([truth for truth, _ in pairs], [found for _, found in pairs], num_classes)
+    precision = WeightedPrecision(table, THRESHOLDS, MOST_DETECTIONS[-1])
+
+    def figure(of_first: FloatArray, of_second: FloatArray) -> FloatArray:
+        average = precision(np.hstack([of_first, of_second]))  # (R, T, K)
+        return nan_mean(average.reshape(len(average), -1), axis=1)
+
+    def difference(swapped: FloatArray, kept: FloatArray) -> FloatArray:
+        return figure(swapped, kept) - figure(kept, swapped)
+
+    everything, nothing = np.ones((1, len(first))), np.zeros((1, len(first)))
+    values = float(figure(everything, nothing)[0]), float(figure(nothing, everything)[0])
+    row = _test(difference, len(first), resamples, permutations, level, seed)
+    return pd.DataFrame([{"metric": "mAP", "images": len(first), "first": values[0], "second": values[1], **row}])
+
+
+def _same_objects(first: Boxes, second: Boxes) -> bool:
+    return np.array_equal(first.xyxy, second.xyxy) and np.array_equal(first.classes, second.classes)
+
+
 def compare_groups(
     table: pd.DataFrame,
     score: str,
@@ -184,6 +234,8 @@ def _test(
     """Observed difference, bootstrap interval over images and sign-flip p-value."""
     generator = np.random.default_rng(seed)
     observed = float(difference(np.zeros((1, images)), np.ones((1, images)))[0])
+    if np.isnan(observed):  # a figure that is undefined for these images: nothing to test
+        return dict.fromkeys(("difference", "low", "high", "p_value"), observed)
     drawn = []
     for count in _chunks(resamples):
         weights = generator.multinomial(images, np.full(images, 1 / images), size=count).astype(np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -79,15 +80,24 @@ class DetectionMetric(Metric):
 
     def compute(self, counts: Iterable[ImageObjects], views: Sequence[str]) -> list[Figure]:
         """Every figure; `views` says what the views of the counts are (WHOLE, REGION, or the attacks of a battery)."""
-        views, images = tuple(views), list(counts)
-        for each in images:
-            if len(each.views) != len(views):
-                raise GauntletError(f"detections of {len(each.views)} views do not fit {len(views)} views.")
+        views, images = tuple(views), _checked(counts, views)
         if views == WHOLE:
             return self._headline(_pairs(images, 0))
         if views[: len(REGION)] == REGION:
-            return self._region_figures(images)
-        return self._battery_figures(images, views)
+            return self._headline(_whole_pairs(images)) + self._region_figures(images)
+        battery = self._battery(images, len(views))
+        return self._headline(battery.hardest) + self._battery_figures(battery, views)
+
+    def headline_pairs(self, counts: Iterable[ImageObjects], views: Sequence[str]) -> list[Pair]:
+        """Objects and detections behind the headline figures: the whole image, of a battery the worst candidate."""
+        views, images = tuple(views), _checked(counts, views)
+        if views == WHOLE:
+            return _pairs(images, 0)
+        return _whole_pairs(images) if views[: len(REGION)] == REGION else self._battery(images, len(views)).hardest
+
+    def image_f1(self, pairs: Sequence[Pair]) -> FloatArray:
+        """(N,) the F1 of every image, as `F1_images` is the mean of."""
+        return self._per_image(pairs).f1
 
     def _coco(self, pairs: Sequence[Pair]) -> CocoCurves:
         return coco_curves([truth for truth, _ in pairs], [found for _, found in pairs], len(self.class_names))
@@ -145,8 +155,7 @@ class DetectionMetric(Metric):
 
     def _region_figures(self, images: Sequence[ImageObjects]) -> list[Figure]:
         inside, outside, clean_inside, clean_outside = (_pairs(images, view) for view in range(len(REGION)))
-        whole = [(each.truth, _joined(a[1], b[1])) for each, a, b in zip(images, inside, outside, strict=True)]
-        figures = self._headline(whole)
+        figures: list[Figure] = []
         regions = (("M", "inside", inside, clean_inside), ("Mbar", "outside", outside, clean_outside))
         for suffix, view, pairs, clean_pairs in regions:
             curves, clean = self._coco(pairs), self._coco(clean_pairs)
@@ -160,20 +169,22 @@ class DetectionMetric(Metric):
         figures.append(Figure("region_share", float(divide(*objects))))
         return figures
 
-    def _battery_figures(self, images: Sequence[ImageObjects], views: tuple[str, ...]) -> list[Figure]:
-        """Worst case per image: the candidate with the smallest F1; then every figure over the chosen detections."""
-        f1 = np.full((len(views), len(images)), np.nan)
-        pairs = [[each.pair(view) for each in images] for view in range(len(views))]
+    def _battery(self, images: Sequence[ImageObjects], views: int) -> _Battery:
+        """Worst case per image: the candidate with the smallest F1."""
+        f1 = np.full((views, len(images)), np.nan)
+        pairs = [[each.pair(view) for each in images] for view in range(views)]
         for view, of_view in enumerate(pairs):
             ran = [index for index, pair in enumerate(of_view) if pair is not None]
-            f1[view, ran] = self._per_image([of_view[index] for index in ran]).f1  # type: ignore[misc]
-        selection = worst_case.select(f1)
-        hardest = [pairs[view][index] for index, view in enumerate(selection.choice)]
-        figures = self._headline([pair for pair in hardest if pair is not None])
+            f1[view, ran] = self.image_f1([of_view[index] for index in ran])  # type: ignore[misc]
+        return _Battery(pairs, f1, worst_case.select(f1))
+
+    def _battery_figures(self, battery: _Battery, views: tuple[str, ...]) -> list[Figure]:
+        figures: list[Figure] = []
+        pairs, f1, selection = battery.pairs, battery.f1, battery.selection
         for view, (name, of_view) in enumerate(zip(views, pairs, strict=True)):
             figures.append(Figure("chosen_by_F1", float(selection.share[view]), view=name))
             computed = [pair for pair in of_view if pair is not None]
-            if len(computed) < len(images):
+            if len(computed) < len(of_view):
                 continue  # skipped on images that nothing could worsen: it has no figure of its own
             values = self._coco(computed).figures()
             figures += [Figure(metric, values[metric], view=name) for metric in ("mAP", "mAP50", "mAP75")]
@@ -194,6 +205,29 @@ class DetectionMetric(Metric):
         return rows
 
 
+@dataclass(frozen=True)
+class _Battery:
+    """Candidates (A, N): what was found, the F1 of the image, and which one is the worst."""
+
+    pairs: Sequence[Sequence[Pair | None]]
+    f1: FloatArray
+    selection: worst_case.Selection
+
+    @property
+    def hardest(self) -> list[Pair]:
+        """The chosen candidate of every image."""
+        found = [self.pairs[view][index] for index, view in enumerate(self.selection.choice)]
+        return [pair for pair in found if pair is not None]
+
+
+def _checked(counts: Iterable[ImageObjects], views: Sequence[str]) -> list[ImageObjects]:
+    images = list(counts)
+    for each in images:
+        if len(each.views) != len(views):
+            raise GauntletError(f"detections of {len(each.views)} views do not fit {len(views)} views.")
+    return images
+
+
 def _inside(boxes: Boxes, region: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """(n,) whether the centre of a box lies in the region; outside the image the nearest pixel decides."""
     height, width = region.shape
@@ -204,6 +238,12 @@ def _inside(boxes: Boxes, region: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
 
 def _pairs(images: Sequence[ImageObjects], view: int) -> list[Pair]:
     return [pair for each in images if (pair := each.pair(view)) is not None]
+
+
+def _whole_pairs(images: Sequence[ImageObjects]) -> list[Pair]:
+    """Objects and detections of images that were kept in two parts, inside and outside a region."""
+    parts = zip(images, _pairs(images, 0), _pairs(images, 1), strict=True)
+    return [(each.truth, _joined(inside, outside)) for each, (_, inside), (_, outside) in parts]
 
 
 def _joined(first: Boxes, second: Boxes) -> Boxes:

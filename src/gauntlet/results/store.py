@@ -318,6 +318,23 @@ class Store:
             _per_image=self._per_image_reader(started, row["task"], row["metric"]),
         )
 
+    def metric(self, key: str) -> Metric:
+        """The metric that made the counts of an evaluation: reads them, and computes any figure from them."""
+        table = schema.evaluations
+        with self._engine.connect() as connection:
+            row = connection.execute(select(table.c.task, table.c.metric).where(table.c.key == key)).one_or_none()
+        if row is None:
+            raise GauntletError(f"the store {self.address} has no evaluation with the key '{key}'.")
+        return build_metric(row.task, row.metric)
+
+    def recompute(self, key: str) -> list[Figure]:
+        """Every figure of an evaluation from its per-image counts alone; no model, no dataset."""
+        started = self.started(key)
+        if started is None or started.views is None:
+            raise GauntletError(f"the store {self.address} has no per-image counts under the key '{key}'.")
+        metric = self.metric(key)
+        return metric.compute((metric.decode(row.counts) for row in self.image_rows(started)), started.views)
+
     def per_image(self, key: str) -> pd.DataFrame:
         """One row per image and view of an evaluation."""
         evaluation = self.load(key)
