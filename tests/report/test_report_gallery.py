@@ -7,17 +7,20 @@ from typing import Any
 
 import cv2
 import numpy as np
-import pandas as pd
 import pytest
 from torch import nn
 
 import gauntlet
+from gauntlet.metrics.detection import image_f1
 from gauntlet.models import SegmentationModel
 from gauntlet.report import Options, build_report, write_report
 from gauntlet.report.checks import check_models
 from gauntlet.report.document import Gallery, Text
 from gauntlet.report.gallery import Loaders, worst_images
+from gauntlet.report.images import BoxImages
 from gauntlet.results import Store
+from gauntlet.samples import collate
+from tiny_detector import TinyBoxes, TinyDetector
 
 pytest_plugins = ("report_fixtures",)
 
@@ -51,8 +54,10 @@ def galleries(store: Store, options: Options) -> list[Gallery | Text]:
 
 
 def test_worst_images_lose_most() -> None:
-    clean = pd.DataFrame({"image_id": ["a", "b", "c", "d"], "mIoU": [0.9, 0.5, 0.6, np.nan]})
-    attacked = pd.DataFrame({"image_id": ["a", "b", "c", "d"], "mIoU": [0.3, 0.1, 0.5, 0.0]})
+    def images(*f1: float) -> BoxImages:
+        return BoxImages(list("abcd"), [{}] * 4, np.array(f1), "", 1, list)
+
+    clean, attacked = images(0.9, 0.5, 0.6, np.nan), images(0.3, 0.1, 0.5, 0.0)
     assert worst_images(clean, attacked, 2) == ["a", "b"]
     assert worst_images(None, attacked, 3) == ["d", "b", "a"]
 
@@ -87,6 +92,88 @@ def test_the_worst_images_are_run_again_and_drawn(store: Store, loaders: Loaders
     colors = {tuple(truth[sample.labels == label][0]) for label in np.unique(sample.labels)}
     assert len(colors) == len(np.unique(sample.labels))
     assert (truth[sample.labels == 255] == 0).all()
+
+
+@pytest.fixture
+def boxes() -> TinyBoxes:
+    return TinyBoxes(5)
+
+
+@pytest.fixture
+def box_loaders(boxes: TinyBoxes) -> Loaders:
+    detector = TinyDetector()
+    return Loaders(model=lambda address: detector, dataset=lambda name, split: boxes)
+
+
+@pytest.fixture
+def box_store(boxes: TinyBoxes) -> Store:
+    store = Store()
+    localized = {"localized": {"corruption": {"name": "gaussian_noise", "severity": 5}, "ratio": 0.5, "patch": 8}}
+    for threat in ("clean", PGD, {"corruption": {"name": "gaussian_noise", "severity": 5}}, localized):
+        gauntlet.evaluate(TinyDetector(), boxes, threat, store=store)
+    return store
+
+
+def test_a_detector_is_shown_with_its_boxes(box_store: Store, box_loaders: Loaders, boxes: TinyBoxes) -> None:
+    found = galleries(box_store, Options(gallery=2, loaders=box_loaders))
+    assert [each.title for each in found if isinstance(each, Gallery)] == [
+        "tiny-detector: worst corruption, gaussian_noise 5",
+        "tiny-detector: worst localized corruption, gaussian_noise 5 ratio 0.5 patch 8",
+        "tiny-detector: worst attack, pgd linf 16/255 x3 alpha 4/255",
+    ]
+    detector = TinyDetector()
+    for gallery in found:
+        assert isinstance(gallery, Gallery)
+        assert {name for name, _ in gallery.legend} <= {"red", "green", "blue"}
+        for exhibit in gallery.exhibits:
+            assert "stored were" not in exhibit.detail
+            sample = next(sample for sample in boxes if sample.id == exhibit.title)
+            assert sample.boxes is not None
+            said = detector.predict(collate([sample]).images)[0]
+            count = int((said.scores >= 0.5).sum())  # type: ignore[operator]
+            f1 = image_f1(sample.boxes, said)
+            assert exhibit.detail.startswith(f"F1 of the boxes (score and IoU of at least 0.5) {f1:.1%} clean, ")
+            captions = [picture.caption for picture in exhibit.pictures]
+            objects = len(sample.boxes)
+            assert captions[3] == f"ground truth: {objects} object{'' if objects == 1 else 's'}"
+            assert captions[4] == f"clean prediction: {count} box{'' if count == 1 else 'es'}"
+            assert captions[5].startswith("attacked" if "attack" in gallery.title else "corrupted")
+            for picture in exhibit.pictures[3:]:  # ten times 32 x 48, so that names can be read
+                assert (picture.height, picture.width) == (320, 480)
+            # A frame is drawn around every object, in the colour of its class; JPEG keeps it nearly.
+            truth = cv2.imdecode(np.frombuffer(exhibit.pictures[3].data, np.uint8), cv2.IMREAD_COLOR)[..., ::-1]
+            for corners, kind in zip(sample.boxes.xyxy, sample.boxes.classes, strict=True):
+                right, bottom = (10 * corners[2:]).astype(int)
+                assert int(truth[bottom - 1, right - 1].argmax()) == kind
+
+
+def test_large_pictures_of_boxes_are_made_smaller(box_loaders: Loaders) -> None:
+    large = TinyBoxes(2, size=(96, 1024))
+    store = Store()
+    noise = {"corruption": {"name": "gaussian_noise", "severity": 5}}
+    for threat in ("clean", noise):
+        gauntlet.evaluate(TinyDetector(), large, threat, store=store)
+    loaders = Loaders(model=box_loaders.model, dataset=lambda name, split: large)
+    (gallery,) = galleries(store, Options(gallery=1, loaders=loaders))
+    assert isinstance(gallery, Gallery)
+    assert {(picture.height, picture.width) for picture in gallery.exhibits[0].pictures} == {(48, 512)}
+
+
+def test_a_report_of_a_detector_tells_of_single_images_and_regions(box_store: Store) -> None:
+    sections = {section.title: section for section in build_report(box_store).parts[0].sections}
+    spread, worst = sections["Single images"].blocks
+    assert (spread.title, worst.title) == ("Image-wise F1", "Worst images")  # type: ignore[union-attr]
+    frame = box_store.frame()
+    f1 = frame[frame["metric"].eq("F1_images") & frame["view"].eq("all")].set_index("threat")["value"]
+    chart = spread.charts["model: tiny-detector"]  # type: ignore[union-attr]
+    assert {box.name: box.image_mean for box in chart.boxes} == pytest.approx(dict(f1))
+    assert chart.marks == ("F1_images", "mAP")
+    regions = sections["Localized corruptions"].blocks[1]
+    (row,) = regions.rows  # type: ignore[union-attr]
+    values = frame[frame["class_name"].eq("")].set_index(["kind", "metric"])["value"]
+    names = ("mAP_M", "mAP_M_clean", "RCE_M", "mAP_Mbar", "mAP_Mbar_clean", "RCE_Mbar")
+    assert list(row[2:]) == [values["localized", name] for name in names]
+    assert not np.isnan(np.array(row[2:], float)).all()
 
 
 def test_a_model_that_cannot_be_loaded_is_said_so(store: Store) -> None:

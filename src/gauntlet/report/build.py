@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
-import pandas as pd
-
 from gauntlet._version import __version__
-from gauntlet.analysis import compare_counts
 from gauntlet.errors import GauntletError
 from gauntlet.report.compare import PERMUTATIONS
 from gauntlet.report.document import Block, Document, Finding, Gallery, Part, Section, Text
@@ -103,9 +101,7 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
 
 
 def read_scope_images(store: Store, scope: Scope) -> dict[tuple[str, str], Images]:
-    """The images of every segmentation evaluation of a scope, by model and threat; the latest where there are two."""
-    if scope.task != "segmentation":
-        return {}
+    """The images of every evaluation of a scope, by model and threat; the latest where there are two."""
     found = {pair: read_images(store, key) for pair, key in scope.latest_keys().items()}
     return {pair: images for pair, images in found.items() if images is not None}
 
@@ -119,7 +115,9 @@ def first_two(standing: Standing, images: Mapping[tuple[str, str], Images]) -> s
     one, other = (images.get((model, threat)) for model in (second, first))
     if one is None or other is None or not one.same_images(other):
         return ""
-    row = compare_counts(one.headline, other.headline, permutations=PERMUTATIONS).iloc[0]
+    row = one.compare(other, PERMUTATIONS)
+    if math.isnan(row["difference"]):
+        return ""
     difference, low, high = (format_number(row[name], "points") for name in ("difference", "low", "high"))
     words = "more than chance" if row["p_value"] < CHANCE else "which may be chance"
     return (
@@ -155,14 +153,15 @@ def gallery_section(
         if len(blocks) > MOST_GALLERIES:
             blocks.append(Text(f"The first {MOST_GALLERIES} galleries; 'gauntlet show' draws any other image."))
             break
-        clean, stored = images.get((model, clean_name)), found.frame()
-        ids = worst_images(clean.frame() if clean else None, stored, options.gallery)
-        blocks.append(_gallery_or_reason(evaluations[keys[model, worst[0]]], ids, stored, title, options.loaders))
+        ids = worst_images(images.get((model, clean_name)), found, options.gallery)
+        blocks.append(_gallery_or_reason(evaluations[keys[model, worst[0]]], ids, found, title, options.loaders))
+    if len(blocks) == 1:
+        blocks = [Text("No pictures: the store keeps no counts of single images of these evaluations.")]
     return Section(f"gallery-{scope.id}", "Gallery", blocks)
 
 
 def _gallery_or_reason(
-    evaluation: Evaluation, ids: Sequence[str], stored: pd.DataFrame, title: str, loaders: Loaders
+    evaluation: Evaluation, ids: Sequence[str], stored: Images, title: str, loaders: Loaders
 ) -> Gallery | Text:
     """A gallery, or why there is none: a model given as an object cannot be loaded by its name."""
     try:

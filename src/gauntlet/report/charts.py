@@ -130,9 +130,15 @@ class Box:
 
 @dataclass(frozen=True)
 class BoxChart(Chart):
-    """Horizontal boxes: 5, 25, 50, 75 and 95 %, the mean over images (NmIoU) and the dataset figure (CmIoU)."""
+    """Horizontal boxes: 5, 25, 50, 75 and 95 %, the mean over images and the dataset figure.
+
+    Attributes:
+        boxes: one per category of y.
+        marks: what the mean over images and the dataset figure are called.
+    """
 
     boxes: Sequence[Box] = ()
+    marks: tuple[str, str] = ("NmIoU", "CmIoU")
 
 
 @dataclass(frozen=True)

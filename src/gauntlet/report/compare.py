@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from gauntlet._version import __version__
-from gauntlet.analysis import compare_counts
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.report.charts import Axis, Panel, PointChart, Series
 from gauntlet.report.document import Block, Bullets, Document, Part, Section, Text
@@ -114,7 +113,7 @@ def _compare(store: Store, scope: Scope, first: str, second: str) -> Comparison:
     shared = [threat for threat in scope.threats if (first, threat) in keys and (second, threat) in keys]
     images: dict[tuple[str, str], Images] = {}
     for pair in [(model, threat) for threat in shared for model in (first, second)]:
-        found = read_images(store, keys[pair]) if scope.task == "segmentation" else None
+        found = read_images(store, keys[pair])
         if found is not None:
             images[pair] = found
     differences = [_difference(scope, threat, first, second, images) for threat in shared]
@@ -132,15 +131,15 @@ def _difference(
     one, other = (images.get((model, threat)) for model in (first, second))
     if one is None or other is None or not one.same_images(other):
         return plain
-    row = compare_counts(one.headline, other.headline, permutations=PERMUTATIONS).iloc[0]
-    change = other.miou - one.miou
+    row = one.compare(other, PERMUTATIONS)
+    change = other.values - one.values
     return Difference(
         threat,
         kind,
         values[0],
         values[1],
-        Interval(float(row["difference"]), float(row["low"]), float(row["high"])),
-        float(row["p_value"]),
+        Interval(row["difference"], row["low"], row["high"]),
+        row["p_value"],
         better=int(np.sum(change > 0)),
         worse=int(np.sum(change < 0)),
     )
@@ -321,6 +320,7 @@ def image_tables(comparison: Comparison) -> list[Block]:
         for name, value in change.items():
             if name in before and _changes_sides(before[name], value):
                 flips.append((abs(value - before[name]), [name, each.threat, before[name], value]))
+    figure = next(iter(comparison.images.values())).figure
     blocks: list[Block] = []
     if flips:
         rows = [row for _, row in sorted(flips, key=lambda pair: -pair[0])[:MOST_FLIPS]]
@@ -332,19 +332,19 @@ def image_tables(comparison: Comparison) -> list[Block]:
         ]
         caption = f"{len(flips)} times the better model on an image changes between clean and a threat; the largest."
         blocks.append(Table(f"image-flips-{scope.id}", "Images that change sides", columns, rows, caption))
-    columns = [Column("image"), Column("threat"), Column("difference of mIoU", "points")]
+    columns = [Column("image"), Column("threat"), Column(f"difference of {figure}", "points")]
     caption = f"Per threat the images on which {comparison.second} is worst and best, compared with {comparison.first}."
     blocks.append(Table(f"image-differences-{scope.id}", "Largest differences", columns, extremes, caption))
     return blocks
 
 
 def _image_change(comparison: Comparison, threat: str) -> dict[str, float]:
-    """MIoU of the second model minus that of the first on every image that both have."""
+    """The figure of the second model minus that of the first on every image that both have."""
     pair = [comparison.images.get((model, threat)) for model in (comparison.first, comparison.second)]
     if pair[0] is None or pair[1] is None:
         return {}
-    first = dict(zip(pair[0].ids, pair[0].miou.tolist(), strict=True))
-    second = dict(zip(pair[1].ids, pair[1].miou.tolist(), strict=True))
+    first = dict(zip(pair[0].ids, pair[0].values.tolist(), strict=True))
+    second = dict(zip(pair[1].ids, pair[1].values.tolist(), strict=True))
     change = {name: second[name] - first[name] for name in second if name in first}
     return {name: value for name, value in change.items() if not math.isnan(value)}
 

@@ -2,39 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import chain
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from gauntlet.analysis import compare_counts, compare_objects
 from gauntlet.errors import GauntletError
-from gauntlet.metrics import worst_case
+from gauntlet.metrics import DetectionMetric, SegmentationMetric, worst_case
+from gauntlet.metrics.boxes import Pair
 from gauntlet.metrics.counts import CountTable, ImageCounts
 from gauntlet.metrics.dense import REGION, WHOLE
 from gauntlet.metrics.segmentation import FloatArray, image_accuracy, image_iou
 from gauntlet.results import Store
+from gauntlet.results.record import ImageRow
+from gauntlet.results.store import Started
+from gauntlet.samples import Boxes
 
 _PARTS = ("true_positives", "ground_truth", "predicted")
 
 
 @dataclass(frozen=True)
-class Images:
-    """The images of one segmentation evaluation.
+class Images(ABC):
+    """The images of one evaluation; one class per task.
 
     Attributes:
+        figure: name of what is told of every image.
+        mean: name of its mean over images.
+        dataset: name of the dataset figure that stands beside the mean.
         ids: N image ids, in the order of the dataset.
-        views: the views of the counts.
-        tables: one table of N images per view.
         details: what the threat reported about every image.
     """
 
+    figure: ClassVar[str]
+    mean: ClassVar[str]
+    dataset: ClassVar[str]
     ids: Sequence[str]
+    details: Sequence[Mapping[str, Any]]
+
+    @property
+    @abstractmethod
+    def values(self) -> FloatArray:
+        """(N,) the figure of every image, NaN where it is undefined."""
+
+    @property
+    @abstractmethod
+    def right(self) -> FloatArray:
+        """(N,) the share of every image that is right: by it a rerun is checked, and an attack succeeds."""
+
+    @abstractmethod
+    def _compare(self, other: Any, permutations: int) -> pd.DataFrame:
+        """The dataset figure of another model minus this one's, tested over images."""
+
+    @abstractmethod
+    def _same_truth(self, other: Any) -> bool:
+        """Whether the ground truth is the same."""
+
+    def same_images(self, other: Images) -> bool:
+        """Whether two or more images were counted, the same ones with the same truth, so that pairs can be tested."""
+        return len(self.ids) > 1 and list(self.ids) == list(other.ids) and self._same_truth(other)
+
+    def compare(self, other: Images, permutations: int) -> Mapping[str, float]:
+        """Difference (other - self) of the dataset figure with low, high and p_value, paired over the same images."""
+        row = self._compare(other, permutations).iloc[0]
+        return {name: float(row[name]) for name in ("difference", "low", "high", "p_value")}
+
+    def frame(self) -> pd.DataFrame:
+        """image_id, view ("all"), the figure and `right` of every image, with what the threat reported."""
+        figures = {"image_id": list(self.ids), "view": "all", self.figure: self.values, "right": self.right}
+        return pd.DataFrame(figures).join(pd.DataFrame(list(self.details)))
+
+    def detail(self, name: str) -> FloatArray:
+        """(N,) numbers that the threat reported under a name, NaN where it did not."""
+        values = [each.get(name) for each in self.details]
+        return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+@dataclass(frozen=True)
+class LabelImages(Images):
+    """Label maps: the mIoU of every image.
+
+    Attributes:
+        views: the views of the counts.
+        tables: one table of N images per view.
+    """
+
+    figure, mean, dataset = "mIoU", "NmIoU", "CmIoU"
     views: Sequence[str]
     tables: Sequence[CountTable]
-    details: Sequence[Mapping[str, Any]]
 
     @cached_property
     def headline(self) -> CountTable:
@@ -47,50 +108,107 @@ class Images:
         return worst_case.chosen(self.tables, worst_case.worst_by_image_iou(self.tables).choice)
 
     @cached_property
-    def miou(self) -> FloatArray:
-        """(N,) mIoU of every image, NaN where nothing is labelled."""
+    def values(self) -> FloatArray:
         return image_iou(self.headline)
 
-    def same_images(self, other: Images) -> bool:
-        """Whether two or more images were counted, the same ones with the same labels, so that pairs can be tested."""
-        return (
-            len(self.ids) > 1
-            and list(self.ids) == list(other.ids)
-            and np.array_equal(self.headline.ground_truth, other.headline.ground_truth)
-        )
+    @cached_property
+    def right(self) -> FloatArray:
+        return image_accuracy(self.headline)
 
-    def frame(self) -> pd.DataFrame:
-        """image_id, view ("all"), mIoU and accuracy of every image, with what the threat reported."""
-        figures = {
-            "image_id": list(self.ids),
-            "view": "all",
-            "mIoU": self.miou,
-            "accuracy": image_accuracy(self.headline),
-        }
-        return pd.DataFrame(figures).join(pd.DataFrame(list(self.details)))
+    def _same_truth(self, other: LabelImages) -> bool:
+        return np.array_equal(self.headline.ground_truth, other.headline.ground_truth)
 
-    def detail(self, name: str) -> FloatArray:
-        """(N,) numbers that the threat reported under a name, NaN where it did not."""
-        values = [each.get(name) for each in self.details]
-        return np.array([np.nan if value is None else value for value in values], np.float64)
+    def _compare(self, other: LabelImages, permutations: int) -> pd.DataFrame:
+        return compare_counts(self.headline, other.headline, permutations=permutations)
+
+
+@dataclass(frozen=True)
+class BoxImages(Images):
+    """Boxes: the F1 of every image.
+
+    The boxes themselves are read again when two models are compared: a report over thousands of images and many
+    evaluations would not hold them.
+
+    Attributes:
+        f1: (N,) of every image.
+        truth: digest of the objects.
+        num_classes: K.
+        pairs: reads the objects and detections behind the headline figures.
+    """
+
+    figure, mean, dataset = "F1", "F1_images", "mAP"
+    f1: FloatArray
+    truth: str
+    num_classes: int
+    pairs: Callable[[], list[Pair]]
+
+    @property
+    def values(self) -> FloatArray:
+        return self.f1
+
+    @property
+    def right(self) -> FloatArray:
+        return self.f1
+
+    def _same_truth(self, other: BoxImages) -> bool:
+        return self.truth == other.truth
+
+    def _compare(self, other: BoxImages, permutations: int) -> pd.DataFrame:
+        return compare_objects(self.pairs(), other.pairs(), self.num_classes, permutations=permutations)
 
 
 def read_images(store: Store, key: str) -> Images | None:
-    """The images of a finished segmentation evaluation; None where the store has figures but no counts."""
+    """The images of a finished evaluation; None where the store has figures but no counts of labels or boxes."""
     started = store.started(key)
     if started is None:
         raise GauntletError(f"the store {store.address} has no evaluation with the key '{key}'.")
+    rows = store.image_rows(started)
+    first = next(rows, None)
+    if first is None or started.views is None:
+        return None
+    metric = store.metric(key)
+    if isinstance(metric, DetectionMetric):
+        return _read_boxes(store, started, metric)
+    if isinstance(metric, SegmentationMetric):
+        return _read_labels(chain([first], rows), started.views)
+    return None
+
+
+def _read_labels(rows: Iterable[ImageRow], views: Sequence[str]) -> LabelImages:
     ids: list[str] = []
-    rows: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+    counts: list[np.ndarray[Any, np.dtype[np.int64]]] = []
     details: list[Any] = []
-    for row in store.image_rows(started):
+    for row in rows:
         confusion = ImageCounts.from_bytes(row.counts).confusion  # (V, K, K)
         diagonal = confusion.diagonal(axis1=1, axis2=2)
-        rows.append(np.stack([diagonal, confusion.sum(axis=2), confusion.sum(axis=1)], axis=1))  # (V, 3, K)
+        counts.append(np.stack([diagonal, confusion.sum(axis=2), confusion.sum(axis=1)], axis=1))  # (V, 3, K)
         ids.append(row.image_id)
         details.append(row.details)
-    if not rows or started.views is None:
-        return None
-    stacked = np.stack(rows)  # (N, V, 3, K)
-    tables = [CountTable(*(stacked[:, view, part] for part in range(3))) for view in range(len(started.views))]
-    return Images(ids, started.views, tables, details)
+    stacked = np.stack(counts)  # (N, V, 3, K)
+    tables = [CountTable(*(stacked[:, view, part] for part in range(3))) for view in range(len(views))]
+    return LabelImages(ids, details, views, tables)
+
+
+def _read_boxes(store: Store, started: Started, metric: DetectionMetric) -> BoxImages:
+    def pairs() -> list[Pair]:
+        return metric.headline_pairs(
+            (metric.decode(row.counts) for row in store.image_rows(started)), started.views or ()
+        )
+
+    heads = [(row.image_id, row.details) for row in store.image_rows(started)]
+    found = pairs()
+    digest = hashlib.sha256()
+    for truth, _ in found:
+        digest.update(_bytes_of(truth))
+    return BoxImages(
+        [name for name, _ in heads],
+        [details for _, details in heads],
+        metric.image_f1(found),
+        digest.hexdigest(),
+        len(metric.class_names),
+        pairs,
+    )
+
+
+def _bytes_of(truth: Boxes) -> bytes:
+    return len(truth).to_bytes(4, "little") + truth.xyxy.tobytes() + truth.classes.tobytes()

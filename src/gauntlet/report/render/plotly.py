@@ -177,8 +177,8 @@ def _boxes(chart: BoxChart) -> list[dict[str, Any]]:
     low, lower, middle, upper, high = ([_short(100 * value) for value in values] for values in quantiles)
     names = [text(box.name) for box in chart.boxes]
     marks = [
-        ("NmIoU", [box.image_mean for box in chart.boxes], "circle", 1),
-        ("CmIoU", [box.dataset for box in chart.boxes], "diamond", 2),
+        (chart.marks[0], [box.image_mean for box in chart.boxes], "circle", 1),
+        (chart.marks[1], [box.dataset for box in chart.boxes], "diamond", 2),
     ]
     boxes = {
         "type": "box",

@@ -168,8 +168,8 @@ def _boxes(chart: BoxChart, axes: Axes) -> None:
     parts: dict[str, Any] = dict.fromkeys(("boxprops", "whiskerprops", "capprops", "medianprops"), lines)
     axes.bxp(stats, positions=rows, orientation="horizontal", **parts)
     for name, values, marker, style in (
-        ("NmIoU", [box.image_mean for box in chart.boxes], "o", 1),
-        ("CmIoU", [box.dataset for box in chart.boxes], "D", 2),
+        (chart.marks[0], [box.image_mean for box in chart.boxes], "o", 1),
+        (chart.marks[1], [box.dataset for box in chart.boxes], "D", 2),
     ):
         shown = [100 * value for value in values]
         axes.scatter(shown, rows, s=18, color=Style.of(style).color, marker=marker, label=name, zorder=3)

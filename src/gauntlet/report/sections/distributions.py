@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from gauntlet.analysis import median_perturbation, minimum_norms, perturbation_c
 from gauntlet.analysis.distribution import AGGREGATED, QUANTILES
 from gauntlet.report.charts import Axis, Box, BoxChart, Chart, LineChart, Panel, Series
 from gauntlet.report.document import Block, Section
-from gauntlet.report.images import Images
+from gauntlet.report.images import BoxImages, Images, LabelImages
 from gauntlet.report.scope import MINIMUM, Scope
 from gauntlet.report.sections.standing import Standing
 from gauntlet.report.tables import Cell, Column, Table
@@ -22,6 +23,43 @@ MODEL, THREAT = "model: ", "threat: "
 
 ImagesOf = Mapping[tuple[str, str], Images]
 """The images of evaluations by model and threat."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """How the images of a task are spoken of.
+
+    Attributes:
+        images: has the names of the figures.
+        marks: what the dot and the diamond of a chart are.
+        dataset, mean: what the two figures are.
+        ratio: what a small quotient of them means; "" where it means nothing.
+    """
+
+    images: type[Images]
+    marks: str
+    dataset: str
+    mean: str
+    ratio: str = ""
+
+
+WORDS: dict[type[Images], Words] = {
+    LabelImages: Words(
+        LabelImages,
+        "The dot is NmIoU (mean over images), the diamond CmIoU (the usual mIoU over the dataset): where NmIoU falls "
+        "faster, small objects and rare classes go first.",
+        "mean of class IoUs over the dataset",
+        "mean over images of their mIoU",
+        "smaller under a threat: small objects go first",
+    ),
+    BoxImages: Words(
+        BoxImages,
+        "The F1 of an image counts detections of a score of at least 0.5 that lie on an object of their class (IoU of "
+        "at least 0.5). The dot is its mean over images, the diamond the mAP of the dataset.",
+        "COCO's mAP over the dataset",
+        "mean over images of their F1 at score 0.5 and IoU 0.5",
+    ),
+}
 LEVELS = [f"q{100 * level:02.0f}" for level in QUANTILES]
 
 
@@ -35,14 +73,15 @@ def section(scope: Scope, standing: Standing, images: ImagesOf) -> Section | Non
     """
     if not images:
         return None
+    words = WORDS[type(next(iter(images.values())))]
     summaries = image_table(scope, standing, images)
-    blocks: list[Block] = [box_panel(scope, standing, summaries), worst_table(scope, summaries)]
+    blocks: list[Block] = [box_panel(scope, standing, summaries, words), worst_table(scope, summaries, words)]
     blocks += perturbation_blocks(scope, standing, images)
     return Section(f"images-{scope.id}", "Single images", blocks)
 
 
 def image_table(scope: Scope, standing: Standing, images: ImagesOf) -> pd.DataFrame:
-    """One row per model and threat: NmIoU, CmIoU, quantiles and the worst image.
+    """One row per model and threat: the mean over images, the dataset figure, quantiles and the worst image.
 
     As `gauntlet.analysis.image_summary` gives it, from arrays: a report makes thousands of these rows.
     """
@@ -50,25 +89,25 @@ def image_table(scope: Scope, standing: Standing, images: ImagesOf) -> pd.DataFr
     for threat in scope.threats:
         for model in standing.models:
             found = images.get((model, threat))
-            if found is None or np.isnan(found.miou).all():
+            if found is None or np.isnan(found.values).all():
                 continue
-            worst = int(np.nanargmin(found.miou))
+            worst = int(np.nanargmin(found.values))
             rows.append(
                 {
                     "model": model,
                     "threat": threat,
-                    "NmIoU": float(np.nanmean(found.miou)),
-                    "CmIoU": scope.figure(model, threat).value,
-                    **dict(zip(LEVELS, np.nanquantile(found.miou, QUANTILES).tolist(), strict=True)),
+                    "mean": float(np.nanmean(found.values)),
+                    "dataset": scope.figure(model, threat).value,
+                    **dict(zip(LEVELS, np.nanquantile(found.values, QUANTILES).tolist(), strict=True)),
                     "worst_image": found.ids[worst],
-                    "worst": float(found.miou[worst]),
+                    "worst": float(found.values[worst]),
                 }
             )
     return pd.DataFrame(rows)
 
 
-def box_panel(scope: Scope, standing: Standing, summaries: pd.DataFrame) -> Panel:
-    """Boxes of image-wise mIoU: the threats of one model, or the models under one threat."""
+def box_panel(scope: Scope, standing: Standing, summaries: pd.DataFrame, words: Words) -> Panel:
+    """Boxes of the figure of single images: the threats of one model, or the models under one threat."""
     charts: dict[str, Chart] = {}
     for prefix, fixed, varying, order in (
         (MODEL, "model", "threat", standing.models),
@@ -77,46 +116,47 @@ def box_panel(scope: Scope, standing: Standing, summaries: pd.DataFrame) -> Pane
         for name in order:
             rows = summaries[summaries[fixed].eq(name)]
             if len(rows):
-                charts[prefix + name] = _boxes(name, rows, varying)
-    caption = (
-        "Boxes hold the middle half of the images, whiskers 5 to 95 %. The dot is NmIoU (mean over images), the "
-        "diamond CmIoU (the usual mIoU over the dataset): where NmIoU falls faster, small objects and rare classes go "
-        "first."
-    )
-    return Panel(f"spread-{scope.id}", "Image-wise mIoU", caption, charts, "view")
+                charts[prefix + name] = _boxes(name, rows, varying, words)
+    caption = f"Boxes hold the middle half of the images, whiskers 5 to 95 %. {words.marks}"
+    return Panel(f"spread-{scope.id}", f"Image-wise {words.images.figure}", caption, charts, "view")
 
 
-def _boxes(name: str, rows: pd.DataFrame, varying: str) -> BoxChart:
+def _boxes(name: str, rows: pd.DataFrame, varying: str, words: Words) -> BoxChart:
     boxes = []
-    for label, nmiou, cmiou, *quantiles in rows[[varying, "NmIoU", "CmIoU", *LEVELS]].itertuples(index=False):
+    for label, mean, dataset, *quantiles in rows[[varying, "mean", "dataset", *LEVELS]].itertuples(index=False):
         low, lower, middle, upper, high = map(float, quantiles)
-        boxes.append(Box(str(label), (low, lower, middle, upper, high), float(nmiou), float(cmiou)))
+        boxes.append(Box(str(label), (low, lower, middle, upper, high), float(mean), float(dataset)))
+    figure = words.images.figure
     return BoxChart(
-        f"Image-wise mIoU, {name}",
-        f"Spread of the mIoU of single images for {name}, one box per {varying}.",
-        Axis("mIoU of an image (%)", percent=True, whole=True),
+        f"Image-wise {figure}, {name}",
+        f"Spread of the {figure} of single images for {name}, one box per {varying}.",
+        Axis(f"{figure} of an image (%)", percent=True, whole=True),
         Axis("", categories=[box.name for box in boxes]),
         boxes=boxes,
+        marks=(words.images.mean, words.images.dataset),
     )
 
 
-def worst_table(scope: Scope, summaries: pd.DataFrame) -> Table:
-    """The worst image of every evaluation, and the size indicator NmIoU / CmIoU."""
+def worst_table(scope: Scope, summaries: pd.DataFrame, words: Words) -> Table:
+    """The worst image of every evaluation beside both means; of label maps also the size indicator NmIoU / CmIoU."""
+    mean, dataset = words.images.mean, words.images.dataset
+    ratio = [Column(f"{mean} / {dataset}", "number", note=words.ratio)] if words.ratio else []
     columns = [
         Column("threat"),
         Column("model"),
-        Column("CmIoU", "percent", heat=True, note="mean of class IoUs over the dataset"),
-        Column("NmIoU", "percent", heat=True, note="mean over images of their mIoU"),
-        Column("NmIoU / CmIoU", "number", note="smaller under a threat: small objects go first"),
+        Column(dataset, "percent", heat=True, note=words.dataset),
+        Column(mean, "percent", heat=True, note=words.mean),
+        *ratio,
         Column("5 % quantile", "percent", heat=True, note="one image in twenty is worse"),
         Column("worst image", "percent", heat=True),
         Column("which", "code"),
     ]
     rows: list[list[Cell]] = []
     for row in summaries.to_dict("records"):
-        cmiou, nmiou = float(row["CmIoU"]), float(row["NmIoU"])
-        ratio = nmiou / cmiou if cmiou > 0 else float("nan")
-        head: list[Cell] = [str(row["threat"]), str(row["model"]), cmiou, nmiou, ratio]
+        whole, single = float(row["dataset"]), float(row["mean"])
+        head: list[Cell] = [str(row["threat"]), str(row["model"]), whole, single]
+        if ratio:
+            head.append(single / whole if whole > 0 else float("nan"))
         rows.append([*head, float(row["q05"]), float(row["worst"]), str(row["worst_image"])])
     return Table(
         f"worst-{scope.id}", "Worst images", columns, rows, "Sort by any column to see where single images fail."
@@ -188,9 +228,9 @@ def _cdf_series(name: str, part: pd.DataFrame, largest: float, style: int) -> Se
 
 
 def _smallest(found: Images, threat: str, threshold: float) -> pd.DataFrame:
-    """The smallest successful perturbation of every image by one attack; pixels that are wrong count as fooled."""
+    """The smallest successful perturbation of every image by one attack; what is not right counts as fooled."""
     frame = found.frame()
-    fooled = frame.assign(view=threat, share=1 - frame["accuracy"], norm=found.detail("norm"))
+    fooled = frame.assign(view=threat, share=1 - frame["right"], norm=found.detail("norm"))
     return minimum_norms(fooled, threshold)
 
 
