@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.detection import image_f1
-from gauntlet.metrics.overlap import box_iou
+from gauntlet.metrics.overlap import box_iou, ignored_objects
 from gauntlet.models.contract import Candidates
 from gauntlet.samples import Boxes, collate
 from gauntlet.threats.attacks import build, check_attack, names
 from gauntlet.threats.attacks.battery import CLEAN
-from gauntlet.threats.attacks.matching import confident, found_by, recall
+from gauntlet.threats.attacks.matching import confident, counted, found_by, recall
 from gauntlet.threats.attacks.object_targets import wanted_boxes
 from gauntlet.threats.attacks.proposals import (
     NO_CLASS,
@@ -31,7 +32,23 @@ from gauntlet.threats.attacks.proposals import (
 from gauntlet.threats.attacks.tog import Mislabeling
 from tiny_detector import CELL, TinyBoxes, TinyDetector
 
-MODEL = TinyDetector()
+
+class FairDetector(TinyDetector):
+    """Cells in a crowd are neither objects nor background to its loss, as for the detectors of the package."""
+
+    def losses(self, images: torch.Tensor, targets: Any) -> torch.Tensor:
+        found = self.candidates(images)
+        centres = (found.boxes[..., :2] + found.boxes[..., 2:]).detach() / 2
+        values = super().losses(images, [counted(target) for target in targets])
+        for row, target in enumerate(targets):
+            for corners in torch.from_numpy(target.xyxy[ignored_objects(target)]):
+                inside = ((centres[row] > corners[:2]) & (centres[row] < corners[2:])).all(dim=1)
+                left_out = functional.softplus(found.scores[row, inside]).sum()
+                values = values - left_out * (torch.arange(len(values)) == row)
+        return values
+
+
+MODEL = FairDetector()
 BATCH = collate([TinyBoxes(6)[index] for index in range(6)], ignore_index=None)
 IMAGES, BOXES = BATCH.images, BATCH.boxes
 NOTHING = Boxes(np.zeros((0, 4), np.float32), np.zeros(0, np.int64))
@@ -293,10 +310,15 @@ def test_only_what_is_aimed_at() -> None:
     assert found[0] < 0
     assert found[1] >= 0
     assert outcome.share.item() == 1
+    assert torch.equal(outcome.images[..., 16:24, 32:40], image[..., 16:24, 32:40])  # nothing is to gain there
     by_class = attack(MODEL, image, [boxes], fooling_region=1)
     found = found_by(boxes, MODEL.predict(by_class.images)[0])
     assert found[1] < 0
     assert found[0] >= 0
+    targeted = attack(MODEL, image, [boxes], fooling_region=left, target=2)
+    detected = MODEL.predict(targeted.images)[0]
+    assert found_by(Boxes(boxes.xyxy, np.array([2, 1])), detected).min() >= 0  # one to its target, the other stays
+    assert targeted.share.item() == 1
     nowhere = attack(MODEL, image, [boxes], fooling_region=torch.zeros_like(left))
     assert torch.equal(nowhere.images, image)
     vanish = build("tog-vanishing", epsilon=0.8, alpha=0.1, steps=4, random_start=False)
@@ -581,6 +603,37 @@ def test_crowds_reach_the_loss_with_their_flag_and_count_for_nothing() -> None:
     everything = torch.ones(IMAGES.shape[2:], dtype=torch.bool)
     clean = build("bim", steps=1)(MODEL, IMAGES[:1], [only], fooling_region=everything)
     assert torch.equal(clean.images, IMAGES[:1])  # nothing that counts lies there
+
+
+def test_a_crowd_is_no_target() -> None:
+    """The loss leaves it out, so that it never gets the class: without it the target is reached."""
+    image = IMAGES[:1] * 0
+    image[:, 0, :8, :8] = image[:, 1, 16:24, 32:40] = 0.9
+    crowd = Boxes(
+        np.array([[0, 0, 8, 8], [32, 16, 40, 24]], np.float32), np.array([0, 1]), crowd=np.array([False, True])
+    )
+    attack = build("bim", epsilon=0.8, alpha=0.2, steps=6)
+    assert attack(MODEL, image, [crowd], target=2).share.item() == 1
+    only = attack(MODEL, image, [crowd.select(np.array([False, True]))], target=2)
+    assert torch.equal(only.images, image)
+
+
+def test_rounds_leave_alone_what_is_lost_already() -> None:
+    """The object that the detector misses in the clean image, and its crowds, are no part of any round's loss."""
+    image = IMAGES[:1] * 0
+    image[:, 0, :8, :8] = image[:, 1, 16:24, 32:40] = image[:, 2, 16:24, :8] = 0.9
+    corners = np.array([[0, 0, 8, 8], [32, 16, 40, 24], [0, 16, 8, 24]], np.float32)
+    truth = Boxes(corners, np.array([0, 2, 2]), crowd=np.array([False, False, True]))  # green is not found as blue
+    outcome = build("region-aware", epsilon=0.9, rounds=2, steps=4)(MODEL, image, [truth])
+    assert (outcome.details["clean_fooled"], outcome.counted.tolist()) == ([1], [2])
+    assert outcome.details["fooling_objects"] == [[1]]
+    assert outcome.fooled.tolist() == [2]
+    assert not torch.equal(outcome.images[..., :8, :8], image[..., :8, :8])
+    assert torch.equal(outcome.images[..., 16:24, 32:40], image[..., 16:24, 32:40])
+    assert torch.equal(outcome.images[..., 16:24, :8], image[..., 16:24, :8])
+    (seen,) = outcome.detections or ()
+    stays = found_by(Boxes(corners, np.array([0, 1, 2])), seen) >= 0
+    assert stays.tolist() == [False, True, True]  # what was detected on the crowd, and in the place of the lost one
 
 
 def test_losses_that_are_no_number_are_an_error() -> None:

@@ -37,15 +37,21 @@ class Aim:
 
     def inside(self, row: int, boxes: Boxes) -> Boxes:
         """Those boxes of an image that are aimed at."""
-        if self.everything or len(boxes) == 0:
-            return boxes
+        return boxes if self.everything else boxes.select(self._at(row, boxes))
+
+    def marked(self, row: int, boxes: Boxes) -> Boxes:
+        """All boxes of an image, those that are not aimed at as crowds: see `aside`."""
+        return boxes if self.everything else aside(boxes, ~self._at(row, boxes))
+
+    def _at(self, row: int, boxes: Boxes) -> npt.NDArray[np.bool_]:
+        """(n,) which boxes are aimed at."""
         keep: npt.NDArray[np.bool_] = np.ones(len(boxes), np.bool_)
         if self.only is not None:
             keep &= boxes.classes == self.only
-        if self.mask is not None:
+        if self.mask is not None and len(boxes):
             corners = torch.from_numpy(boxes.xyxy).to(self.mask.device)
             keep &= centres_in(corners[None], self.mask[row : row + 1])[0].cpu().numpy()
-        return boxes.select(keep)
+        return keep
 
     def among(self, candidates: Candidates) -> torch.Tensor | None:
         """Which candidates are aimed at, bool (N, Q); None for all of them."""
@@ -57,6 +63,11 @@ class Aim:
         if self.mask is not None:
             keep &= centres_in(candidates.boxes.detach(), self.mask)
         return keep
+
+
+def aside(boxes: Boxes, where: npt.NDArray[np.bool_]) -> Boxes:
+    """Boxes of which some count for nothing, as COCO's crowds: neither objects nor background, in loss and in F1."""
+    return replace(boxes, crowd=where if boxes.crowd is None else boxes.crowd | where)
 
 
 def centres_in(corners: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:

@@ -10,9 +10,10 @@ import torch
 
 from gauntlet.threats.attacks.attack import Result, image_seed, one_of, register
 from gauntlet.threats.attacks.goals import Reach
+from gauntlet.threats.attacks.matching import counted
 from gauntlet.threats.attacks.minimum import MinimumNorm, signed_margin
 from gauntlet.threats.attacks.norms import image_length
-from gauntlet.threats.attacks.objects import ObjectProblem, counted
+from gauntlet.threats.attacks.objects import ObjectProblem
 from gauntlet.threats.attacks.outcome import reached
 from gauntlet.threats.attacks.pixels import Pixels
 from gauntlet.threats.attacks.posing import DETECTION, SEGMENTATION

@@ -12,7 +12,7 @@ from torch.nn import functional
 from gauntlet.models.contract import DetectionModel
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.aims import Aim
-from gauntlet.threats.attacks.matching import CONFIDENCE, confident, f1, found_by, recall
+from gauntlet.threats.attacks.matching import CONFIDENCE, confident, counted, f1, found_by, recall
 
 ALMOST = 1 - 1e-6
 """The share where F1 sees nothing any more but a detection of low score still finds an object: not the end yet."""
@@ -58,7 +58,7 @@ class Leave(Goal):
         return replace(self, labels=_rows(self.labels, rows), truth=_rows(self.truth, rows), aim=self.aim.select(rows))
 
     def value(self, model: DetectionModel, points: torch.Tensor) -> torch.Tensor:
-        blank = torch.tensor([self.fabricate and len(labels) == 0 for labels in self.labels])
+        blank = torch.tensor([self.fabricate and len(counted(labels)) == 0 for labels in self.labels])
         if not blank.any():
             return model.losses(points, self.labels)
         parts: dict[int, torch.Tensor] = {}
@@ -100,10 +100,8 @@ class Reach(Goal):
 
     def share(self, detected: Sequence[Boxes]) -> list[float]:
         """Share of the wanted boxes that a confident detection of the wanted class stands at."""
-        return [
-            float((found_by(wanted, found) >= 0).mean()) if len(wanted) else 0.0
-            for wanted, found in zip(self.wanted, detected, strict=True)
-        ]
+        there = [found_by(counted(wanted), found) >= 0 for wanted, found in zip(self.wanted, detected, strict=True)]
+        return [float(each.mean()) if len(each) else 0.0 for each in there]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,11 @@ def confident(detected: Boxes, score: float) -> Boxes:
     return detected if detected.scores is None else detected.select(detected.scores >= score)
 
 
+def counted(boxes: Boxes) -> Boxes:
+    """The objects without crowds and difficult ones; a loss gets these too, and leaves them out in its own way."""
+    return boxes.select(~ignored_objects(boxes))
+
+
 def found_by(truth: Boxes, detected: Boxes, score: float = CONFIDENCE) -> npt.NDArray[np.int64]:
     """For every object the detection that finds it, or -1, int64 (n,): COCO's matching, class by class."""
     found = np.full(len(truth), -1, np.int64)

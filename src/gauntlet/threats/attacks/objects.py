@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.overlap import box_iou, ignored_objects
+from gauntlet.metrics.overlap import box_iou
 from gauntlet.models.contract import Candidates, DetectionModel
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.aims import Aim, parse_aim, pixel_mask
 from gauntlet.threats.attacks.goals import Goal, Leave, Objectness, Reach
 from gauntlet.threats.attacks.inputs import check_images
 from gauntlet.threats.attacks.losses import PixelLoss
-from gauntlet.threats.attacks.matching import CONFIDENCE, confident, f1, recall
+from gauntlet.threats.attacks.matching import CONFIDENCE, confident, counted, f1, recall
 from gauntlet.threats.attacks.object_targets import wanted_boxes
 from gauntlet.threats.attacks.problem import NO_GRADIENT, BatchProblem, Evaluation, Tally, model_precision
 from gauntlet.threats.attacks.regions import Region
@@ -37,7 +37,7 @@ class ObjectProblem(BatchProblem):
 
     Attributes:
         model: the detector.
-        truth: the objects of every image that are aimed at.
+        truth: the objects of every image; those that are not aimed at count for nothing, as crowds do.
         goal: what the attack wants.
         aim: which objects count.
         open: bool (N,), whether there is something to attack in an image.
@@ -150,7 +150,7 @@ class ObjectProblem(BatchProblem):
 
     def figures(self, points: torch.Tensor) -> dict[str, torch.Tensor]:
         near = [self.aim.inside(row, each) for row, each in enumerate(self.detections(points))]
-        missing = torch.tensor([not self.aim.everything and len(truth) == 0 for truth in self.truth])
+        missing = torch.tensor([not self.aim.everything and len(counted(truth)) == 0 for truth in self.truth])
         return {
             metric: torch.tensor(
                 [figure(truth, found) for truth, found in zip(self.truth, near, strict=True)], dtype=torch.float64
@@ -189,7 +189,7 @@ def pose_objects(
     check_images(images)
     check_boxes(boxes, images, model.num_classes)
     aim = parse_aim(fooling_region, images, seeds)
-    truth = tuple(aim.inside(row, each) for row, each in enumerate(boxes))
+    truth = tuple(aim.marked(row, each) for row, each in enumerate(boxes))
     something = torch.tensor([aim.everything or len(counted(each)) > 0 for each in truth], device=images.device)
     problem = ObjectProblem(
         model=model,
@@ -209,7 +209,7 @@ def pose_objects(
             return problem
         return _towards(problem, wanted_boxes(target, truth, model.num_classes))
     own = [
-        unscored(aim.inside(row, confident(each, confidence))) for row, each in enumerate(problem.detections(images))
+        aim.marked(row, unscored(confident(each, confidence))) for row, each in enumerate(problem.detections(images))
     ]
     if goal in (LEAST_LIKELY, MOST_LIKELY):
         if target is None:
@@ -220,12 +220,12 @@ def pose_objects(
     everywhere = torch.ones_like(something)
     if goal == UNTARGETED:
         return replace(problem, goal=Leave(tuple(own), truth, aim, fabricate=True), open=everywhere)
-    before = tuple(len(each) for each in own)
+    before = tuple(len(counted(each)) for each in own)
     return replace(problem, goal=Objectness(int(goal == FABRICATION), before, aim, confidence), open=everywhere)
 
 
 def _towards(problem: ObjectProblem, wanted: Sequence[Boxes]) -> ObjectProblem:
-    there = torch.tensor([len(each) > 0 for each in wanted], device=problem.images.device)
+    there = torch.tensor([len(counted(each)) > 0 for each in wanted], device=problem.images.device)
     return replace(problem, goal=Reach(tuple(wanted)), open=there)
 
 
@@ -251,13 +251,8 @@ def _other_classes(problem: ObjectProblem, own: Sequence[Boxes], goal: str, conf
                 quiet = np.where(1 / (1 + np.exp(-logits)) <= confidence, logits, -np.inf)
                 logits = quiet if np.isfinite(quiet).any() else logits
             classes[index] = logits.argmin() if goal == LEAST_LIKELY else logits.argmax()
-        wanted.append(Boxes(boxes.xyxy, classes))
+        wanted.append(replace(boxes, classes=classes))
     return wanted
-
-
-def counted(boxes: Boxes) -> Boxes:
-    """The objects without crowds and difficult ones; a loss gets these too, and leaves them out in its own way."""
-    return boxes.select(~ignored_objects(boxes))
 
 
 def unscored(detected: Boxes) -> Boxes:

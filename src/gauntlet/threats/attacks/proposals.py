@@ -127,7 +127,7 @@ def suppressed(boxes: npt.NDArray[np.float64], scores: npt.NDArray[np.floating],
         if alive[place]:
             rest = place + 1 + np.nonzero(alive[place + 1 :])[0]
             alive[rest] = box_iou(boxes[order[place]][None], boxes[order[rest]])[0] <= most
-    return order[alive].astype(np.int64)
+    return np.asarray(order[alive], np.int64)
 
 
 def paired_iou(first: npt.NDArray[np.floating], second: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
@@ -135,7 +135,7 @@ def paired_iou(first: npt.NDArray[np.floating], second: npt.NDArray[np.floating]
     low, high = np.maximum(first[:, :2], second[:, :2]), np.minimum(first[:, 2:], second[:, 2:])
     inter = np.clip(high - low, 0, None).prod(1, dtype=np.float64)
     union = (first[:, 2:] - first[:, :2]).prod(1) + (second[:, 2:] - second[:, :2]).prod(1) - inter
-    return np.divide(inter, union, out=np.zeros_like(inter), where=inter > 0)
+    return np.asarray(np.divide(inter, union, out=np.zeros_like(inter), where=inter > 0))
 
 
 def other_classes(present: npt.NDArray[np.int64], classes: int, seed: int) -> npt.NDArray[np.int64]:

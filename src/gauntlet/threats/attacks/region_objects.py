@@ -13,6 +13,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics.overlap import box_iou, ignored_objects
 from gauntlet.models.contract import DetectionModel
 from gauntlet.samples import Boxes
+from gauntlet.threats.attacks.aims import aside
 from gauntlet.threats.attacks.attack import Attack
 from gauntlet.threats.attacks.inputs import expand_seeds
 from gauntlet.threats.attacks.matching import IOU, found_by
@@ -29,14 +30,16 @@ class Standing:
     """The objects of one image and what is left of them.
 
     Attributes:
-        truth: the objects that count.
+        truth: the objects.
+        counts: (n,) whether an object is neither a crowd nor difficult.
         finder: (n,) the detection of the clean image that finds each, or -1.
-        open: (n,) whether no round has won it yet.
+        open: (n,) whether it counts, is found and no round has won it yet.
         clean: the detections of the clean image.
         added: detections that took the place of lost objects.
     """
 
     truth: Boxes
+    counts: npt.NDArray[np.bool_]
     finder: npt.NDArray[np.int64]
     open: npt.NDArray[np.bool_]
     clean: Boxes
@@ -45,9 +48,13 @@ class Standing:
     @classmethod
     def of(cls, truth: Boxes, clean: Boxes) -> Standing:
         """Before the first round."""
-        truth = truth.select(~ignored_objects(truth))
-        finder = found_by(truth, clean)
-        return cls(truth, finder, finder >= 0, clean, [])
+        counts, finder = ~ignored_objects(truth), found_by(truth, clean)
+        return cls(truth, counts, finder, counts & (finder >= 0), clean, [])
+
+    @property
+    def lost(self) -> npt.NDArray[np.bool_]:
+        """(n,) the objects that count and are not found, or no longer."""
+        return self.counts & ~self.open
 
     def update(self, detected: Boxes, target: Target, classes: int) -> int:
         """Takes what a round has won; returns how many objects that are."""
@@ -66,7 +73,7 @@ class Standing:
 
     def worst_case(self) -> Boxes:
         """The clean detections, with what the rounds saw instead of the objects that they won."""
-        gone = self.finder[(self.finder >= 0) & ~self.open]
+        gone = self.finder[self.lost & (self.finder >= 0)]
         kept = self.clean.select(np.setdiff1d(np.arange(len(self.clean)), gone))
         parts = [kept, *self.added]
         scores = [np.ones(len(part), np.float32) if part.scores is None else part.scores for part in parts]
@@ -91,7 +98,8 @@ def attack_objects_in_rounds(
     """Attacks a batch; arguments as for any attack.
 
     Every round attacks the clean image anew and aims at the objects that the detector still finds. An object is lost
-    when no confident detection of its class stands there any more (targeted: when one of the target class does).
+    when no confident detection of its class stands there any more (targeted: when one of the target class does). Lost
+    objects count for nothing in later rounds: as background they would draw the attack to keep them.
     """
     target = attack.target if target is None else target
     if target is not None and target is not True and not isinstance(target, int):
@@ -102,7 +110,7 @@ def attack_objects_in_rounds(
         assert isinstance(problem, ObjectProblem)
         clean = problem.detections(problem.images)
     standings = [Standing.of(truth, found) for truth, found in zip(problem.truth, clean, strict=True)]
-    lost_before = [int((~each.open).sum()) for each in standings]
+    lost_before = [int(each.lost.sum()) for each in standings]
     outcomes: list[Outcome] = []
     points, norms = problem.images.clone(), torch.zeros(len(images), dtype=torch.float64, device=images.device)
     forward, backward = problem.tally.forward.clone(), problem.tally.backward.clone()
@@ -114,7 +122,7 @@ def attack_objects_in_rounds(
         if not rows:
             break
         here = torch.tensor(rows, device=images.device)
-        left = [standings[row].truth.select(standings[row].open) for row in rows]
+        left = [aside(standings[row].truth, ~standings[row].open) for row in rows]
         mask = None if problem.region is None else problem.region[here]
         outcome = attack(model, images[here], left, target, mask, None, [seeds[row] for row in rows])
         with steady(model, images.device, 0):
@@ -128,13 +136,13 @@ def attack_objects_in_rounds(
             if new > most[row] or len(news[row]) == 1:
                 most[row], points[row], norms[row] = new, outcome.images[place], outcome.norms[place]
         outcomes.append(outcome)
-    lost = torch.tensor([int((~each.open).sum()) for each in standings], device=images.device)
+    lost = torch.tensor([int(each.lost.sum()) for each in standings], device=images.device)
     return Outcome(
         images=points,
         norms=norms,
         queries=Queries(forward, backward),
         threshold=attack.threshold,
-        counted=torch.tensor([len(each.truth) for each in standings], device=images.device),
+        counted=torch.tensor([int(each.counts.sum()) for each in standings], device=images.device),
         count_fooled=lambda: lost,
         details={"clean_fooled": lost_before, "fooling_objects": aims, "newly_fooled": news},
         region=problem.region,
