@@ -102,7 +102,7 @@ class ObjectDetector(DetectionModel):
             if target.crowd is not None:
                 kept &= ~target.crowd
             boxes = torch.from_numpy(np.ascontiguousarray(corners[kept], dtype=np.float32))
-            yield boxes.to(images.device), torch.from_numpy(target.classes[kept]).to(images.device)
+            yield boxes.to(images), torch.from_numpy(target.classes[kept]).to(images.device)
 
 
 class LibraryDetector(ObjectDetector):

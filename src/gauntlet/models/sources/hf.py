@@ -1,6 +1,6 @@
 """hf: models of Hugging Face transformers, from the hub or from a folder made by `save_pretrained`.
 
-Detectors are in `hf_detection`.
+Detectors are in `hf_detection` and `grounding_dino`.
 
 Mask classification (MaskFormer, Mask2Former) has no logits per pixel. Its class scores are those of the papers'
 semantic inference: with the class probabilities p_q of a query q, the null class left out, and its mask m_q,
@@ -28,7 +28,7 @@ from torch.nn import functional
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel, ModelIdentity
-from gauntlet.models.sources import hf_detection
+from gauntlet.models.sources import grounding_dino, hf_detection
 from gauntlet.models.sources.adapting import OPTIONS, Adapter, Picked, check_options, digested, require
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.sources.detecting import Labels
@@ -36,6 +36,7 @@ from gauntlet.models.wrapping import Normalisation
 
 MASK_CLASSIFICATION = ("maskformer", "mask2former")
 MASK_RESOLUTIONS = ("library", "input")
+DETECTORS = (*hf_detection.KINDS, *grounding_dino.KINDS)
 
 # Networks whose position embeddings belong to one size; the others take any.
 _ONE_SIZE = ("beit", "data2vec-vision", "dpt")
@@ -51,7 +52,7 @@ _USUAL = {
     "data2vec-vision": _HALF,
     "dpt": _HALF,
     "mobilenet_v2": _HALF,
-    **dict.fromkeys(hf_detection.KINDS, _IMAGENET),
+    **dict.fromkeys(DETECTORS, _IMAGENET),
 }
 # MobileViT's processor does not normalise, and swaps the channels.
 _SWAPPED = ("mobilevit", "mobilevitv2")
@@ -71,7 +72,11 @@ class HuggingFaceModel(ModelSource):
         folder = Path(self.location)
         settings = digested(self.options)
         if folder.is_dir():
-            files = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".safetensors", ".bin"))
+            files = sorted(
+                path
+                for path in folder.iterdir()
+                if path.suffix in (".json", ".safetensors", ".bin") or path.name == "vocab.txt"
+            )
             return ModelIdentity(self.options.get("name") or folder.resolve().name, file_digest(files, settings))
         # The commit, not the branch: what "main" points to changes.
         settings |= {"location": self.location, "revision": self._config._commit_hash or self.options.get("revision")}
@@ -79,7 +84,7 @@ class HuggingFaceModel(ModelSource):
 
     @property
     def task(self) -> str:
-        return "detection" if self._config.model_type in hf_detection.KINDS else "segmentation"
+        return "detection" if self._config.model_type in DETECTORS else "segmentation"
 
     @cached_property
     def _config(self) -> Any:
@@ -96,10 +101,10 @@ class HuggingFaceModel(ModelSource):
         elif kind in _semantic_kinds():
             network = self._fetched(transformers.AutoModelForSemanticSegmentation, **self._safely)
             network = Picked(network, lambda output: output.logits)
-        elif kind in hf_detection.KINDS:
-            return self._detector(kind, self._fetched(transformers.AutoModelForObjectDetection, **self._safely))
+        elif kind in DETECTORS:
+            return self._detector(kind)
         else:
-            known = ", ".join([*_semantic_kinds(), *MASK_CLASSIFICATION, *hf_detection.KINDS])
+            known = ", ".join([*_semantic_kinds(), *MASK_CLASSIFICATION, *DETECTORS])
             raise GauntletError(
                 f"hf:{self.location} is a '{kind}' model, which is neither one for semantic segmentation nor a known "
                 f"detector; known: {known}."
@@ -109,21 +114,29 @@ class HuggingFaceModel(ModelSource):
         # Checkpoints in half precision are computed in single precision, like all others.
         return adapter.wrap(network.float(), self.identity)
 
-    def _detector(self, kind: str, network: nn.Module) -> GauntletModel:
-        check_options(f"hf:{self.location}", self.options, hf_detection.OPTIONS)
-        config, processor = self._config, self._processor()
+    def _detector(self, kind: str) -> GauntletModel:
+        transformers = require("transformers", "hf")
+        address, config, processor = f"hf:{self.location}", self._config, self._processor()
+        told = kind in grounding_dino.KINDS
+        check_options(address, self.options, grounding_dino.OPTIONS if told else hf_detection.OPTIONS)
         mean, std = _normalisation(kind, processor, self.location, self.options)
-        names = hf_detection.label_names(config)
-        return hf_detection.QueryDetector(
-            network.float(),
-            Labels.of(f"hf:{self.location}", names, self.options),
-            len(names),
-            self.identity,
-            kind=kind,
-            normalisation=Normalisation(
+        settings: dict[str, Any] = {
+            "kind": kind,
+            "normalisation": Normalisation(
                 self.options.get("mean", mean), self.options.get("std", std), self.options.get("channel_order", "RGB")
             ),
-            resizing=hf_detection.Resizing.of(kind, processor, self.options.get("input_size")),
+            "resizing": hf_detection.Resizing.of(kind, processor, self.options.get("input_size")),
+        }
+        if told:
+            labels = grounding_dino.read_names(address, self.options)
+            tokenizer = self._fetched(transformers.AutoTokenizer)
+            prompt = grounding_dino.Prompt.of(address, labels.class_names or (), tokenizer, config.max_text_len)
+            network = self._fetched(transformers.AutoModelForZeroShotObjectDetection, **self._safely)
+            return grounding_dino.GroundedDetector(network.float(), labels, self.identity, prompt, **settings).freeze()
+        names = hf_detection.label_names(config)
+        network = self._fetched(transformers.AutoModelForObjectDetection, **self._safely)
+        return hf_detection.QueryDetector(
+            network.float(), Labels.of(address, names, self.options), len(names), self.identity, **settings
         ).freeze()
 
     @property

@@ -2,7 +2,8 @@
 
 Images are resized as the checkpoint's image processor says, inside the model and differentiably, since these networks
 were trained at those sizes and their boxes are fractions of the image anyway. A checkpoint without a processor's file
-takes images as they come. Detections are those of the library's `post_process_object_detection`.
+takes images as they come. Detections are those of the library's `post_process_object_detection`. Grounding DINO, which
+takes its classes as text, is in `grounding_dino`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from gauntlet.errors import GauntletError
 from gauntlet.models.contract import Candidates, ModelIdentity
 from gauntlet.models.sources.adapting import read_size
 from gauntlet.models.sources.detecting import Labels, LibraryDetector
@@ -38,11 +40,11 @@ SOFTMAX = ("detr", "yolos", "table-transformer")
 SIGMOID = ("conditional_detr", "deformable_detr", "dab-detr", "rt_detr", "rt_detr_v2", "d_fine")
 KINDS = (*SOFTMAX, *SIGMOID)
 AS_GIVEN = "image"
-# Of RT-DETR's kin the library keeps as many detections as there are queries, of others with independent labels 100.
 _REAL_TIME = ("rt_detr", "rt_detr_v2", "d_fine")
-_MOST = 100
-# What the maps of RT-DETR's kin must divide the image into, and the size that their processors have by default.
-_DEEPEST, _USUAL_SIZE = 32, {"height": 640, "width": 640}
+# What both sides of an image must be multiples of: the deepest maps of RT-DETR's kin, the patches of YOLOS.
+_MULTIPLES = {**dict.fromkeys(_REAL_TIME, 32), "yolos": 16}
+# The size that the processors of RT-DETR's kin have by default.
+_USUAL_SIZE = {"height": 640, "width": 640}
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Resizing:
     Attributes:
         size: (height, width), or None.
         shorter, longer: sides in pixels; no limit where `longer` is None.
-        multiple: of which both sides are made a multiple where neither is given.
+        multiple: of which both sides are made a multiple: the next larger one where no sides are given, else the next
+            smaller one, as YOLOS's processor has it.
     """
 
     size: tuple[int, int] | None = None
@@ -63,7 +66,8 @@ class Resizing:
     @classmethod
     def of(cls, kind: str, processor: Mapping[str, Any], given: Any) -> Resizing:
         """What the user says, else the processor's settings."""
-        as_given = cls(multiple=_DEEPEST if kind in _REAL_TIME else 1)
+        multiple = _MULTIPLES.get(kind, 1)
+        as_given = cls(multiple=multiple)
         if given == AS_GIVEN:
             return as_given
         if given is not None:
@@ -73,13 +77,19 @@ class Resizing:
             return as_given
         # Files of old versions have one number and its limit beside it.
         if not isinstance(size, Mapping):
-            return cls(shorter=int(size), longer=processor.get("max_size"))
+            size = {"shortest_edge": size}
         if "height" in size:
             return cls(size=(int(size["height"]), int(size["width"])))
-        return cls(shorter=int(size["shortest_edge"]), longer=size.get("longest_edge") or processor.get("max_size"))
+        if "shortest_edge" not in size:
+            raise GauntletError(
+                f"the image processor resizes by {', '.join(size)}, which is not known here; give input_size, a height "
+                f"and a width in pixels or '{AS_GIVEN}'."
+            )
+        longer = size.get("longest_edge") or processor.get("max_size")
+        return cls(shorter=int(size["shortest_edge"]), longer=longer, multiple=multiple)
 
     def __call__(self, height: int, width: int) -> tuple[int, int]:
-        """The size of an image afterwards; transformers' get_size_with_aspect_ratio."""
+        """The size of an image afterwards; transformers' get_size_with_aspect_ratio, its own version of YOLOS too."""
         if self.size is not None:
             return self.size
         if self.shorter is None:
@@ -89,9 +99,8 @@ class Resizing:
         if self.longer is not None and high / low * wanted > self.longer:
             wanted = self.longer * low / high
         short = round(wanted)
-        if low == short:
-            return height, width
-        long = int(wanted * high / low)
+        long = high if low == short else int(wanted * high / low)
+        short, long = (max(side - side % self.multiple, self.multiple) for side in (short, long))
         return (long, short) if width < height else (short, long)
 
 
@@ -100,9 +109,14 @@ class QueryDetector(LibraryDetector):
 
     Args:
         network: gives logits (N, Q, labels) and boxes (N, Q, 4): centre, width and height in fractions of the image.
-        kind: transformers' model_type, one of KINDS.
+        kind: transformers' model_type.
         resizing: applied to every image before the normalisation.
+
+    Attributes:
+        most: detections of an image at most, with independent labels; those of the library's post-processing.
     """
+
+    most = 100
 
     def __init__(
         self,
@@ -119,6 +133,9 @@ class QueryDetector(LibraryDetector):
         self.kind = kind
         self.normalisation = normalisation
         self.resizing = resizing
+        # The library keeps as many detections of RT-DETR's kin as there are queries.
+        if kind in _REAL_TIME:
+            self.most = self.network.config.num_queries
 
     def prepare(self, images: torch.Tensor) -> torch.Tensor:
         """What the library calls pixel_values."""
@@ -128,23 +145,31 @@ class QueryDetector(LibraryDetector):
         prepared: torch.Tensor = self.normalisation(images)
         return prepared
 
+    def ask(self, images: torch.Tensor, **labels: Any) -> Any:
+        """What the network says of images (N, 3, H, W), with its loss where labels are given."""
+        return self.network(pixel_values=self.prepare(images), **labels)
+
+    def label_logits(self, output: Any) -> torch.Tensor:
+        """A logit for every query and label, (N, Q, labels)."""
+        logits: torch.Tensor = output.logits
+        return logits
+
     def loss(self, image: torch.Tensor, boxes: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         height, width = image.shape[-2:]
         low, high = (boxes / boxes.new_tensor([width, height, width, height])).chunk(2, dim=1)
         target = {"class_labels": labels, "boxes": torch.cat([(low + high) / 2, high - low], dim=1)}
-        loss: torch.Tensor = self.network(pixel_values=self.prepare(image[None]), labels=[target]).loss
+        loss: torch.Tensor = self.ask(image[None], labels=[target]).loss
         return loss.reshape(())
 
     @torch.no_grad()
     def predict(self, images: torch.Tensor) -> list[Boxes]:
-        output = self.network(pixel_values=self.prepare(images))
-        corners = self._corners(output.pred_boxes, images)
+        output = self.ask(images)
+        logits, corners = self.label_logits(output), self._corners(output.pred_boxes, images)
         if self.kind in SOFTMAX:
-            scores, classes = output.logits.softmax(dim=-1)[..., self.outputs].max(dim=-1)
+            scores, classes = logits.softmax(dim=-1)[..., self.outputs].max(dim=-1)
         else:
-            chances = output.logits[..., self.outputs].sigmoid().flatten(1)
-            most = corners.shape[1] if self.kind in _REAL_TIME else _MOST
-            scores, places = chances.topk(min(most, chances.shape[1]), dim=1)
+            chances = logits[..., self.outputs].sigmoid().flatten(1)
+            scores, places = chances.topk(min(self.most, chances.shape[1]), dim=1)
             classes = places % self.num_classes
             queries = places // self.num_classes
             corners = corners.gather(1, queries[..., None].expand(-1, -1, 4))
@@ -152,10 +177,11 @@ class QueryDetector(LibraryDetector):
 
     def candidates(self, images: torch.Tensor) -> Candidates:
         """Every query; class logits are those over "no object" where the network has that."""
-        output = self.network(pixel_values=self.prepare(images))
-        scores, boxes = output.logits[..., self.outputs], self._corners(output.pred_boxes, images)
+        output = self.ask(images)
+        logits, boxes = self.label_logits(output), self._corners(output.pred_boxes, images)
+        scores = logits[..., self.outputs]
         if self.kind in SOFTMAX:
-            scores = scores - output.logits[..., -1:]
+            scores = scores - logits[..., -1:]
             return Candidates(scores, boxes, scores.logsumexp(dim=-1))
         return Candidates(scores, boxes, scores.amax(dim=-1))
 
