@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from synthetic_store import HOSTILE, MODELS, attack, corruption, fill_store
 
+from gauntlet.analysis import leaderboard
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import Figure
 from gauntlet.metrics.segmentation import cmiou, nmiou
 from gauntlet.report import build_report
 from gauntlet.report.charts import BoxChart, Chart, HeatChart, LineChart, Panel
+from gauntlet.report.compare import compare_models
 from gauntlet.report.document import Bullets, Document, Finding, Findings, Fold, Recipes, Section, Text, Verdicts
 from gauntlet.report.images import read_images
 from gauntlet.report.render import plotly
@@ -44,6 +46,7 @@ def put(
     digest: str = "0",
     seed: int = 0,
     images: int = 40,
+    protocol: dict[str, Any] | None = None,
     **figures: float,
 ) -> None:
     """An evaluation with given figures and no counts."""
@@ -51,7 +54,7 @@ def put(
         "segmentation",
         model,
         digest,
-        {**DATASET, "length": images},
+        {**DATASET, "length": images, "protocol": protocol or {}},
         threat,
         next(iter(description)),
         description,
@@ -117,6 +120,24 @@ def test_other_numbers_of_images_are_not_compared() -> None:
     put(store, "a", "clean", {"clean": {}}, mIoU=0.5)
     put(store, "b", "clean", {"clean": {}}, images=8, mIoU=0.5)
     assert sorted((scope.images, scope.models) for scope in scopes(store.frame())) == [(8, ["b"]), (40, ["a"])]
+
+
+def test_other_images_of_the_same_name_and_number_are_not_compared() -> None:
+    store = Store()
+    put(store, "a", "clean", {"clean": {}}, mIoU=0.8)
+    assert [scope.title for scope in scopes(store.frame())] == ["d/val"]
+    put(store, "b", "clean", {"clean": {}}, mIoU=0.7, protocol={"name": "half"})
+    found = scopes(store.frame())
+    digests = store.frame().set_index("model")["dataset_digest"].to_dict()
+    assert {(scope.models[0], scope.title) for scope in found} == {
+        ("a", f"d/val [{digests['a'][:8]}]"),
+        ("b", f"d/val [{digests['b'][:8]}]"),
+    }
+    assert len({scope.id for scope in found}) == 2
+    assert len(leaderboard(store.frame())) == 2
+    assert leaderboard(store.frame())["rank"].tolist() == [1, 1]  # each the first on its own images
+    with pytest.raises(GauntletError, match="never evaluated on the same images"):
+        compare_models(store, "a", "b")
 
 
 def test_an_attack_without_a_budget_is_no_worst_case() -> None:

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,7 @@ def test_an_evaluation_survives_the_round_trip(address: str) -> None:
     assert found.per_class.loc["a", "IoU"] == 0.25
     assert (found.images, found.duration, found.provenance) == (2, 1.5, PROVENANCE)
     assert found.as_dict()["figures"] == {"mIoU": 0.5, "mAcc": None}
+    assert found.dataset_identity == found.as_dict()["dataset_identity"] == job().dataset
 
 
 def test_per_image_figures_are_computed_from_the_counts(address: str) -> None:
@@ -136,6 +138,20 @@ def test_frame_is_tidy_and_exports(address: str, tmp_path: Path) -> None:
             store.export(tmp_path / "out.xls")
     assert frame.loc[frame.metric == "mIoU", "threat"].tolist() == ["clean", "fog"]
     assert set(frame["description"]) == {'{"clean": {}}', '{"fog": {}}'}
+
+
+def test_a_figure_says_which_images_it_belongs_to(address: str) -> None:
+    other = replace(job(), dataset={**job().dataset, "protocol": {"name": "half"}})
+    with open_store(address) as store:
+        for each in (job(), job("fog"), other):
+            complete(store, each)
+        frame = store.frame()
+        found = {each.key: store.load(each.key) for each in (job(), job("fog"), other)}
+    digests = frame.drop_duplicates("key").set_index("key")["dataset_digest"]
+    assert digests[job().key] == digests[job("fog").key] != digests[other.key]
+    for key, evaluation in found.items():
+        assert evaluation is not None
+        assert evaluation.dataset_digest == digests[key]
 
 
 def test_delete_removes_everything(address: str) -> None:

@@ -33,7 +33,8 @@ def leaderboard(
         sort_by = next((name for mark in ("GAM_", "-ReM^") for name in columns if mark in name), "clean")
     if sort_by not in columns:
         raise unknown_name("score to sort by", sort_by, columns)
-    groups = [column for column in ("source", "task", "dataset", "split", "view") if column in table]
+    units = ("source", "task", "dataset", "split", "dataset_digest", "view")
+    groups = [column for column in units if column in table]
     rank = table.groupby(groups, dropna=False)[sort_by].rank(method="min", ascending=False)
     table.insert(0, "rank", rank.astype("Int64"))
     by = [*groups, "rank", "model"]

@@ -26,7 +26,7 @@ TASKS = {
 }
 HUB_METRICS = {"mIoU": "mean_iou", "mAP": "map", "aAcc": "accuracy"}
 """Names that the Hub knows; others keep their own."""
-SHOWN = ("mIoU", "mAcc", "aAcc", "NmIoU", "mAP", "mAP50")
+SHOWN = ("mIoU", "mAcc", "aAcc", "NmIoU", "mAP", "mAP50", "mAP75")
 
 
 def write_card(store: Store, model: str, path: str | Path) -> tuple[Path, Path]:
@@ -65,6 +65,7 @@ def card_data(store: Store, model: str) -> dict[str, Any]:
             "dataset": each.dataset,
             "split": each.split,
             "images": each.images,
+            "dataset_identity": dict(each.dataset_identity),
             "threat": each.threat,
             "description": dict(each.description),
             "seed": each.seed,

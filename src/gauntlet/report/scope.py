@@ -28,6 +28,7 @@ KIND_WORDS = {
     MINIMUM: ("smallest perturbation", "Smallest perturbations"),
 }
 _SCOPE = ["task", "dataset", "split", "images"]
+_DATA = "dataset_digest"
 
 
 def kind_word(kind: str) -> str:
@@ -42,10 +43,11 @@ def kind_title(kind: str) -> str:
 
 @dataclass(frozen=True)
 class Scope:
-    """Evaluations of one task on the same number of images of one split.
+    """Evaluations of one task on the same images.
 
     Attributes:
         task, dataset, split, images: what they share.
+        data: the digest of the images where others of the same name, split and number are there too, else "".
         frame: their figures, tidy; `model` and `threat` are names that mean one thing each.
         metric: the figure that models are ranked by.
     """
@@ -56,14 +58,17 @@ class Scope:
     images: int
     frame: pd.DataFrame
     metric: str
+    data: str = ""
 
     @property
     def id(self) -> str:
-        return slug(f"{self.dataset}-{self.split}-{self.images}" + ("-boxes" if self.task == "detection" else ""))
+        boxes, data = "-boxes" if self.task == "detection" else "", f"-{self.data}" if self.data else ""
+        return slug(f"{self.dataset}-{self.split}-{self.images}{boxes}{data}")
 
     @property
     def title(self) -> str:
-        return f"{self.dataset}/{self.split}" if self.split else self.dataset
+        name = f"{self.dataset}/{self.split}" if self.split else self.dataset
+        return f"{name} [{self.data}]" if self.data else name
 
     def read_in(self, metric: str) -> Scope:
         """The same evaluations, ranked by another figure."""
@@ -166,12 +171,15 @@ def scopes(frame: pd.DataFrame) -> list[Scope]:
         frame: as `Store.frame` gives it.
     """
     found = []
-    for (task, dataset, split, images), rows in frame.groupby(_SCOPE, sort=False):
+    several = frame.groupby(_SCOPE)[_DATA].transform("nunique").gt(1)
+    marks = frame[_DATA].str[:8].where(several, "")
+    for (task, dataset, split, images, mark), rows in frame.assign(mark=marks).groupby([*_SCOPE, "mark"], sort=False):
         part = name_threats(name_models(rows))
         minimum = {text for text in part["description"].unique() if _has_no_budget(json.loads(text))}
         part = part.assign(kind=part["kind"].mask(part["description"].isin(minimum), MINIMUM))
         metric = MAIN_METRIC.get(str(task), "mIoU")
-        found.append(Scope(str(task), str(dataset), str(split), int(str(images)), part.reset_index(drop=True), metric))
+        part = part.drop(columns="mark").reset_index(drop=True)
+        found.append(Scope(str(task), str(dataset), str(split), int(str(images)), part, metric, str(mark)))
     return sorted(found, key=lambda scope: -len(scope.frame))
 
 

@@ -53,8 +53,7 @@ class Job:
             "seed": self.seed,
             "settings": dict(self.settings),
         }
-        text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return _digest(parts, 32)
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,7 @@ class Evaluation:
         duration: seconds of computing, over all sessions that worked on it.
         created: UTC time of the start, ISO 8601.
         from_store: whether it was found rather than computed.
+        dataset_identity: which images: name, split, length, digest of their ids, protocol; empty for published figures.
     """
 
     key: str
@@ -98,7 +98,13 @@ class Evaluation:
     duration: float
     created: str
     from_store: bool = False
+    dataset_identity: Mapping[str, Any] = field(default_factory=dict)
     _per_image: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def dataset_digest(self) -> str:
+        """Short form of the dataset's identity: figures with the same one are of the same images."""
+        return dataset_digest(self.dataset_identity)
 
     @property
     def figures(self) -> dict[str, float]:
@@ -137,6 +143,7 @@ class Evaluation:
             "model_digest": self.model_digest,
             "dataset": self.dataset,
             "split": self.split,
+            "dataset_identity": dict(self.dataset_identity),
             "threat": self.threat,
             "description": dict(self.description),
             "seed": self.seed,
@@ -157,6 +164,16 @@ class Evaluation:
             "created": self.created,
             "provenance": dict(self.provenance),
         }
+
+
+def dataset_digest(identity: Mapping[str, Any]) -> str:
+    """Digest of the identity of a dataset, "" where there is none (published figures)."""
+    return _digest(dict(identity), 16) if identity else ""
+
+
+def _digest(content: Mapping[str, Any], length: int) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def _nullable(value: float) -> float | None:

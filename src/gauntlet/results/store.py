@@ -21,15 +21,15 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics import METRICS, Metric
 from gauntlet.metrics.contract import NAN, Figure
 from gauntlet.results import schema
-from gauntlet.results.record import Evaluation, ImageRow, Job
+from gauntlet.results.record import Evaluation, ImageRow, Job, dataset_digest
 
 MEMORY = ":memory:"
 _PAGE = 256
 _BUSY_SECONDS = 60
 _IMMEDIATE = "gauntlet_immediate"
 _FRAME_COLUMNS = (
-    "key", "task", "model", "model_digest", "dataset", "split", "threat", "kind", "description", "seed",
-    "view", "metric", "class_name", "value", "low", "high", "images", "created", "duration",
+    "key", "task", "model", "model_digest", "dataset", "split", "dataset_digest", "threat", "kind", "description",
+    "seed", "view", "metric", "class_name", "value", "low", "high", "images", "created", "duration",
 )  # fmt: skip
 
 
@@ -315,6 +315,7 @@ class Store:
             duration=row["duration"],
             created=row["created"],
             from_store=True,
+            dataset_identity=row["dataset_identity"],
             _per_image=self._per_image_reader(started, row["task"], row["metric"]),
         )
 
@@ -359,6 +360,7 @@ class Store:
         columns = [
             figures.c[name] if name in figures.c and name != "evaluation_id" else evaluations.c[name]
             for name in _FRAME_COLUMNS
+            if name != "dataset_digest"
         ]
         query = (
             select(*columns)
@@ -368,7 +370,11 @@ class Store:
         )
         with self._engine.connect() as connection:
             rows = connection.execute(query).all()
-        frame = pd.DataFrame(rows, columns=list(_FRAME_COLUMNS))
+            data = connection.execute(select(evaluations.c.key, evaluations.c.dataset_identity)).all()
+        frame = pd.DataFrame(rows, columns=[column.name for column in columns])
+        digests = {key: dataset_digest(identity) for key, identity in data}
+        frame["dataset_digest"] = frame["key"].map(digests).astype(object)
+        frame = frame[list(_FRAME_COLUMNS)]
         frame["description"] = [_canonical(each) for each in frame["description"]]
         for name in ("value", "low", "high", "duration"):
             frame[name] = frame[name].astype("float64")

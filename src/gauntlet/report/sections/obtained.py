@@ -41,6 +41,7 @@ def recipe(title: str, evaluation: Evaluation, store: str) -> Recipe:
     facts = [
         ("key", evaluation.key),
         ("weights", evaluation.model_digest),
+        ("images", json.dumps(dict(evaluation.dataset_identity))),
         ("threat", json.dumps(evaluation.description)),
         ("computed", f"{evaluation.created}, {evaluation.duration:.1f} s for {evaluation.images} images"),
         *((name, str(run[name])) for name in ("gauntlet", "torch", "device", "processor", "threads") if run.get(name)),

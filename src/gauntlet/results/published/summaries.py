@@ -29,8 +29,10 @@ SPATIAL_CORRUPTIONS = (
 ATTACKS = {"segmentation": SEGMENTATION_ATTACKS, "detection": DETECTION_ATTACKS}
 CORRUPTIONS = {"segmentation": COMMON_CORRUPTIONS, "detection": (*COMMON_CORRUPTIONS, *SPATIAL_CORRUPTIONS)}
 _AIMS = ("target", "region", "fooling_region")
-UNIT_COLUMNS = ("source", "table", "task", "model", "model_digest", "dataset", "split", "seed", "view")
-"""What makes figures comparable: one model on one dataset in one view; only those a frame has are used."""
+UNIT_COLUMNS = (
+    *("source", "table", "task", "model", "model_digest", "dataset", "split", "dataset_digest", "seed", "view"),
+)
+"""What makes figures comparable: one model on the same images in one view; only those a frame has are used."""
 
 
 def unit_columns(frame: pd.DataFrame) -> list[str]:
