@@ -15,7 +15,17 @@ from gauntlet.report.document import Block, Document, Finding, Gallery, Part, Se
 from gauntlet.report.gallery import Loaders, build_gallery, worst_images
 from gauntlet.report.images import Images, read_images
 from gauntlet.report.scope import Scope, kind_word, scopes
-from gauntlet.report.sections import classes, curves, distributions, honesty, obtained, relations, summary, threats
+from gauntlet.report.sections import (
+    boxes,
+    classes,
+    curves,
+    distributions,
+    honesty,
+    obtained,
+    relations,
+    summary,
+    threats,
+)
 from gauntlet.report.sections.standing import Standing
 from gauntlet.report.tables import format_number
 from gauntlet.results import Evaluation, Store
@@ -87,6 +97,7 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
         summary.section(scope, standing, first_two(standing, images)),
         Section(f"leaderboard-section-{scope.id}", "Leaderboard", board),
         *threats.sections(scope, standing),
+        boxes.section(scope, standing),
         curves.section(scope, standing),
         distributions.section(scope, standing, images),
         classes.section(scope, standing),
