@@ -208,7 +208,7 @@ def test_a_corrupted_copy_is_written_in_detecbenchs_layout(call) -> None:
     arguments = ("data", "corrupt", "streets", "copy", "-c", "brightness", "--severity", "2,3", "--limit", "2")
     code, out, _ = call(*arguments)
     assert code == 0
-    assert "written to copy/cc" in out
+    assert "written to copy\n" in out
     for severity in (2, 3):
         assert len(list(Path(f"copy/cc/brightness/severity_{severity}").rglob("*.png"))) == 2
     assert call(*arguments)[0] == 0  # again: nothing is left to do

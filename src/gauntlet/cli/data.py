@@ -47,7 +47,9 @@ def check(
 @data_app.command(epilog="Example: gauntlet data corrupt streets copies --corruption fog --severity 1..5 --limit 20")
 def corrupt(
     name: Annotated[str, typer.Argument(help="A dataset, or folder:PATH.")],
-    output: Annotated[Path, typer.Argument(help="Where the corrupted copy goes: cc/NAME/severity_S/FILE below it.")],
+    output: Annotated[
+        Path, typer.Argument(help="Where the copy goes: cc/NAME/severity_S/FILE below it, in 3D NAME/S/FILE.")
+    ],
     corruption: Annotated[
         list[str] | None, typer.Option("--corruption", "-c", help="A corruption; the fifteen common ones by default.")
     ] = None,
@@ -77,4 +79,4 @@ def corrupt(
             seed,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-    typer.echo(f"written to {output / 'cc'}")
+    typer.echo(f"written to {output}")

@@ -113,9 +113,15 @@ def _batteries() -> list[Row]:
 def _corruptions() -> list[Row]:
     from gauntlet.threats import corruptions
 
-    return [
-        {"corruption": name, "set": "common" if name in corruptions.COMMON else "extra"} for name in corruptions.names()
-    ]
+    def row(name: str) -> Row:
+        found = corruptions.registry[name]
+        return {
+            "corruption": name,
+            "set": "common" if name in corruptions.COMMON else found.group,
+            "needs": "depth" if found.needs_depth else "",
+        }
+
+    return [row(name) for name in corruptions.names()]
 
 
 def _suites() -> list[Row]:

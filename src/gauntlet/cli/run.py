@@ -89,6 +89,7 @@ def run(
 ) -> None:
     """Evaluate models on datasets under threats; what is stored already is not computed again."""
     from gauntlet.evaluation.plan import parse_plan, plan_jobs, plan_schema, read_plan
+    from gauntlet.evaluation.progress import Terminal
 
     if schema:
         print_json(plan_schema())
@@ -131,7 +132,7 @@ def run(
             "precision": precision,
         }
         chosen = parse_plan(content, "the command line")
-    jobs = plan_jobs(chosen, device)
+    jobs = plan_jobs(chosen, device, Terminal())
     kinds = [name for name, wanted in (("wandb", wandb), ("mlflow", mlflow), ("tensorboard", tensorboard)) if wanted]
     if dry_run:
         _dry_run(jobs, store, as_json)

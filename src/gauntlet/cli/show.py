@@ -228,8 +228,11 @@ def parse_severities(text: str) -> list[int]:
 def _corruption_sheet(sample: Sample, names: list[str], severity: str, seed: int):  # type: ignore[no-untyped-def]
     from gauntlet.threats import corruptions
 
-    wanted = corruptions.names() if names == ["all"] else names
-    return corruptions.contact_sheet(sample.image, wanted, parse_severities(severity), seed=seed)
+    every = [
+        name for name in corruptions.names() if sample.depth is not None or not corruptions.registry[name].needs_depth
+    ]
+    wanted = every if names == ["all"] else names
+    return corruptions.contact_sheet(sample.image, wanted, parse_severities(severity), seed=seed, depth=sample.depth)
 
 
 def _sample(dataset: Dataset | None, index: int) -> Sample:

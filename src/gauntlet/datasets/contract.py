@@ -46,6 +46,7 @@ class Dataset(ABC):
         colors: one RGB colour per class, for pictures.
         box_class_names: names of the object classes when there are boxes, else empty.
         protocol: how images are resized or cropped, JSON-able.
+        has_depth: whether every sample has depth.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Dataset(ABC):
     colors: Sequence[Color] = ()
     box_class_names: Sequence[str] = ()
     protocol: dict[str, Any] = {}  # noqa: RUF012 - replaced, never mutated
+    has_depth: bool = False
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -96,6 +98,7 @@ class Subset(Dataset):
         self.class_names, self.ignore_index = dataset.class_names, dataset.ignore_index
         self.background_index, self.colors = dataset.background_index, dataset.colors
         self.box_class_names, self.protocol = dataset.box_class_names, dataset.protocol
+        self.has_depth = dataset.has_depth
 
     def __len__(self) -> int:
         return self._length

@@ -185,7 +185,7 @@ class Resized(Dataset):
         self.name, self.split = dataset.name, dataset.split
         self.class_names, self.ignore_index = dataset.class_names, dataset.ignore_index
         self.background_index, self.colors = dataset.background_index, dataset.colors
-        self.box_class_names = dataset.box_class_names
+        self.box_class_names, self.has_depth = dataset.box_class_names, dataset.has_depth
         self.protocol = {**dataset.protocol, **protocol.describe()}
 
     def __len__(self) -> int:

@@ -15,6 +15,7 @@ from gauntlet.evaluation.jobs import (
     DEFAULT_BATCH_SIZE,
     Settings,
     begin_job,
+    check_depth,
     compute_groups,
     finish_job,
     make_job,
@@ -173,6 +174,7 @@ def run_job(
     found = store.load(job.key) if retrieve_existing else None
     if found is not None:
         return found
+    check_depth(threat, dataset)
     device = choose_device(settings.device)
     model = ready_model(source, dataset, device)
     if not retrieve_existing:

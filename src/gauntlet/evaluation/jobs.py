@@ -167,6 +167,15 @@ def stored_counts(store: Store, started: Started, metric: Metric) -> Iterator[An
         yield metric.decode(row.counts)
 
 
+def check_depth(threat: Threat, dataset: Dataset) -> None:
+    """An error where a threat needs depth and the dataset has none."""
+    if threat.needs_depth and not dataset.has_depth:
+        raise GauntletError(
+            f"the threat '{threat.name}' needs depth, which the dataset '{dataset.name}' does not have; leave it out "
+            "or use a dataset with depth, such as streets."
+        )
+
+
 def ready_model(source: GauntletModel | ModelSource, dataset: Dataset, device: torch.device) -> GauntletModel:
     """The model, frozen and on its device; an error where it does not fit the dataset."""
     classes = TASKS[source.task].class_names(dataset)

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, Settings, make_job
+from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, Settings, check_depth, make_job
+from gauntlet.evaluation.progress import Progress, Silent
 from gauntlet.evaluation.task import TASKS
 from gauntlet.models import resolve_model
 from gauntlet.models.contract import GauntletModel
@@ -126,8 +127,15 @@ class PlannedJob:
     dataset_entry: DatasetEntry | None = None
 
 
-def plan_jobs(plan: Plan, device: str | None = None) -> list[PlannedJob]:
-    """Every evaluation of a plan, those of one model together; nothing is loaded, duplicates are dropped."""
+def plan_jobs(plan: Plan, device: str | None = None, progress: Progress | None = None) -> list[PlannedJob]:
+    """Every evaluation of a plan, those of one model together; nothing is loaded, duplicates are dropped.
+
+    Args:
+        plan: what to evaluate.
+        device: a torch device, or None for the best there is.
+        progress: told what is left out: threats of a suite that need depth, on a dataset that has none.
+    """
+    telling = progress or Silent()
     # By task, since a suite is another one on detectors; a wrong name is told before any model is looked for.
     threats = {suites.SEGMENTATION: plan_threats(plan, suites.SEGMENTATION)}
     datasets = [(entry, open_dataset(entry)) for entry in plan.datasets]
@@ -140,7 +148,7 @@ def plan_jobs(plan: Plan, device: str | None = None) -> list[PlannedJob]:
             threats[source.task] = plan_threats(plan, source.task)
         for dataset_entry, dataset in datasets:
             TASKS[source.task].class_names(dataset)  # an error now, not in the middle of the night
-            for threat in threats[source.task]:
+            for threat in _fitting(threats[source.task], dataset, telling):
                 for seed in plan.seeds:
                     settings = Settings(seed, plan.batch_size, device, plan.precision)
                     job = make_job(model_identity, source.task, identities[id(dataset)], threat, settings)
@@ -150,15 +158,39 @@ def plan_jobs(plan: Plan, device: str | None = None) -> list[PlannedJob]:
     return list(jobs.values())
 
 
-def plan_threats(plan: Plan, task: str) -> list[Threat]:
-    """The threats of a plan's suites, as they are for models of a task, and of its own list, in order."""
-    values: list[str | dict[str, Any]] = []
-    for name in plan.suites:
-        values += suites.build(name, task)
-    threats = [threat for value in [*values, *plan.threats] for threat in build_threats(value)]
-    if not threats:
+@dataclass(frozen=True)
+class PlannedThreats:
+    """The threats of a plan for models of one task.
+
+    Attributes:
+        of_suites: those of its suites, in order; what does not fit a dataset is left out.
+        named: those of its own list, in order; what does not fit a dataset is an error.
+    """
+
+    of_suites: list[Threat]
+    named: list[Threat]
+
+
+def plan_threats(plan: Plan, task: str) -> PlannedThreats:
+    """The threats of a plan's suites, as they are for models of a task, and of its own list."""
+    of_suites = [
+        threat for name in plan.suites for value in suites.build(name, task) for threat in build_threats(value)
+    ]
+    named = [threat for value in plan.threats for threat in build_threats(value)]
+    if not of_suites and not named:
         raise GauntletError("the plan names no threat; add 'suites: [quick]' or 'threats: [clean, pgd]'.")
-    return threats
+    return PlannedThreats(of_suites, named)
+
+
+def _fitting(threats: PlannedThreats, dataset: Dataset, progress: Progress) -> list[Threat]:
+    """The threats that a dataset can be evaluated under."""
+    for threat in threats.named:
+        check_depth(threat, dataset)
+    kept = [threat for threat in threats.of_suites if dataset.has_depth or not threat.needs_depth]
+    if len(kept) < len(threats.of_suites):
+        names = ", ".join(threat.name for threat in threats.of_suites if threat.needs_depth)
+        progress.note_once(f"left out, since the dataset '{dataset.name}' has no depth: {names}.")
+    return [*kept, *threats.named]
 
 
 def open_dataset(entry: DatasetEntry) -> Dataset:

@@ -62,6 +62,11 @@ class Threat(ABC):
     version: ClassVar[int] = 1
     needs_model: ClassVar[bool] = True
 
+    @property
+    def needs_depth(self) -> bool:
+        """Whether it only works on samples with depth."""
+        return False
+
     @abstractmethod
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
         """The perturbed batch; the outcome for an image does not depend on its batch mates."""

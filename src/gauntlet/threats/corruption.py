@@ -23,7 +23,7 @@ from gauntlet.threats.corruptions.api import (
     corrupt,
     corruption_stream,
 )
-from gauntlet.threats.corruptions.catalogue import Image
+from gauntlet.threats.corruptions.catalogue import Image, registry
 
 Options = TypeVar("Options", bound=BaseModel)
 
@@ -123,6 +123,10 @@ class CorruptionThreat(Threat):
         changed = self.options.model_dump(exclude_defaults=True)
         return {"corruption": {"name": self.options.name, "severity": self.options.severity, **changed}}
 
+    @property
+    def needs_depth(self) -> bool:
+        return registry[self.options.name].needs_depth
+
     def apply(self, sample: Sample, seed: ImageSeed) -> Image:
         """The corrupted image of one sample, uint8 (H, W, 3)."""
         options = self.options
@@ -133,6 +137,7 @@ class CorruptionThreat(Threat):
             corruption_stream(seed, options.name, options.severity),
             stream=options.stream,
             channels=options.channels,
+            depth=sample.depth,
             **options.arguments(),
         )
 

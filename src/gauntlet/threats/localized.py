@@ -77,6 +77,10 @@ class LocalizedThreat(Threat):
         text = " ".join([self.inner.name, *words])
         return "".join(letter for letter in text if letter not in "{}[]'\":,")
 
+    @property
+    def needs_depth(self) -> bool:
+        return self.inner.needs_depth
+
     def describe(self) -> dict[str, Any]:
         return {"localized": {**self.inner.describe(), **self.options.place()}}
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 from corruption_patterns import PATTERNS, Image
 
-from gauntlet.threats.corruptions import SEVERITIES, corrupt, names, registry
+from gauntlet.threats.corruptions import COMMON, EXTRA, SEVERITIES, corrupt, registry
 
 SPECS = Path(__file__).resolve().parents[3].parent / "shared" / "specs"
 SEEDS = 10
@@ -52,7 +52,7 @@ def figures(out: Image, image: Image) -> npt.NDArray[np.float64]:
 
 
 def cases(*, random: bool) -> list[str]:
-    return [name for name in names() if registry[name].group != "other" and registry[name].random == random]
+    return [name for name in (*COMMON, *EXTRA) if registry[name].random == random]
 
 
 @pytest.mark.parametrize(

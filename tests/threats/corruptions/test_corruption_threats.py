@@ -158,7 +158,7 @@ def test_descriptions_are_canonical(given_description: dict[str, Any], canonical
     ("description", "said"),
     [
         ({"corruption": {}}, "the threat 'corruption' needs the option 'name'."),
-        ({"corruption": {"name": "fogg"}}, "unknown corruption 'fogg'; did you mean 'fog'?"),
+        ({"corruption": {"name": "fogg"}}, "unknown corruption 'fogg'; did you mean 'fog' or 'fog_3d'?"),
         (
             {"corruption": {"name": "fog", "severity": 0}},
             "the severity of a corruption must be 1, 2, 3, 4 or 5, not 0.",

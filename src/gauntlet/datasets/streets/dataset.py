@@ -69,6 +69,7 @@ class Streets(Dataset):
     background_index = None
     colors = COLORS
     box_class_names = BOX_CLASS_NAMES
+    has_depth = True
 
     def __init__(self, split: str = "val", length: int | None = None, size: tuple[int, int] = DEFAULT_SIZE) -> None:
         if split not in DEFAULT_LENGTHS:

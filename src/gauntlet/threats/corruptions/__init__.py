@@ -1,7 +1,7 @@
 """Common corruptions of images: `corrupt(image, "fog", severity=3, seed=0)`."""
 
 from gauntlet.threats.corruptions.api import SEVERITIES, corrupt, names
-from gauntlet.threats.corruptions.catalogue import COMMON, EXTRA, Corruption, register, registry
+from gauntlet.threats.corruptions.catalogue import COMMON, EXTRA, SOLID, Corruption, register, registry
 from gauntlet.threats.corruptions.sheet import contact_sheet
 from gauntlet.threats.corruptions.writing import WrittenCopy, write_corrupted
 
@@ -9,6 +9,7 @@ __all__ = [
     "COMMON",
     "EXTRA",
     "SEVERITIES",
+    "SOLID",
     "Corruption",
     "WrittenCopy",
     "contact_sheet",

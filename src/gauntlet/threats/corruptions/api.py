@@ -30,6 +30,7 @@ def corrupt(
     stream: Stream = "fast",
     channels: Channels = "rgb",
     convert: bool = False,
+    depth: npt.NDArray[Any] | None = None,
     **options: Any,
 ) -> Image:
     """A corrupted copy of an image.
@@ -46,6 +47,7 @@ def corrupt(
         channels: "bgr" applies the corruption to the channels in that order, as both benchmarks do; the image that
             comes in and goes out is RGB all the same.
         convert: take greyscale (replicated) and RGBA (transparency dropped) images too.
+        depth: distance in metres (H, W), inf where there is none; for corruptions in 3D that need it, others ignore it.
         options: what the corruption itself takes (`frost_textures` of frost).
 
     >>> corrupt(np.full((32, 32, 3), 128, np.uint8), "brightness", severity=2)[0, 0].tolist()
@@ -58,6 +60,8 @@ def corrupt(
     check_stream(stream)
     check_channels(channels)
     check_seed(seed)
+    if corruption.needs_depth:
+        options["depth"] = check_depth(depth, check_name(name), pixels.shape[:2])
 
     from gauntlet.threats.corruptions.draws import FastDraws, LegacyDraws  # brings the compiler, so not before
 
@@ -68,12 +72,15 @@ def corrupt(
 
 
 def corruption_stream(seed: ImageSeed, name: str, severity: int) -> int:
-    """The seed of a corruption of one image in one run (specs/corruptions.md, section 6)."""
-    return seed.stream(f"corruption|{name}|{severity}")
+    """The seed of a corruption of one image in one run (specs/corruptions.md, section 6).
+
+    Where all severities of an image share one draw (section 4.5), the severity is no part of it.
+    """
+    return seed.stream(f"corruption|{name}" if registry[name].shares_draw else f"corruption|{name}|{severity}")
 
 
 def names(group: str | None = None) -> list[str]:
-    """Names of all corruptions, or of a group ("noise", "blur", "weather", "digital", "extra")."""
+    """Names of all corruptions, or of a group ("noise", "blur", "weather", "digital", "extra", "3d")."""
     if group is None:
         return registry.names()
     groups = {registry[name].group for name in registry}
@@ -145,3 +152,20 @@ def check_image(image: npt.NDArray[Any], *, convert: bool = False) -> Image:
             f"an image to corrupt must be at least {SMALLEST} pixels high and wide, not {shape[0]}x{shape[1]}."
         )
     return np.require(pixels, requirements=("C", "W"))  # writeable, or the loops would be compiled once more
+
+
+def check_depth(depth: npt.NDArray[Any] | None, name: str, size: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """The depth of an image of (H, W) in metres, or an error that says what is wrong with it."""
+    if depth is None:
+        raise GauntletError(
+            f"the corruption '{name}' needs depth; pass depth=, the distance of every pixel in metres (H, W), or use a "
+            "dataset with depth, such as streets."
+        )
+    metres = np.ascontiguousarray(depth, dtype=np.float64)
+    if metres.shape != size:
+        raise GauntletError(
+            f"the depth of an image of {size[0]}x{size[1]} must have the same size, not {metres.shape}."
+        )
+    if not (metres > 0).all():
+        raise GauntletError("depth must be positive everywhere, in metres; write inf where there is none.")
+    return metres

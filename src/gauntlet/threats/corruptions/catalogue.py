@@ -1,10 +1,11 @@
-"""The corruptions by name: the fifteen common ones, the four extra ones, and whatever else is registered."""
+"""The corruptions by name: fifteen common ones, four extra ones, nine in 3D, and whatever else is registered."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,16 +22,20 @@ class Corruption:
     """One corruption.
 
     Attributes:
-        group: "noise", "blur", "weather", "digital", "extra", or whatever its author says.
+        group: "noise", "blur", "weather", "digital", "extra", "3d", or whatever its author says.
         random: whether the outcome depends on the seed.
         target: the function, or "module:function" when it is only to be imported at the first use.
         options: names of keyword arguments it takes beyond image, severity and draws.
+        needs_depth: whether it takes the keyword argument `depth`, float32 (H, W) in metres, inf where there is none.
+        shares_draw: whether all severities of an image in a run share one seed.
     """
 
     group: str
     random: bool
     target: CorruptionFunction | str
     options: tuple[str, ...] = ()
+    needs_depth: bool = False
+    shares_draw: bool = False
 
     @property
     def function(self) -> CorruptionFunction:
@@ -52,6 +57,7 @@ def register(
     random: bool = True,
     aliases: tuple[str, ...] = (),
     options: tuple[str, ...] = (),
+    needs_depth: bool = False,
 ) -> Callable[[CorruptionFunction], CorruptionFunction]:
     """A decorator that makes a function a corruption.
 
@@ -63,15 +69,15 @@ def register(
     """
 
     def store(function: CorruptionFunction) -> CorruptionFunction:
-        registry.add(name, Corruption(group, random, function, options), aliases=aliases)
+        registry.add(name, Corruption(group, random, function, options, needs_depth), aliases=aliases)
         return function
 
     return store
 
 
-def _built_in(name: str, group: str, module: str, *aliases: str, random: bool, options: tuple[str, ...] = ()) -> str:
+def _built_in(name: str, group: str, module: str, *aliases: str, random: bool, **more: Any) -> str:
     target = f"gauntlet.threats.corruptions.{module}:{name}"
-    registry.add(name, Corruption(group, random, target, options), aliases=aliases)
+    registry.add(name, Corruption(group, random, target, **more), aliases=aliases)
     return name
 
 
@@ -102,3 +108,18 @@ EXTRA: tuple[str, ...] = (
     _built_in("saturate", "extra", "color", random=False),
 )
 """The four further ones, which no published figure of the benchmarks uses."""
+
+# Section 4 of the specification; the order is alphabetical, as in DetecBench's tables.
+SOLID: tuple[str, ...] = (
+    _built_in("color_quant", "3d", "color", random=False),
+    _built_in("far_focus", "3d", "focus", random=False, needs_depth=True),
+    _built_in("fog_3d", "3d", "light", random=False, needs_depth=True),
+    _built_in("iso_noise", "3d", "noise", random=True),
+    _built_in("low_light", "3d", "noise", random=True),
+    _built_in("near_focus", "3d", "focus", random=False, needs_depth=True),
+    _built_in("xy_motion_blur", "3d", "motion_3d", random=True, needs_depth=True, shares_draw=True),
+    _built_in("z_motion_blur", "3d", "motion_3d", random=True, needs_depth=True, shares_draw=True),
+)
+"""The eight corruptions in 3D that DetecBench's GAM counts; five of them need depth."""
+
+_built_in("flash", "3d", "light", random=False, needs_depth=True)  # part of the 3D reference, in no published figure

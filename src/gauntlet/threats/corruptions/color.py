@@ -1,4 +1,4 @@
-"""Brightness, contrast and saturation (specs/corruptions.md, sections 2.11, 2.12 and 2.19)."""
+"""Brightness, contrast, saturation and fewer colours (specs/corruptions.md, sections 2.11, 2.12, 2.19 and 4.4)."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ def contrast(image: Image, severity: int, draws: Draws) -> Image:
         mean = int(histogram @ np.arange(256)) / (255.0 * image.shape[0] * image.shape[1])
         table[0, :, channel] = (np.clip((levels - mean) * factor + mean, 0, 1) * 255).astype(np.uint8)
     return np.asarray(cv2.LUT(image, table), np.uint8)
+
+
+def color_quant(image: Image, severity: int, draws: Draws) -> Image:
+    """Keeps the 6 - severity most significant bits of every sample."""
+    return image & np.uint8(0xFF << (2 + severity) & 0xFF)
 
 
 def _histograms(image: Image) -> npt.NDArray[np.int64]:

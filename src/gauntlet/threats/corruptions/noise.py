@@ -2,7 +2,7 @@
 
 Such a corruption is a table P(output level | input level) of 256 x 256 probabilities. The fast stream draws from the
 exact table with the alias method (Walker 1977, Vose 1991); the legacy stream evaluates the reference's formula.
-Constants: specs/corruptions.md, sections 2.1 to 2.3 and 2.16.
+Constants: specs/corruptions.md, sections 2.1 to 2.3, 2.16 and 4.4.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ GAUSSIAN_DEVIATIONS = (0.08, 0.12, 0.18, 0.26, 0.38)
 SHOT_PHOTONS = (60, 25, 12, 5, 3)
 IMPULSE_AMOUNTS = (0.03, 0.06, 0.09, 0.17, 0.27)
 SPECKLE_DEVIATIONS = (0.15, 0.2, 0.35, 0.45, 0.6)
+ISO_PHOTONS = 25
+ISO_DEVIATIONS = (0.056, 0.084, 0.126, 0.182, 0.266)
+LOW_LIGHT_FACTORS = (0.6, 0.5, 0.4, 0.3, 0.2)
+LOW_LIGHT_PHOTONS = 120
+LOW_LIGHT_DEVIATION = 0.018
 
 _LEVELS = np.arange(256) / 255.0
 _COLUMN_BITS = 24  # an alias column is chosen by 8 bits, its threshold compared with the other 24
@@ -65,6 +70,38 @@ def speckle_noise(image: Image, severity: int, draws: Draws) -> Image:
     return _resample(image, _speckle_table(deviation), draws)
 
 
+def iso_noise(image: Image, severity: int, draws: Draws) -> Image:
+    """A sensor at high gain: Poisson(25 x) / 25, then normal noise."""
+    deviation = ISO_DEVIATIONS[severity - 1]
+    if isinstance(draws, LegacyDraws):
+        return _sensor_noise(image / 255.0, ISO_PHOTONS, deviation, draws)
+    return _resample(image, _iso_table(deviation), draws)
+
+
+def low_light(image: Image, severity: int, draws: Draws) -> Image:
+    """A dark exposure: the range of the image stretched, squared and dimmed, then the noise of a sensor.
+
+    An image of one level only, for which the reference divides by zero, becomes black.
+    """
+    factor, darkest, brightest = LOW_LIGHT_FACTORS[severity - 1], int(image.min()), int(image.max())
+    if isinstance(draws, LegacyDraws):
+        exposed = _exposure(factor, darkest, brightest)[image]
+        return _sensor_noise(exposed, LOW_LIGHT_PHOTONS, LOW_LIGHT_DEVIATION, draws)
+    return _resample(image, _low_light_table(factor, darkest, brightest), draws)
+
+
+def _exposure(factor: float, darkest: int, brightest: int) -> Probabilities:
+    """The light c ((x - min) / (max - min))^2 of every level; levels that do not occur are clipped to the range."""
+    inside = np.clip(np.arange(256), darkest, brightest) - darkest
+    return np.asarray(factor * (inside / max(brightest - darkest, 1)) ** 2, np.float64)
+
+
+def _sensor_noise(x: npt.NDArray[np.float64], photons: int, deviation: float, draws: LegacyDraws) -> Image:
+    """Poisson(c x) / c, clipped; then normal noise."""
+    counted = np.clip(draws.generator.poisson(x * photons) / photons, 0, 1)
+    return _to_bytes(counted + draws.generator.normal(scale=deviation, size=x.shape))
+
+
 def _to_bytes(x: npt.NDArray[np.float64]) -> Image:
     return (np.clip(x, 0, 1) * 255).astype(np.uint8)
 
@@ -75,13 +112,24 @@ def _resample(image: Image, table: npt.NDArray[np.uint32], draws: Draws) -> Imag
     return out
 
 
-def _normal_probabilities(deviations: Probabilities) -> Probabilities:
-    """P(floor(255 clip(x + n)) = j) for x = level / 255 and normal n of the level's deviation (0: no noise)."""
+def _normal_probabilities(deviations: Probabilities, values: Probabilities = _LEVELS) -> Probabilities:
+    """P(floor(255 clip(x + n)) = j) for every value x and normal n of the value's deviation (0: no noise)."""
     edges = np.arange(1, 256) / 255.0
     with np.errstate(divide="ignore", invalid="ignore"):
-        below = ndtr((edges[None, :] - _LEVELS[:, None]) / deviations[:, None])
-    below[deviations == 0] = (edges[None, :] > _LEVELS[deviations == 0][:, None]).astype(float)
+        below = ndtr((edges[None, :] - values[:, None]) / deviations[:, None])
+    below[deviations == 0] = (edges[None, :] > values[deviations == 0][:, None]).astype(float)
     return np.diff(below, axis=1, prepend=0.0, append=1.0)
+
+
+def _photon_probabilities(x: Probabilities, photons: int) -> Probabilities:
+    """P(k photons are counted) for k = 0 .. c - 1 and, in the last column, for any count from c on (white)."""
+    counts = np.arange(photons)
+    rate = photons * np.asarray(x)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        below_white = np.exp(counts * np.log(rate) - rate - gammaln(counts + 1.0))
+    below_white[rate[:, 0] == 0] = counts == 0
+    white = np.maximum(0.0, 1.0 - below_white.sum(axis=1, keepdims=True))
+    return np.concatenate([below_white, white], axis=1)
 
 
 @lru_cache(maxsize=8)
@@ -96,14 +144,26 @@ def _speckle_table(deviation: float) -> npt.NDArray[np.uint32]:
 
 @lru_cache(maxsize=8)
 def _shot_table(photons: int) -> npt.NDArray[np.uint32]:
-    counts = np.arange(photons)  # any count from c on gives white
-    rate = photons * _LEVELS[1:, None]
-    below_white = np.exp(counts * np.log(rate) - rate - gammaln(counts + 1.0))
     probabilities = np.zeros((256, 256))
-    probabilities[1:, (counts / photons * 255).astype(int)] = below_white
-    probabilities[0, 0] = 1.0
-    probabilities[1:, 255] = np.maximum(0.0, 1.0 - below_white.sum(axis=1))
+    probabilities[:, (np.arange(photons + 1) / photons * 255).astype(int)] = _photon_probabilities(_LEVELS, photons)
     return _alias_table(probabilities)
+
+
+@lru_cache(maxsize=8)
+def _iso_table(deviation: float) -> npt.NDArray[np.uint32]:
+    return _alias_table(_sensor_probabilities(_LEVELS, ISO_PHOTONS, deviation))
+
+
+@lru_cache(maxsize=64)
+def _low_light_table(factor: float, darkest: int, brightest: int) -> npt.NDArray[np.uint32]:
+    exposed = _exposure(factor, darkest, brightest)
+    return _alias_table(_sensor_probabilities(exposed, LOW_LIGHT_PHOTONS, LOW_LIGHT_DEVIATION))
+
+
+def _sensor_probabilities(x: Probabilities, photons: int, deviation: float) -> Probabilities:
+    """P(output level) for every value x under photon counts and then normal noise (specs/corruptions.md, 4.4)."""
+    counted = np.arange(photons + 1) / photons
+    return _photon_probabilities(x, photons) @ _normal_probabilities(np.full(photons + 1, deviation), counted)
 
 
 @lru_cache(maxsize=8)

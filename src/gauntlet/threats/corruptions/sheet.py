@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from gauntlet.errors import GauntletError
 from gauntlet.threats.corruptions.api import check_image, check_name, check_severity, corrupt
@@ -23,6 +24,7 @@ def contact_sheet(
     severities: Sequence[int] = (1, 2, 3, 4, 5),
     *,
     seed: int = 0,
+    depth: npt.NDArray[np.float32] | None = None,
     tile_width: int | None = None,
 ) -> Image:
     """A picture of an image under corruptions, with captions.
@@ -35,6 +37,7 @@ def contact_sheet(
         names: corruptions.
         severities: 1 to 5, in the order of the columns.
         seed: of every corruption.
+        depth: metres (H, W), for those that need it.
         tile_width: width of a tile in pixels; the image's own by default.
     """
     if not names or not severities:
@@ -45,7 +48,10 @@ def contact_sheet(
     pixels = check_image(image)
     original = _tile(pixels, "original", tile_width)
     rows = [
-        [_tile(corrupt(pixels, name, severity, seed), f"{name} {severity}", tile_width) for severity in severities]
+        [
+            _tile(corrupt(pixels, name, severity, seed, depth=depth), f"{name} {severity}", tile_width)
+            for severity in severities
+        ]
         for name in names
     ]
     if len(severities) > 1:

@@ -30,7 +30,8 @@ from gauntlet.threats.corruptions.api import (
 from gauntlet.threats.corruptions.catalogue import COMMON, Image, registry
 
 LAYOUTS = {"detecbench": "cc/{name}/severity_{severity}", "plain": "{name}/{severity}"}
-"""Folders of one corruption and severity: DetecBench's, and that of ImageNet-C and the 3D reference."""
+"""Folders of one corruption and severity: DetecBench's in 2D, and that of ImageNet-C, the 3D reference and DetecBench's
+copies in 3D."""
 SUFFIXES = {"png": ".png", "jpeg": ".jpg"}
 JPEG_QUALITY = 95
 MANIFEST = "corrupted.json"
@@ -80,7 +81,8 @@ def write_corrupted(
         names: corruptions; the fifteen common ones by default.
         severities: 1 to 5.
         seed: the run seed.
-        layout: "detecbench" for <root>/cc/<corruption>/severity_<s>/<file>, "plain" for <root>/<corruption>/<s>/<file>.
+        layout: "detecbench" for <root>/cc/<corruption>/severity_<s>/<file>, and <root>/<corruption>/<s>/<file> for
+            corruptions in 3D; "plain" for the latter throughout.
         format: "png" (lossless), or "jpeg" with quality 95, which is what the published copies of JPEG datasets have.
         stream: as in `corrupt`.
         channels: as in `corrupt`; the published copies were made with "bgr".
@@ -96,6 +98,12 @@ def write_corrupted(
     for severity in severities:
         check_severity(severity)
     cases = [(check_name(name), int(severity)) for name in names for severity in severities]
+    for name, _ in cases:
+        if registry[name].needs_depth and not dataset.has_depth:
+            raise GauntletError(
+                f"the corruption '{name}' needs depth, which the dataset '{dataset.name}' does not have; leave it out "
+                "or use a dataset with depth, such as streets."
+            )
     root = Path(root)
     settings = {
         "dataset": dataset.identity.as_dict(),
@@ -112,7 +120,7 @@ def write_corrupted(
     written = kept = 0
     for index, image_id in enumerate(ids):
         file = _file_name(image_id, SUFFIXES[format])
-        targets = {case: root / LAYOUTS[layout].format(name=case[0], severity=case[1]) / file for case in cases}
+        targets = {case: root / _folder(layout, *case) / file for case in cases}
         missing = {case: target for case, target in targets.items() if not target.exists()}
         kept += len(targets) - len(missing)
         if missing:
@@ -131,9 +139,14 @@ def write_corrupted(
 def _corrupted(sample: Sample, name: str, severity: int, seed: int, **options: Any) -> Image:
     source = corruption_stream(ImageSeed(seed, sample.id), name, severity)
     try:
-        return corrupt(sample.image, name, severity, source, **options)
+        return corrupt(sample.image, name, severity, source, depth=sample.depth, **options)
     except GauntletError as error:
         raise GauntletError(f"image '{sample.id}': {error}") from None
+
+
+def _folder(layout: str, name: str, severity: int) -> str:
+    pattern = LAYOUTS["plain" if registry[name].group == "3d" else layout]
+    return pattern.format(name=name, severity=severity)
 
 
 def _claim(root: Path, settings: dict[str, Any]) -> None:

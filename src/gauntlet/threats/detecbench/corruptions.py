@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.errors import unknown_name
 from gauntlet.threats.corruption import CorruptionThreat
-from gauntlet.threats.corruptions import COMMON, registry
-from gauntlet.threats.suites import SOLID
+from gauntlet.threats.corruptions import COMMON, SOLID, names
 
 
 def CommonCorruption(name: str, severity: int = 3) -> CorruptionThreat:
@@ -17,13 +16,16 @@ def CommonCorruption(name: str, severity: int = 3) -> CorruptionThreat:
 
 def CommonCorruption3d(name: str, severity: int = 3) -> CorruptionThreat:
     """One of the corruptions in 3D, at severity 1 to 5; needs a dataset with depth where the corruption does."""
-    if name not in SOLID:
-        raise unknown_name("3D common corruption", name, SOLID)
-    if name not in registry:
-        raise GauntletError(f"the 3D corruption '{name}' is not part of this version; 'gauntlet list corruptions'.")
+    if name not in names("3d"):
+        raise unknown_name("3D common corruption", name, names("3d"))
     return CorruptionThreat({"name": name, "severity": severity})
 
 
 def AllCommonCorruptions(severity: int = 3) -> list[CorruptionThreat]:
     """All fifteen corruptions in 2D."""
     return [CommonCorruption(name, severity) for name in COMMON]
+
+
+def AllCommonCorruptions3d(severity: int = 3) -> list[CorruptionThreat]:
+    """All eight corruptions in 3D that GAM counts."""
+    return [CommonCorruption3d(name, severity) for name in SOLID]
