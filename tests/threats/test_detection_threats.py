@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import gauntlet
 from gauntlet.errors import GauntletError
 from gauntlet.samples import collate
 from gauntlet.seeding import ImageSeed
@@ -84,6 +85,47 @@ def test_targets_of_a_file_go_by_the_id_of_an_image(tmp_path: Path) -> None:
         MODEL, BATCH.images, BATCH.boxes, target=wanted, seed=[seed.stream("attack|pgd") for seed in SEEDS]
     )
     assert torch.equal(perturbed.images, direct.images)
+
+
+LEFT = {"box": [0, 0, 32, 24]}
+"""The left half of an image: three columns of the detector's cells, which see nothing of the others."""
+MARGIN = {"name": "bim", "epsilon": 0.6, "alpha": 0.1, "steps": 6}
+
+
+def test_a_localized_attack_has_figures_inside_and_outside() -> None:
+    data = TinyBoxes(8)
+    result = gauntlet.evaluate(MODEL, data, {"attack": {**MARGIN, "region": LEFT}})
+    clean = gauntlet.evaluate(MODEL, data)
+    assert result.figures["mAP_Mbar"] == result.figures["mAP_Mbar_clean"] > 0.5  # its cells have not changed
+    assert result.figures["mAP_M"] < 0.5 * result.figures["mAP_M_clean"]
+    assert result.figures["RCE_Mbar"] == 0 < 0.5 < result.figures["RCE_M"]
+    assert result.figures["mAP"] < clean.figures["mAP"]
+    centres = [(each.boxes.xyxy[:, 0] + each.boxes.xyxy[:, 2]) / 2 for each in data if each.boxes is not None]
+    assert result.figures["region_share"] == pytest.approx((np.concatenate(centres) < 24).mean())
+
+
+def test_rounds_have_figures_of_regions_and_lose_what_no_single_round_does() -> None:
+    data = TinyBoxes(8)
+    rounds = {"attack": MARGIN, "rounds": 3, "region": LEFT}
+    result = gauntlet.evaluate(MODEL, data, {"region_aware": rounds})
+    once = gauntlet.evaluate(MODEL, data, {"region_aware": {**rounds, "rounds": 1}})
+    assert result.figures["mAP_Mbar"] == result.figures["mAP_Mbar_clean"] > 0.5
+    assert result.figures["mAP_M"] <= once.figures["mAP_M"] < 0.5 * once.figures["mAP_M_clean"]
+    assert result.figures["RCE_M"] > 0.5
+    assert result.figures["F1_images"] < gauntlet.evaluate(MODEL, data).figures["F1_images"]
+    assert {"inside", "outside", "clean inside", "clean outside"} <= set(result.per_image["view"])
+
+
+def test_detecbench_names_go_through_an_evaluation() -> None:
+    data = TinyBoxes(3)
+    threat = attacks.PGD(epsilon=128, alpha=25.5, steps=6, norm="inf", target=False, random_start=True)
+    result = gauntlet.evaluate(MODEL, data, threat)
+    described = {"attack": {"name": "pgd", "epsilon": "128/255", "alpha": 0.1, "steps": 6}}
+    same = gauntlet.evaluate(MODEL, data, described)
+    assert result.key == same.key
+    assert result.figures["mAP"] == same.figures["mAP"] < gauntlet.evaluate(MODEL, data).figures["mAP"]
+    targeted = gauntlet.evaluate(MODEL, data, attacks.PGD(epsilon=230, alpha=25.5, steps=12, target=2))
+    assert targeted.figures["mislabel_rate"] > 0.5
 
 
 def names_of(descriptions: list[dict[str, Any]]) -> list[str]:
