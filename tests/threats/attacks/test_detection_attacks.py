@@ -13,10 +13,10 @@ from torch.nn import functional
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.detection import image_f1
-from gauntlet.metrics.overlap import box_iou, ignored_objects
+from gauntlet.metrics.overlap import ignored_objects
 from gauntlet.models.contract import Candidates
 from gauntlet.samples import Boxes, collate
-from gauntlet.threats.attacks import build, check_attack, names
+from gauntlet.threats.attacks import build, check_attack, inputs, names
 from gauntlet.threats.attacks.battery import CLEAN
 from gauntlet.threats.attacks.matching import confident, counted, found_by, recall
 from gauntlet.threats.attacks.object_targets import wanted_boxes
@@ -25,7 +25,6 @@ from gauntlet.threats.attacks.proposals import (
     Proposals,
     Pursuit,
     other_classes,
-    paired_iou,
     select_proposals,
     suppressed,
 )
@@ -350,15 +349,6 @@ def test_nobody_is_led_to_the_class_of_an_object_that_is_not_aimed_at() -> None:
         assert found.wanted.tolist() == [2]
 
 
-def test_overlaps_one_by_one_are_those_of_the_table() -> None:
-    generator = np.random.default_rng(0)
-    corners = generator.uniform(0, 20, (2, 40, 4))
-    corners[..., 2:] += corners[..., :2] - 4  # some are empty, some inside out
-    first, second = np.ascontiguousarray(corners[0]), np.ascontiguousarray(corners[1])
-    second[:8] = first[:8]
-    np.testing.assert_allclose(paired_iou(first, second), np.diagonal(box_iou(first, second)), atol=1e-12)
-
-
 STRONG_BOXES = np.array([[0, 0, 10, 10], [0, 0, 10, 6], [0, 0, 10, 10], [30, 0, 40, 10], [60, 0, 70, 10]], np.float64)
 
 
@@ -533,6 +523,13 @@ def test_wrong_arguments_say_what_is_wrong(tiny_model: Any) -> None:
         build("tog-vanishing")(MODEL, IMAGES, BOXES, target=1)
 
 
+def test_a_device_without_float64_is_an_error_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "WITHOUT_FLOAT64", ("cpu",))
+    for attack in (build("pgd"), build("dag"), build("detecbench"), build("region-aware")):
+        with pytest.raises(GauntletError, match="float64, which the device 'cpu' does not have"):
+            attack(MODEL, IMAGES, BOXES)
+
+
 def test_the_default_target_of_detecbench() -> None:
     assert [each.classes.tolist() for each in wanted_boxes(True, [RED, NOTHING], 80)] == [[42], []]
 
@@ -562,6 +559,12 @@ def test_target_files(tmp_path: Path) -> None:
         wanted_boxes(str(tmp_path / "ids.pt"), [RED], 3)
     with pytest.raises(GauntletError, match="no entry for image 'z'"):
         wanted_boxes(str(tmp_path / "ids.pt"), [RED], 3, ["z"])
+    torch.save(torch.tensor([1.5]), tmp_path / "half.pt")
+    with pytest.raises(GauntletError, match="must be whole numbers, not float32"):
+        wanted_boxes(str(tmp_path / "half.pt"), [RED], 3)
+    np.savez(tmp_path / "nowhere.npz", classes=classes, boxes=corners * np.nan)
+    with pytest.raises(GauntletError, match="not finite"):
+        wanted_boxes(str(tmp_path / "nowhere.npz"), [RED], 3)
     torch.save(TinyDetector, tmp_path / "code.pt")  # a pickled class is code, not tensors
     with pytest.raises(GauntletError, match="no plain tensors"):
         wanted_boxes(str(tmp_path / "code.pt"), [RED], 3)

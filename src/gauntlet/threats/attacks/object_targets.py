@@ -71,6 +71,8 @@ def _boxes(given: Any, truth: Boxes, num_classes: int) -> Boxes:
                 "object, or boxes with them."
             )
         wanted = replace(truth, classes=classes.astype(np.int64), scores=None)
+    if not np.isfinite(wanted.xyxy).all():
+        raise GauntletError("a target box has corners that are not finite; check the target.")
     if len(wanted) and not 0 <= int(wanted.classes.min()) <= int(wanted.classes.max()) < num_classes:
         raise GauntletError(
             f"a target class is {_outside(wanted.classes, num_classes)}, but the detector has {num_classes} classes "
@@ -117,7 +119,10 @@ def _parsed(value: Any, path: str | Path) -> Boxes | npt.NDArray[np.int64]:
         value = {"classes": value}
     if not isinstance(value, Mapping) or "classes" not in value or not set(value) <= {"classes", "boxes"}:
         raise GauntletError(f"an entry of the target file {path} must hold 'classes' and, where they move, 'boxes'.")
-    classes = np.asarray(value["classes"]).astype(np.int64).reshape(-1)
+    classes = np.asarray(value["classes"]).reshape(-1)
+    if len(classes) and classes.dtype.kind not in "iu":
+        raise GauntletError(f"the classes of the target file {path} must be whole numbers, not {classes.dtype}.")
+    classes = classes.astype(np.int64)
     if "boxes" not in value:
         return classes
     return Boxes(np.asarray(value["boxes"], dtype=np.float32).reshape(-1, 4), classes)

@@ -51,8 +51,11 @@ class Proposals:
 
         Locations and queries keep their place; the proposals of a two-stage detector are sorted anew.
         """
+        from gauntlet.models.architectures.geometry import iou  # its package needs scipy, which other attacks do not
+
         places = np.minimum(self.places, len(boxes) - 1)
-        moved = np.nonzero(paired_iou(self.boxes, boxes[places]) < MOVED)[0]
+        overlap = iou(torch.from_numpy(self.boxes), torch.from_numpy(boxes[places]).double())
+        moved = np.nonzero(overlap.numpy() < MOVED)[0]
         if len(moved):
             places[moved] = box_iou(self.boxes[moved], boxes).argmax(1)
         return places
@@ -128,14 +131,6 @@ def suppressed(boxes: npt.NDArray[np.float64], scores: npt.NDArray[np.floating],
             rest = place + 1 + np.nonzero(alive[place + 1 :])[0]
             alive[rest] = box_iou(boxes[order[place]][None], boxes[order[rest]])[0] <= most
     return np.asarray(order[alive], np.int64)
-
-
-def paired_iou(first: npt.NDArray[np.floating], second: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-    """(n,) intersection over union of corners (n, 4) and (n, 4), one by one; 0 where both are empty."""
-    low, high = np.maximum(first[:, :2], second[:, :2]), np.minimum(first[:, 2:], second[:, 2:])
-    inter = np.clip(high - low, 0, None).prod(1, dtype=np.float64)
-    union = (first[:, 2:] - first[:, :2]).prod(1) + (second[:, 2:] - second[:, :2]).prod(1) - inter
-    return np.asarray(np.divide(inter, union, out=np.zeros_like(inter), where=inter > 0))
 
 
 def other_classes(present: npt.NDArray[np.int64], classes: int, seed: int) -> npt.NDArray[np.int64]:
