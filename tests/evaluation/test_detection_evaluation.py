@@ -353,6 +353,10 @@ def test_boxes_are_drawn_in_the_colours_of_their_classes() -> None:
     assert large.shape == (120, 180, 3)
     assert large[113, 30:90].tolist() == [[0, 255, 0]] * 60
     assert not image.any()  # the picture given is not drawn on
+    plain = draw_boxes(image, boxes, None, colors)  # the score only: a shorter plate
+    assert 0 < plain.any(axis=-1).sum() < drawn.any(axis=-1).sum()
+    objects = Boxes(boxes.xyxy, boxes.classes)
+    assert not draw_boxes(image, objects, None, colors)[:20].any()  # an object without a name has no plate
 
 
 def test_colours_are_spread_where_the_dataset_has_none() -> None:
@@ -361,3 +365,10 @@ def test_colours_are_spread_where_the_dataset_has_none() -> None:
 
     assert len({tuple(color) for color in box_colors(Plain(1)).tolist()}) == 3
     assert box_colors(gauntlet.load_dataset("streets", limit=1)).shape == (4, 3)
+
+
+def test_dark_colours_are_brighter_around_boxes() -> None:
+    class Dark(TinyBoxes):
+        colors = ((64, 0, 128), (64, 64, 0), (0, 0, 0))
+
+    assert box_colors(Dark(1)).tolist() == [[100, 0, 200], [200, 200, 0], [200, 200, 200]]

@@ -15,18 +15,25 @@ from gauntlet.samples import Boxes
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _FONT_SCALE = 0.36
 _BRIGHT = 140  # a colour of more luminance is written on in black
+_LEAST = 200  # of the largest channel: a dark frame is not seen on a photograph
 
 
 def box_colors(dataset: Dataset) -> npt.NDArray[np.uint8]:
-    """(K, 3) colours of the object classes: those of the dataset's classes of the same name, else spread hues."""
+    """(K, 3) colours of the object classes: those of the dataset's classes of the same name, else spread hues.
+
+    Dark colours of label maps are made brighter, in their own hue.
+    """
     names, known = list(dataset.box_class_names), dict(zip(dataset.class_names, dataset.colors, strict=False))
-    if all(name in known for name in names):
-        return palette([known[name] for name in names], len(names))
-    return palette((), len(names))
+    if not all(name in known for name in names):
+        return palette((), len(names))
+    colors = palette([known[name] for name in names], len(names)).astype(np.float64)
+    largest = colors.max(axis=1, keepdims=True)
+    brighter = np.where(largest > 0, colors * np.maximum(_LEAST / np.maximum(largest, 1), 1), _LEAST)
+    return np.round(brighter).astype(np.uint8)
 
 
 def draw_boxes(
-    image: Image, boxes: Boxes, names: Sequence[str], colors: npt.NDArray[np.uint8], *, scale: int = 1
+    image: Image, boxes: Boxes, names: Sequence[str] | None, colors: npt.NDArray[np.uint8], *, scale: int = 1
 ) -> Image:
     """The picture, `scale` times as large, with a frame, a class name and (for detections) a score per box.
 
@@ -35,7 +42,7 @@ def draw_boxes(
     Args:
         image: (H, W, 3).
         boxes: objects or detections in the pixels of the image.
-        names: of the classes.
+        names: of the classes; None to leave them out, where a legend tells the colours.
         colors: (K, 3), of the classes.
         scale: whole factor by which the picture is enlarged before it is drawn on.
     """
@@ -47,16 +54,17 @@ def draw_boxes(
         corners = np.round(boxes.xyxy[index] * scale).astype(int)
         last = corners[2:] - 1  # a box ends before its second corner
         cv2.rectangle(canvas, corners[:2].tolist(), last.tolist(), (red, green, blue), min(scale, 2))
-        _write(canvas, _caption(boxes, int(index), names[kind]), corners, (red, green, blue))
+        text = _caption(boxes, int(index), "" if names is None else names[kind])
+        if text:
+            _write(canvas, text, corners, (red, green, blue))
     return canvas
 
 
 def _caption(boxes: Boxes, index: int, name: str) -> str:
-    text = name if boxes.scores is None else f"{name} {boxes.scores[index]:.2f}"
-    for flag, values in (("crowd", boxes.crowd), ("difficult", boxes.difficult)):
-        if values is not None and values[index]:
-            text += f" ({flag})"
-    return text
+    parts = [name, "" if boxes.scores is None else f"{boxes.scores[index]:.2f}"]
+    flags = (("crowd", boxes.crowd), ("difficult", boxes.difficult))
+    parts += [f"({flag})" for flag, values in flags if values is not None and values[index]]
+    return " ".join(part for part in parts if part)
 
 
 def _write(canvas: Image, text: str, corners: npt.NDArray[np.int_], color: Color) -> None:

@@ -131,7 +131,7 @@ class _Painter(ABC, Generic[P]):
 
     @abstractmethod
     def legend(self) -> list[tuple[str, str]]:
-        """Names and colours of the classes that were drawn as ground truth."""
+        """Names and colours of the classes that were drawn: of labels those of the ground truth."""
 
     @abstractmethod
     def predict(self, images: torch.Tensor, name: str) -> P:
@@ -225,15 +225,16 @@ class _BoxPainter(_Painter[Boxes]):
     def picture(self, word: str, image: pictures.Image, prediction: Boxes) -> Picture:
         assert prediction.scores is not None
         said = prediction.select(prediction.scores >= SCORE)
+        self._seen.update(said.classes.tolist())
         return self._drawn(f"{word} prediction: {_counted(said, 'box', 'boxes')}", image, said)
 
     def _drawn(self, caption: str, image: pictures.Image, boxes: Boxes) -> Picture:
-        shown, times = image, WIDEST // image.shape[1]  # room for the names
+        shown, times = image, WIDEST // image.shape[1]  # room for the scores
         if not times:
             shown, times = _resized(image), 1
             factor = shown.shape[1] / image.shape[1]
             boxes = replace(boxes, xyxy=boxes.xyxy * np.float32(factor))
-        drawn = draw_boxes(shown, boxes, self.dataset.box_class_names, self._colors, scale=times)
+        drawn = draw_boxes(shown, boxes, None, self._colors, scale=times)  # the legend names the colours
         return _encoded(caption, drawn, ".jpg", _GOOD_JPEG)
 
 

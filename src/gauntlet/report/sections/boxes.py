@@ -37,9 +37,10 @@ def section(scope: Scope, standing: Standing) -> Section | None:
         (str(model), str(threat), str(metric)): float(value)
         for model, threat, metric, value in rows[["model", "threat", "metric", "value"]].itertuples(index=False)
     }
+    several = len(standing.models) > 1
     pairs = dict.fromkeys((model, threat) for model, threat, _ in values)
     cells: list[list[Cell]] = [
-        [threat, model, *(values.get((model, threat, name), math.nan) for name in names)]
+        [threat, *([model] if several else []), *(values.get((model, threat, name), math.nan) for name in names)]
         for threat in scope.threats
         for model in standing.models
         if (model, threat) in pairs
@@ -48,6 +49,6 @@ def section(scope: Scope, standing: Standing) -> Section | None:
         "Where boxes per image fall, objects vanish; where they rise, objects are made up; where the mislabel rate "
         "rises, objects are found and called something else. A dash: no object of that size."
     )
-    columns = [Column("threat"), Column("model"), *COLUMNS]
+    columns = [Column("threat"), *([Column("model")] if several else []), *COLUMNS]
     table = Table(f"boxes-figures-{scope.id}", "Figures of boxes", columns, cells, caption)
     return Section(f"boxes-{scope.id}", "Boxes", [table])
