@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -28,6 +28,7 @@ from gauntlet.threats.attacks.proposals import (
     select_proposals,
     suppressed,
 )
+from gauntlet.threats.attacks.region_objects import Standing
 from gauntlet.threats.attacks.tog import Mislabeling
 from tiny_detector import CELL, TinyBoxes, TinyDetector
 
@@ -606,6 +607,49 @@ def test_crowds_reach_the_loss_with_their_flag_and_count_for_nothing() -> None:
     everything = torch.ones(IMAGES.shape[2:], dtype=torch.bool)
     clean = build("bim", steps=1)(MODEL, IMAGES[:1], [only], fooling_region=everything)
     assert torch.equal(clean.images, IMAGES[:1])  # nothing that counts lies there
+
+
+def test_the_worst_case_of_an_object_does_not_repeat_its_neighbour() -> None:
+    """Of two objects that overlap by two thirds the first is lost: the other is found once, not twice."""
+    corners = np.array([[0, 0, 10, 10], [2, 0, 12, 10]], np.float32)
+    truth, scores = Boxes(corners, np.array([0, 0])), np.array([0.9, 0.8], np.float32)
+    standing = Standing.of(truth, Boxes(corners, np.array([0, 0]), scores))
+    other = Boxes(np.array([[0, 0, 10, 10.5]], np.float32), np.array([1]), np.array([0.6], np.float32))
+    now = Boxes(np.concatenate([corners[1:], other.xyxy]), np.array([0, 1]), np.array([0.7, 0.6], np.float32))
+    assert standing.update(now, None, 3) == 1
+    seen = standing.worst_case()
+    assert seen.classes.tolist() == [0, 1]
+    assert seen.scores == pytest.approx([0.8, 0.6])
+
+
+@pytest.mark.parametrize("name", ["pgd", "tog-vanishing"])
+def test_a_random_detector(name: str) -> None:
+    """One sample: the same draw at every step, so that steps climb one loss. Several: their gradients are averaged."""
+
+    class Random(TinyDetector):
+        draws: ClassVar[list[float]] = []
+
+        def candidates(self, images: torch.Tensor) -> Candidates:
+            self.draws.append(float(torch.rand(())))
+            return super().candidates(images * (0.9 + 0.2 * self.draws[-1]))
+
+    model = Random()
+    one = build(name, steps=3, epsilon=0.1)(model, IMAGES[:1], BOXES[:1])
+    assert len(set(model.draws[-3:])) == 1
+    assert one.queries.backward.tolist() == [3]
+    several = build(name, steps=3, epsilon=0.1, samples=4)(model, IMAGES[:1], BOXES[:1])
+    assert several.queries.backward.tolist() == [12]
+    assert len(set(model.draws[-12:])) == 12
+
+
+@pytest.mark.parametrize("name", ["pgd", "apgd", "tog-fabrication", "dag"])
+def test_half_precision_is_for_the_model_only(name: str) -> None:
+    options = {"steps": 4, "alpha": 0.05} if name == "dag" else {"steps": 4, "epsilon": 0.3}
+    coarse, exact = (build(name, precision=each, **options)(MODEL, IMAGES, BOXES) for each in ("bf16", "fp32"))
+    assert coarse.images.dtype == torch.float32
+    assert coarse.norms.max() <= (0.3 if name != "dag" else 4 * 0.05 + 1e-6)
+    changes = ((each.images - IMAGES).flatten(1) for each in (coarse, exact))
+    assert torch.cosine_similarity(*changes)[coarse.norms > 0].min() > 0.5
 
 
 def test_a_crowd_is_no_target() -> None:

@@ -68,6 +68,8 @@ class Standing:
         if len(won):
             self.open[won] = False
             near = box_iou(self.truth.xyxy[won], detected.xyxy).max(0, initial=0) >= IOU
+            neighbours = found_by(self.truth.select(self.open), detected)
+            near[neighbours[neighbours >= 0]] = False  # their clean detections stay
             self.added.append(detected.select(near))
         return len(won)
 
