@@ -12,6 +12,7 @@ import torch
 import gauntlet
 from gauntlet.errors import GauntletError
 from gauntlet.models import DetectionModel, resolve_model
+from gauntlet.models.sources.detecting import Labels
 from gauntlet.samples import Boxes
 
 torchvision = pytest.importorskip("torchvision")
@@ -64,9 +65,12 @@ def test_detections_equal_the_librarys(detector: tuple[Any, DetectionModel]) -> 
 
 def test_losses_are_those_of_training_with_layers_in_eval_mode(detector: tuple[Any, DetectionModel]) -> None:
     network, model = detector
+    before = {name: value.clone() for name, value in model.state_dict().items()}
     images = IMAGES.clone().requires_grad_()
     losses = model.losses(images, TARGETS)
     assert losses.shape == (2,)
+    # Nothing learns from what it sees: batch statistics stay as they are.
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     # Neither the order of the calls nor what was drawn before changes the samples that the loss is made of.
     torch.rand(3)
     torch.testing.assert_close(model.losses(IMAGES[:1], TARGETS[:1])[0], losses[0].detach(), rtol=1e-4, atol=1e-5)
@@ -117,7 +121,47 @@ def test_candidates_hold_the_detections(detector: tuple[Any, DetectionModel]) ->
             assert (boxes - torch.from_numpy(best.xyxy[0])).abs().amax(dim=1).min() < 0.05
 
 
-def test_published_weights_bring_cocos_80_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_has_the_same_candidates_in_any_batch(detector: tuple[Any, DetectionModel]) -> None:
+    _, model = detector
+    with torch.no_grad():
+        both, alone = model.candidates(IMAGES), model.candidates(IMAGES[1:])
+    mine, other = (each.objectness[-1][torch.isfinite(each.objectness[-1])].sort().values for each in (both, alone))
+    torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-4)
+
+
+def test_gradients_go_through_resizing_and_padding(detector: tuple[Any, DetectionModel]) -> None:
+    _, model = detector
+    transform, seen = model.network.transform, []
+
+    def keep(_: Any, __: Any, output: Any) -> None:
+        output[0].tensors.retain_grad()
+        seen.append(output[0].tensors)
+
+    image = IMAGES[0].clone().requires_grad_()
+    hook = transform.register_forward_hook(keep)
+    try:
+        model.losses(image[None], TARGETS[:1]).sum().backward()
+    finally:
+        hook.remove()
+    # What stands before the network is linear up to a constant: a change of the image is one of its input there.
+    change = image.grad.sign() / 10
+    with torch.no_grad():
+        there = transform([image + change])[0].tensors - transform([image])[0].tensors
+    assert there.shape == seen[0].shape
+    assert float((image.grad * change).sum()) == pytest.approx(float((seen[0].grad * there).sum()), rel=1e-3)
+
+
+def test_the_labels_of_vgg16s_ssd_and_of_keypoint_r_cnn(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = torchvision.models.get_model("ssd300_vgg16", weights=None, weights_backbone=None, num_classes=4)
+    torch.save(network.state_dict(), tmp_path / "own.pth")
+    model = gauntlet.load_model("torchvision:ssd300_vgg16", weights=tmp_path / "own.pth")
+    assert model.outputs.tolist() == [1, 2, 3]
+    names = torchvision.models.get_model_weights("keypointrcnn_resnet50_fpn").DEFAULT.meta["categories"]
+    assert Labels.of("keypointrcnn", names, {}) == Labels((1,), ("person",))
+
+
+def test_published_weights_bring_cocos_80_classes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     name = "ssdlite320_mobilenet_v3_large"
     network = torchvision.models.get_model(name, weights=None, weights_backbone=None)
     asked: list[dict[str, object]] = []
@@ -139,6 +183,16 @@ def test_published_weights_bring_cocos_80_classes(monkeypatch: pytest.MonkeyPatc
     assert model.class_names[-1] == "toothbrush"
     # Label 12 is one of COCO's gaps.
     assert model.outputs[10:12].tolist() == [11, 13]
+    # The same file in one's own hands.
+    torch.save(network.state_dict(), tmp_path / "fetched.pth")
+    fetched = gauntlet.load_model(f"torchvision:{name}", weights=tmp_path / "fetched.pth")
+    assert fetched.class_names == model.class_names
+    assert fetched.outputs.tolist() == model.outputs.tolist()
+    with pytest.raises(GauntletError, match="must be different labels"):
+        gauntlet.load_model(f"torchvision:{name}", weights=tmp_path / "fetched.pth", outputs=[1, 1])
+    wrong = Boxes(np.array([[0, 0, 9, 9]], np.float32), np.array([-1]))
+    with pytest.raises(GauntletError, match="a box has the class -1; expected 0 to 79"):
+        fetched.losses(IMAGES[:1], [wrong])
 
 
 def test_wrong_names_options_and_files_are_one_sentence(tmp_path: Path) -> None:

@@ -20,8 +20,9 @@ from gauntlet.errors import GauntletError
 from gauntlet.models.contract import DetectionModel, ModelIdentity
 from gauntlet.samples import Boxes
 
-# Names of labels that stand for no class: COCO's gaps (it has 80 classes with numbers up to 90) and the background.
-_NO_CLASS = ("n/a", "__background__", "background", "")
+# Names of labels that stand for no class: COCO's gaps (it has 80 classes with numbers up to 90) and the background,
+# which Keypoint R-CNN calls "no person".
+_NO_CLASS = ("n/a", "__background__", "background", "no person", "")
 _SAMPLER_SEED = 0
 
 
@@ -57,6 +58,8 @@ class Labels:
                 f"outputs of {address} must be among its labels 0 to {len(names) - 1}, "
                 f"not {wrong[0] if wrong else 'none'}."
             )
+        if len(set(outputs)) < len(outputs):
+            raise GauntletError(f"outputs of {address} must be different labels, one for each class.")
         if int(options.get("num_classes", len(outputs))) != len(outputs):
             raise GauntletError(
                 f"{address} has {len(outputs)} classes, not {options['num_classes']}; "
@@ -93,10 +96,9 @@ class ObjectDetector(DetectionModel):
             raise GauntletError(f"{len(images)} images came with the boxes of {len(targets)}.")
         height, width = images.shape[-2:]
         for target in targets:
-            if len(target) and not (target.classes.min() >= 0 and target.classes.max() < self.num_classes):
-                raise GauntletError(
-                    f"a box has the class {target.classes.max()}; expected 0 to {self.num_classes - 1}."
-                )
+            wrong = target.classes[(target.classes < 0) | (target.classes >= self.num_classes)]
+            if len(wrong):
+                raise GauntletError(f"a box has the class {wrong[0]}; expected 0 to {self.num_classes - 1}.")
             corners = np.clip(target.xyxy, 0, np.array([width, height, width, height], np.float32))
             kept = (corners[:, 2:] > corners[:, :2]).all(axis=1)
             if target.crowd is not None:

@@ -35,6 +35,8 @@ _BIASES = {
 }
 # Parts that only train or predict what has no boxes.
 _BEYOND_BOXES = tuple(f"{kind}_{part}" for kind in ("mask", "keypoint") for part in ("roi_pool", "head", "predictor"))
+# Numbers of COCO's categories, the background's and the gaps among them.
+_COCO = 91
 # The logit of a candidate that fills up a batch, in place of a class's.
 _FILLER = -100.0
 
@@ -56,7 +58,10 @@ class PublishedDetector(PublishedWeights):
 
 
 class OwnDetector(OwnWeights):
-    """A detector with weights from a file; its label 0 is the background, as torchvision's training has it."""
+    """A detector with weights from a file; its label 0 is the background, as torchvision's training has it.
+
+    A file with as many labels as the published weights of the network has theirs: COCO's 91 numbers.
+    """
 
     task = "detection"
 
@@ -71,8 +76,11 @@ class OwnDetector(OwnWeights):
         except (TypeError, ValueError) as error:
             raise GauntletError(f"torchvision:{self.network} cannot be built: {error}.") from None
         fill(network, state, self.path)
-        names = ["background", *(f"class {label - 1}" for label in range(1, size))]
-        labels = Labels.of(f"torchvision:{self.network}", names, self.options, named=False)
+        names = torchvision.models.get_model_weights(self.network).DEFAULT.meta["categories"]
+        known = size == len(names) == _COCO
+        if not known:
+            names = ["background", *(f"class {label - 1}" for label in range(1, size))]
+        labels = Labels.of(f"torchvision:{self.network}", names, self.options, named=known)
         return _wrap(network, labels, size, self.identity)
 
     def _count_labels(self, state: Mapping[str, torch.Tensor]) -> int:
