@@ -42,3 +42,13 @@ def blocks() -> Image:
 
 
 PATTERNS = {"S1": waves, "S2": zone_plates, "S3": blocks}
+
+
+def depth_of(height: int, width: int) -> npt.NDArray[np.float32]:
+    """The depth of section 7.2 in metres: a floor, a slanted box, a disc, and eight rows without depth."""
+    y, x = np.mgrid[:height, :width]
+    raw = 1500 + 22 * (height - 1 - y)
+    box = (x >= width // 4) & (x < width // 2) & (y >= height // 3) & (y < 4 * height // 5)
+    raw = np.where(box, 900 + 2 * (x - width // 4), raw)
+    raw = np.where((x - 3 * width // 4) ** 2 + (y - height // 2) ** 2 < (height // 6) ** 2, 2400, raw)
+    return np.where(y < 8, np.inf, raw / 512).astype(np.float32)

@@ -14,7 +14,6 @@ from gauntlet.threats.corruptions.depth import Depth
 NEAREST_DISPARITY = 40.0
 """Disparity of the nearest point; that of a point at Z is 40 f / Z."""
 EDGE = 0.03 * NEAREST_DISPARITY
-SMALLEST_WEIGHT = np.float32(1e-7)
 SMALLEST_Z = np.float32(0.001)
 LINES = (
     *((-1, 1), (0, 1), (1, 1), (1, 0), (-1, 2), (1, 2), (2, 1), (2, -1)),
@@ -186,16 +185,18 @@ def _splat(
 
 @compiled
 def _resolve(splats: Singles, frame: Image, z: Singles) -> int:
-    """Colours and z from the sums of weighted ones; holes get z = 0 and are counted."""
+    """Colours and z from the sums of weighted ones; holes get z = 0 and are counted.
+
+    The reference adds 1e-7 to the weight, which darkens pixels that a point only just touches; this does not.
+    """
     holes = 0
     for y in range(z.shape[0]):
         for x in range(z.shape[1]):
             splat = splats[y, x]
             if splat[4] > 0:
-                scale = np.float32(1) / (splat[4] + SMALLEST_WEIGHT)
-                z[y, x] = splat[3] * scale
+                z[y, x] = splat[3] / splat[4]
                 for channel in range(3):
-                    frame[y, x, channel] = np.uint8(np.int32(min(splat[channel] * scale, np.float32(255))))
+                    frame[y, x, channel] = np.uint8(np.int32(min(splat[channel] / splat[4], np.float32(255))))
             else:
                 z[y, x] = 0
                 holes += 1
