@@ -9,6 +9,7 @@ import yaml
 
 import gauntlet
 from gauntlet.errors import GauntletError
+from gauntlet.results import Evaluation
 
 
 def test_a_published_result_is_returned_without_a_model(tmp_path: Path) -> None:
@@ -62,3 +63,31 @@ def test_a_misspelt_triple_gets_a_suggestion() -> None:
         gauntlet.evaluate()
     with pytest.raises(GauntletError, match="a triple needs"):
         gauntlet.evaluate(model_name="segformer", dataset="ade20k")
+
+
+def attack_on_voc(name: str, **options: object) -> Evaluation:
+    attack = {"attack": {"name": name, "epsilon": "8/255", **options}}
+    return gauntlet.evaluate(model_name="ATSS", backbone="R-50", dataset="voc2007", threat_config=attack)[1]
+
+
+def test_published_detectors_are_found_and_marked_as_interim() -> None:
+    result = attack_on_voc("bim", steps=20)
+    assert (result.task, result.figures["mAP"], result.figures["mAP50"]) == ("detection", 0.378, 0.614)
+    assert result.provenance["published"] == "detecbench_interim"
+    assert "not the final DetecBench figures" in result.provenance["note"]
+    assert attack_on_voc("pgd", steps=20).provenance["flags"]  # without a random start
+
+
+def test_runs_of_several_exports_are_not_put_together() -> None:
+    """An older export has VOC's AP of the same budget, from another run: the figures of one run come alone."""
+    assert "VOC_mAP50" not in attack_on_voc("pgd", steps=20).figures
+    libra = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 1}}
+    _, result = gauntlet.evaluate(model_name="Libra R-CNN", backbone="R-101", dataset="coco", threat_config=libra)
+    assert result.figures["mAP"] == 0.394  # a notebook of the same runs prints 0.395
+
+
+@pytest.mark.parametrize(("alpha", "value"), [("2.55/255", 0.362), ("0.01/255", 0.709)])
+def test_the_step_size_tells_two_runs_of_one_budget_apart(alpha: str, value: float) -> None:
+    attack = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 20, "alpha": alpha}}
+    _, result = gauntlet.evaluate(model_name="free_anchor", backbone="swin-b", dataset="voc2007", threat_config=attack)
+    assert result.figures["VOC_mAP50"] == value

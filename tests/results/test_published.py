@@ -97,6 +97,10 @@ def test_find_covers_detectors() -> None:
     rows = published.find("ATSS", "ResNet101", "coco")
     interim = rows[rows["source"].eq("detecbench_interim")]
     assert figure(interim, "clean", "mAP") == 0.415
+    assert figure(interim, "clean", "mAP50") == 0.599  # under the names of the store
+    names = set(published.frame("detection")["metric"])
+    ours = {"mAP", "mAP50", "mAP75", "mAP_small", "mAP_medium", "mAP_large", "VOC_mAP50"}
+    assert names == ours | {"pascal_voc_mAP"}
     assert set(published.find("FreeAnchor", "R-101", "voc2007")["model"]) == {"free_anchor_r101_voc0712"}
 
 

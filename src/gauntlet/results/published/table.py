@@ -39,6 +39,16 @@ _COLUMNS = [
     *("printed", "flag", "reason", "model_flag", "model_reason"),
 ]
 
+_METRICS = {
+    "mAP_50": "mAP50",
+    "mAP_75": "mAP75",
+    "mAP_s": "mAP_small",
+    "mAP_m": "mAP_medium",
+    "mAP_l": "mAP_large",
+    "pascal_voc_AP50": "VOC_mAP50",
+}
+"""What the sources call figures that the store has too: read under the store's names, so that both compare."""
+
 Choice = str | Sequence[str] | None
 
 
@@ -58,6 +68,7 @@ def _load() -> pd.DataFrame:
         low=float("nan"),
         high=float("nan"),
         view=table["view"].replace({"": "all"}),
+        metric=table["metric"].replace(_METRICS),
         value=pd.to_numeric(table["value"]),
         parameters=pd.to_numeric(table["parameters"]),
         date=pd.to_datetime(table["date"], format="%Y-%m-%d"),
