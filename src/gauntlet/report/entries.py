@@ -156,17 +156,23 @@ def rank(entries: Sequence[Entry], metric: str | None = None, sort_by: str | Non
         title = ", ".join(part for part in (source if source != OWN else "", dataset) if part)
         columns = [Column("model"), Column("rank", "count"), *(Column(name, "percent", heat=True) for name in names)]
         caption = f"{chosen} in per cent, ranked by {order}."
-        tables.append(Table(slug(f"board {source} {dataset}"), title, columns, rows, caption, best="column"))
+        tables.append(Table(slug(f"board {source} {task} {dataset}"), title, columns, rows, caption, best="column"))
     return tables
 
 
 def default_score(names: Sequence[str]) -> str:
     """What a leaderboard is ranked by, unless somebody asks for something else."""
     for mark in ("GAM_", "worst corruption", "-ReM^"):
-        for name in names:
-            if mark in name and not name.startswith("mean of"):
-                return name
+        found = [name for name in names if mark in name and not name.startswith("mean of")]
+        if found:  # of several ReMs the one with the most steps: a single step tells little
+            return max(found, key=_steps) if mark == "-ReM^" else found[0]
     return "clean" if "clean" in names else names[0]
+
+
+def _steps(summary: str) -> int:
+    """The steps of a ReM: 20 of "linf-ReM^8_20"."""
+    steps = summary.rpartition("_")[2]
+    return int(steps) if steps.isdigit() else 0
 
 
 def _rank(sorted_values: Sequence[float], index: int) -> int | None:
