@@ -91,15 +91,16 @@ def detector(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         for layer in network.bbox_embed:
             layer.layers[-1].weight.normal_()
     network.save_pretrained(folder)
-    write_tokenizer(folder)
+    words = tmp_path_factory.mktemp("vocabulary")
+    write_tokenizer(words)
     images = transformers.GroundingDinoImageProcessor(size={"shortest_edge": 64, "longest_edge": 96})
-    images.save_pretrained(folder)
+    processor = transformers.GroundingDinoProcessor(images, transformers.AutoTokenizer.from_pretrained(words))
+    processor.save_pretrained(folder)
     source = resolve_model(f"hf:{folder}", class_names=NAMES)
     assert source.task == "detection"
     model = source.load()
     assert isinstance(model, DetectionModel)
     assert model.identity == source.identity
-    processor = transformers.GroundingDinoProcessor(images, transformers.AutoTokenizer.from_pretrained(folder))
     return network, processor, model
 
 

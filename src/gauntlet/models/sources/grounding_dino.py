@@ -128,7 +128,7 @@ def _label_maps(tokens: torch.Tensor, most: int) -> torch.Tensor:
         from transformers.models.grounding_dino.modeling_grounding_dino import build_label_maps
     except ImportError:
         raise GauntletError(
-            "the installed transformers has no training loss for Grounding DINO yet; install version 4.50 or later."
+            "the installed transformers has no training loss for Grounding DINO yet; install a newer version."
         ) from None
     maps: torch.Tensor = build_label_maps(torch.empty(1, 0, most), tokens)[0]
     return maps
