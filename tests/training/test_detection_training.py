@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +25,12 @@ from gauntlet.training.boxes import BoxAugmentation, BoxPair, crop, mirror, resi
 from gauntlet.training.config import AdversarialConfig, AugmentationConfig
 from gauntlet.training.loading import BoxPreparation
 from gauntlet.training.objectives import AdversarialDetectionObjective, StepInfo
+from gauntlet.training.processes import Processes, joined_processes
 from gauntlet.training.progress import SilentProgress
 from gauntlet.training.tracking import read_log
+from gauntlet.training.validation import validate_detector
 from gauntlet.training.weights import load_weights
-from tiny_detector import TinyBoxes
+from tiny_detector import TinyBoxes, TinyDetector
 
 QUIET = SilentProgress()
 FCOS: dict[str, Any] = {
@@ -182,6 +187,34 @@ def test_a_trained_detector_finds_the_blocks_and_loads_from_its_card(tmp_path: P
     sample = Blocks("val")[0]
     images = torch.from_numpy(sample.image).permute(2, 0, 1)[None] / 255
     assert len(model.predict(images)[0]) >= 1
+
+
+def validate_here(rank: int, count: int, port: int, folder: str) -> None:
+    """What each of several processes does: its share of the images; the figures must be those of all."""
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    with joined_processes("cpu") as processes:
+        for length in (1, 7):  # with one image the second process has nothing to do
+            found = validate_detector(TinyDetector(), TinyBoxes(length), processes)
+            (Path(folder) / f"{length}-{rank}.json").write_text(json.dumps([found.summary, found.by_class]))
+
+
+@pytest.mark.slow
+def test_two_processes_validate_a_detector_like_one(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    torch.multiprocessing.spawn(validate_here, (2, port, str(tmp_path)), nprocs=2)
+    for length in (1, 7):
+        alone = validate_detector(TinyDetector(), TinyBoxes(length), Processes(0, 1, torch.device("cpu")))
+        texts = {path.read_text() for path in tmp_path.glob(f"{length}-*.json")}
+        assert texts == {json.dumps([alone.summary, alone.by_class])}
+    assert alone.mean_ap50 > 0.5
+
+
+def test_nothing_to_validate_on_is_undefined() -> None:
+    figures = validate_detector(TinyDetector(), TinyBoxes(0), Processes(0, 1, torch.device("cpu")))
+    assert math.isnan(figures.mean_ap)
 
 
 def test_detr_learns_in_three_epochs(tmp_path: Path) -> None:

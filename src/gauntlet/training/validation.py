@@ -94,12 +94,14 @@ def validate_detector(model: DetectionModel, dataset: Dataset, processes: Proces
     """Figures over the dataset, each process predicting its share; the model must be in eval mode."""
     from gauntlet.metrics.coco import coco_curves
 
-    pairs: list[tuple[Boxes, Boxes]] = []
+    own: list[tuple[int, Boxes, Boxes]] = []
     for index in range(processes.rank, len(dataset), processes.count):
         sample = dataset[index]
         if sample.boxes is not None:
-            pairs.append((sample.boxes, model.predict(collate([sample], processes.device).images)[0]))
-    truths, detections = zip(*processes.gathered(pairs), strict=True)
+            own.append((index, sample.boxes, model.predict(collate([sample], processes.device).images)[0]))
+    # In the order of the dataset, whoever predicted: among detections of equal score the first image comes first.
+    everything = sorted(processes.gathered(own), key=lambda each: each[0])
+    truths, detections = [truth for _, truth, _ in everything], [found for _, _, found in everything]
     curves = coco_curves(truths, detections, model.num_classes)
     found = curves.figures()
     return DetectionFigures(found["mAP"], found["mAP50"], curves.per_class()["AP"].tolist())
