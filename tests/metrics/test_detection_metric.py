@@ -107,6 +107,18 @@ def test_intervals_bracket_the_figures_and_one_image_has_none() -> None:
     assert all(math.isnan(f.low) for f in METRIC.compute(counts_of(5, images=1), WHOLE))
 
 
+def test_no_image_and_nothing_that_counts_are_undefined() -> None:
+    nothing = METRIC.compute([], WHOLE)
+    assert all(np.isnan(figure.value) for figure in nothing)
+    flagged = np.array([True])
+    crowd = dataclasses.replace(objects(0), crowd=flagged), objects(0, score=0.9)
+    difficult = dataclasses.replace(objects(0), difficult=flagged), objects(0, score=0.9)
+    found = METRIC.compute([METRIC.update(said, truth) for truth, said in (crowd, difficult)], WHOLE)
+    values = {figure.metric: figure.value for figure in found if not figure.class_name}
+    assert (values.pop("F1_images"), values.pop("boxes_per_image")) == (1, 1)  # nothing was missed or made up
+    assert np.isnan(list(values.values())).all()
+
+
 def test_classes_and_numbers_that_cannot_be() -> None:
     good = Boxes(np.array([[0, 0, 5, 5]], np.float32), np.array([0]), np.array([0.5], np.float32))
     truth = Boxes(good.xyxy, good.classes)

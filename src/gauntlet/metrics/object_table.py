@@ -110,7 +110,7 @@ class ObjectTable:
         """(N, K) objects that count."""
         cells = self.object_image[~self.ignored] * self.num_classes + self.object_class[~self.ignored]
         size = self.images * self.num_classes
-        return np.bincount(cells, minlength=size).reshape(self.images, -1).astype(np.float64)
+        return np.bincount(cells, minlength=size).reshape(self.images, self.num_classes).astype(np.float64)
 
 
 class WeightedPrecision:
