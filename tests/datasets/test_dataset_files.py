@@ -289,6 +289,16 @@ class TestDetection:
         with pytest.raises(GauntletError, match=re.escape("1 of 2 images of the dataset 'coco' are missing")):
             load_dataset("coco", root=root)
 
+    def test_lvis_images_in_a_folder_of_their_own(self, make_tree: MakeTree) -> None:
+        root = make_tree("lvis")
+        before = list(load_dataset("lvis", root=root).ids())
+        (root / "images").mkdir()
+        for name in ("train2017", "val2017"):
+            (root / name).rename(root / "images" / name)
+        dataset = load_dataset("lvis", root=root)
+        assert list(dataset.ids()) == before == ["train2017/000000000139", "val2017/000000000285"]
+        assert dataset[0].image.shape == (6, 8, 3)
+
     def test_lvis_keeps_what_was_verified(self, make_tree: MakeTree) -> None:
         from gauntlet.datasets.lvis import LVIS
 

@@ -27,7 +27,8 @@ class Verified:
 
 
 class LVIS(COCODetection):
-    """LVIS v1: `annotations/lvis_v1_val.json` (or beside the image folders), images in `train2017` and `val2017`.
+    """LVIS v1: `annotations/lvis_v1_val.json` (or beside the image folders), images in `train2017` and `val2017` (or in
+    `images/train2017` and `images/val2017`).
 
     The validation split has images of COCO's training folder: which file an image is follows from its coco_url.
 
@@ -52,7 +53,9 @@ class LVIS(COCODetection):
         if not given.has(annotation_file):
             annotation_file = f"annotations/{annotation_file}"
         tree = given.below("", needs=(annotation_file,))
-        super().__init__(tree, split, annotation_file=annotation_file, image_folder="", convert=convert)
+        # As with COCO, the image folders lie beside the annotations, or in a folder of their own.
+        image_folder = "images" if given.has("images/val2017") or given.has("images/train2017") else ""
+        super().__init__(tree, split, annotation_file=annotation_file, image_folder=image_folder, convert=convert)
 
     def file_name(self, image: Mapping[str, Any]) -> str:
         """The last two parts of the address: ".../val2017/000000397133.jpg" is val2017/000000397133.jpg."""
