@@ -57,6 +57,17 @@ def test_ray_gives_the_same_bytes_as_local(ray_path: None) -> None:
     assert frames[0].equals(frames[1])
 
 
+def test_ray_evaluates_a_detector_like_local(ray_path: None) -> None:
+    threats = ("clean", {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 1}})
+    plan = parse_plan({**content(*threats, images=4), "models": ["streets/fcos"]})
+    local, remote = Store(), Store()
+    run_jobs(plan_jobs(plan), local)
+    summary = run_jobs(plan_jobs(plan), remote, executor=executor(2))
+    assert len(summary.computed) == 2
+    assert counts(remote) == counts(local)
+    assert set(remote.frame()["task"]) == {"detection"}
+
+
 def test_a_killed_worker_costs_nothing(ray_path: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GAUNTLET_TEST_MARK", str(tmp_path / "mark"))
     (tmp_path / "mark").write_text("not yet: planning builds the model here too")
