@@ -45,15 +45,13 @@ def write_tokenizer(folder: Path) -> None:
 
 
 def build(kind: str, num_queries: int = QUERIES) -> Any:
-    """A network of a few thousand weights."""
+    """A network of a few thousand weights, on a ResNet, or on a Swin Transformer as the published ones are."""
     torch.manual_seed(0)
-    backbone = transformers.ResNetConfig(
-        embedding_size=8,
-        hidden_sizes=[8, 8, 16, 16],
-        depths=[1, 1, 1, 1],
-        layer_type="basic",
-        out_features=["stage2", "stage3", "stage4"],
-    )
+    maps = {"depths": [1, 1, 1, 1], "out_features": ["stage2", "stage3", "stage4"]}
+    if kind == "GroundingDino":
+        backbone = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 8, 16, 16], layer_type="basic", **maps)
+    else:
+        backbone = transformers.SwinConfig(image_size=64, embed_dim=8, num_heads=[1, 2, 2, 2], window_size=4, **maps)
     text = transformers.BertConfig(
         vocab_size=max(VOCABULARY) + 1,
         hidden_size=16,
@@ -193,6 +191,7 @@ def test_it_is_attacked(tmp_path: Path) -> None:
     network.save_pretrained(tmp_path)
     write_tokenizer(tmp_path)
     model = gauntlet.load_model(f"hf:{tmp_path}", class_names=NAMES, input_size=[64, 80])
+    assert [len(boxes) for boxes in model.predict(IMAGES)] == [300, 300]  # of 318
     settings = {"epsilon": "8/255", "alpha": "2/255", "steps": 4}
     changed = gauntlet.attacks.build("pgd", **settings)(model, IMAGES, TARGETS).images
     assert float((changed - IMAGES).abs().max()) <= 8 / 255 + 1e-6
