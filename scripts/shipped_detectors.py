@@ -21,6 +21,7 @@ from gauntlet.evaluation.progress import Terminal
 from gauntlet.metrics.summary import DETECTION_ATTACKS, summarise
 from gauntlet.report import pictures
 from gauntlet.results import Evaluation
+from gauntlet.results.published.summaries import CORRUPTIONS
 from gauntlet.threats import suites
 
 EPSILONS = ("0.5/255", "1/255", "2/255", "4/255", "8/255")
@@ -84,7 +85,7 @@ def suite_section(models: Sequence[str], runs: Runs) -> str:
         {name: row[column].figures["mAP"] for name, row in zip(names, results, strict=True)}
         for column in range(len(models))
     ]
-    for title, members in (("ReM", DETECTION_ATTACKS), ("GAM", (*suites.COMMON, *suites.SOLID))):
+    for title, members in (("ReM", DETECTION_ATTACKS), ("GAM", CORRUPTIONS["detection"])):
         found = [summarise(each, members) for each in figures]
         rows.append([f"{title}, smallest of {len(members)}", *(percent(each.minimum) for each in found)])
         rows.append(["their mean", *(percent(each.mean) for each in found)])

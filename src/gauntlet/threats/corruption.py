@@ -14,8 +14,10 @@ from gauntlet.seeding import ImageSeed
 from gauntlet.threats.contract import Perturbed, Threat, threats
 from gauntlet.threats.corruptions.api import (
     Channels,
+    DepthRule,
     Stream,
     check_channels,
+    check_depth_rule,
     check_name,
     check_options,
     check_severity,
@@ -37,6 +39,7 @@ class CorruptionOptions(BaseModel):
         stream: "fast", or "legacy" for the reference's own random numbers.
         channels: the order in which the corruption sees the channels; "bgr" is what both benchmarks do.
         frost_textures: a folder with the reference's frost pictures; only for frost.
+        depth_rule: how corruptions in 3D read depth: "metric" as metres, "estimated" as DetecBench's images have it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -46,6 +49,7 @@ class CorruptionOptions(BaseModel):
     stream: Stream = "fast"
     channels: Channels = "rgb"
     frost_textures: str | None = None
+    depth_rule: DepthRule = "metric"
 
     @field_validator("name")
     @classmethod
@@ -70,9 +74,17 @@ class CorruptionOptions(BaseModel):
         check_channels(channels)
         return channels
 
+    @field_validator("depth_rule", mode="before")
+    @classmethod
+    def _known_depth_rule(cls, rule: object) -> object:
+        check_depth_rule(rule)
+        return rule
+
     @model_validator(mode="after")
     def _own_options(self) -> CorruptionOptions:
         check_options(self.name, self.arguments())
+        if self.depth_rule != "metric" and not registry[self.name].needs_depth:
+            raise GauntletError(f"the corruption '{self.name}' does not look at depth; leave out depth_rule.")
         return self
 
     def arguments(self) -> dict[str, Any]:
@@ -115,7 +127,8 @@ class CorruptionThreat(Threat):
         """Such as "fog 3", followed by what is not as usual."""
         options = self.options
         words = [options.name, str(options.severity)]
-        words += [word for word in (options.stream, options.channels) if word not in ("fast", "rgb")]
+        settings = (options.stream, options.channels, options.depth_rule)
+        words += [word for word in settings if word not in ("fast", "rgb", "metric")]
         words += ["textures"] if options.frost_textures else []
         return " ".join(words)
 
@@ -138,6 +151,7 @@ class CorruptionThreat(Threat):
             stream=options.stream,
             channels=options.channels,
             depth=sample.depth,
+            depth_rule=options.depth_rule,
             **options.arguments(),
         )
 

@@ -111,7 +111,10 @@ def test_the_suite_has_every_member_of_gam() -> None:
 
 def test_detecbenchs_names() -> None:
     assert [each.options.name for each in detecbench.AllCommonCorruptions3d(severity=1)] == list(SOLID)
-    assert detecbench.CommonCorruption3d("fog_3d", 2).describe() == {"corruption": {"name": "fog_3d", "severity": 2}}
+    foggy, noisy = detecbench.CommonCorruption3d("fog_3d", 2), detecbench.CommonCorruption3d("iso_noise", 2)
+    assert foggy.describe() == {"corruption": {"name": "fog_3d", "severity": 2, "depth_rule": "estimated"}}
+    assert foggy.name == "fog_3d 2 estimated"
+    assert noisy.describe() == {"corruption": {"name": "iso_noise", "severity": 2}}
     with pytest.raises(GauntletError, match="3D common corruption 'fog'"):
         detecbench.CommonCorruption3d("fog")
 
@@ -147,8 +150,8 @@ def test_a_suite_leaves_out_what_needs_depth(monkeypatch: pytest.MonkeyPatch) ->
     assert len(jobs) == 1 + 2 + 15 + 3
     assert not any(job.threat.needs_depth for job in jobs)
     assert said == [
-        "left out, since the dataset 'tiny-boxes' has no depth: far_focus 3, fog_3d 3, near_focus 3, xy_motion_blur 3, "
-        "z_motion_blur 3."
+        "left out, since the dataset 'tiny-boxes' has no depth: far_focus 3 estimated, fog_3d 3 estimated, "
+        "near_focus 3 estimated, xy_motion_blur 3 estimated, z_motion_blur 3 estimated."
     ]
     jobs, said = planned(monkeypatch, DeepBoxes(2), suites=["detecbench"])
     assert len(jobs) == 1 + 2 + 15 + 8

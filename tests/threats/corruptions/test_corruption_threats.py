@@ -167,6 +167,8 @@ def test_descriptions_are_canonical(given_description: dict[str, Any], canonical
         ({"corruption": {"name": "fog", "stream": "slow"}}, "unknown random stream 'slow'"),
         ({"corruption": {"name": "fog", "channels": "gbr"}}, "unknown channel order 'gbr'"),
         ({"corruption": {"name": "fog", "frost_textures": "x"}}, "option of the corruption 'fog' 'frost_textures'"),
+        ({"corruption": {"name": "fog_3d", "depth_rule": "guess"}}, "unknown depth rule 'guess'"),
+        ({"corruption": {"name": "fog", "depth_rule": "estimated"}}, "'fog' does not look at depth"),
         ({"corruption": {"name": 7}}, "the option 'name' of the threat 'corruption' is 7"),
         ({"localized": {"ratio": 0.5}}, "the threat 'localized' needs the option 'corruption'."),
         ({"localized": {"corruption": {"name": "fog"}, "ratio": 1.5}}, "ratio must lie in [0, 1], not 1.5."),

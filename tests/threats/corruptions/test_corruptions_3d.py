@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions import SEVERITIES, corrupt, motion_3d, names, registry
 from gauntlet.threats.corruptions.api import corruption_stream
-from gauntlet.threats.corruptions.depth import relative_depth
+from gauntlet.threats.corruptions.depth import estimated_depth, relative_depth
 from gauntlet.threats.corruptions.draws import FastDraws
 from gauntlet.threats.corruptions.light import camera_shading, flashed
 from gauntlet.threats.corruptions.point_cloud import build_cloud, sum_of_views
@@ -171,6 +171,22 @@ def test_far_points_take_the_largest_depth_below_one() -> None:
     metres = np.array([[3.125, 15.0], [15.625, np.inf]])
     np.testing.assert_allclose(relative_depth(metres), [[0.2, 0.96], [0.96, 0.96]])
     assert metres[1, 1] == np.inf
+
+
+def test_estimated_depth_runs_from_a_128th_to_a_half() -> None:
+    metres = np.array([[2.0, 4.0, 100.0, np.inf]])
+    near = np.array([1.0, 0.5, 0.02, 0.0]) * 65535 / 512  # inverse depth, stretched over the image
+    expected = np.minimum(0.5, 1 / (near + 1e-6))
+    np.testing.assert_allclose(relative_depth(estimated_depth(metres)), expected[None], rtol=1e-12)
+    assert expected[0] == pytest.approx(1 / 128, rel=1e-4)
+    np.testing.assert_array_equal(relative_depth(estimated_depth(np.full((2, 2), 7.0))), 0.5)
+
+
+def test_estimated_depth_has_no_scale() -> None:
+    image, depth = scene("S1")
+    once, twice = (corrupt(image, "fog_3d", 3, depth=scale * depth, depth_rule="estimated") for scale in (1.0, 2.0))
+    np.testing.assert_array_equal(once, twice)
+    assert not np.array_equal(once, corrupt(image, "fog_3d", 3, depth=depth))
 
 
 def test_where_all_is_far_all_is_at_the_far_end() -> None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions.catalogue import Image, registry
+from gauntlet.threats.corruptions.depth import estimated_depth
 
 SEVERITIES = (1, 2, 3, 4, 5)
 SMALLEST = 32
@@ -17,8 +18,10 @@ SMALLEST = 32
 
 Stream = Literal["fast", "legacy"]
 Channels = Literal["rgb", "bgr"]
+DepthRule = Literal["metric", "estimated"]
 STREAMS = ("fast", "legacy")
 CHANNELS = ("rgb", "bgr")
+DEPTH_RULES = ("metric", "estimated")
 
 
 def corrupt(
@@ -31,6 +34,7 @@ def corrupt(
     channels: Channels = "rgb",
     convert: bool = False,
     depth: npt.NDArray[Any] | None = None,
+    depth_rule: DepthRule = "metric",
     **options: Any,
 ) -> Image:
     """A corrupted copy of an image.
@@ -48,6 +52,8 @@ def corrupt(
             comes in and goes out is RGB all the same.
         convert: take greyscale (replicated) and RGBA (transparency dropped) images too.
         depth: distance in metres (H, W), inf where there is none; for corruptions in 3D that need it, others ignore it.
+        depth_rule: "metric" takes the metres as they are; "estimated" as the reference takes a depth map that a network
+            estimated, without a scale (`depth.estimated_depth`), which is what DetecBench's images are made with.
         options: what the corruption itself takes (`frost_textures` of frost).
 
     >>> corrupt(np.full((32, 32, 3), 128, np.uint8), "brightness", severity=2)[0, 0].tolist()
@@ -60,8 +66,10 @@ def corrupt(
     check_stream(stream)
     check_channels(channels)
     check_seed(seed)
+    check_depth_rule(depth_rule)
     if corruption.needs_depth:
-        options["depth"] = check_depth(depth, check_name(name), pixels.shape[:2])
+        metres = check_depth(depth, check_name(name), pixels.shape[:2])
+        options["depth"] = estimated_depth(metres) if depth_rule == "estimated" else metres
 
     from gauntlet.threats.corruptions.draws import FastDraws, LegacyDraws  # brings the compiler, so not before
 
@@ -110,6 +118,12 @@ def check_channels(channels: object) -> None:
     """An error for anything but an order of channels."""
     if channels not in CHANNELS:
         raise unknown_name("channel order", str(channels), CHANNELS)
+
+
+def check_depth_rule(rule: object) -> None:
+    """An error for anything but a way to read depth."""
+    if rule not in DEPTH_RULES:
+        raise unknown_name("depth rule", str(rule), DEPTH_RULES)
 
 
 def check_seed(seed: object) -> None:

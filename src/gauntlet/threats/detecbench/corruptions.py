@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gauntlet.errors import unknown_name
 from gauntlet.threats.corruption import CorruptionThreat
-from gauntlet.threats.corruptions import COMMON, SOLID, names
+from gauntlet.threats.corruptions import COMMON, SOLID, names, registry
 
 
 def CommonCorruption(name: str, severity: int = 3) -> CorruptionThreat:
@@ -15,10 +15,14 @@ def CommonCorruption(name: str, severity: int = 3) -> CorruptionThreat:
 
 
 def CommonCorruption3d(name: str, severity: int = 3) -> CorruptionThreat:
-    """One of the corruptions in 3D, at severity 1 to 5; needs a dataset with depth where the corruption does."""
+    """One of the corruptions in 3D, at severity 1 to 5; needs a dataset with depth where the corruption does.
+
+    The benchmark's images are made with estimated depth, so this is how depth is read.
+    """
     if name not in names("3d"):
         raise unknown_name("3D common corruption", name, names("3d"))
-    return CorruptionThreat({"name": name, "severity": severity})
+    depth = {"depth_rule": "estimated"} if registry[name].needs_depth else {}
+    return CorruptionThreat({"name": name, "severity": severity, **depth})
 
 
 def AllCommonCorruptions(severity: int = 3) -> list[CorruptionThreat]:
