@@ -175,12 +175,11 @@ def _splat(
                 if disparity < keys[row, column] - one:
                     continue
                 share = row_share * (right_share if column > left else one - right_share)
-                target = splats[row, column]
-                target[0] += share * np.float32(colors[point, 0])
-                target[1] += share * np.float32(colors[point, 1])
-                target[2] += share * np.float32(colors[point, 2])
-                target[3] += share * z
-                target[4] += share
+                splats[row, column, 0] += share * np.float32(colors[point, 0])
+                splats[row, column, 1] += share * np.float32(colors[point, 1])
+                splats[row, column, 2] += share * np.float32(colors[point, 2])
+                splats[row, column, 3] += share * z
+                splats[row, column, 4] += share
 
 
 @compiled
@@ -192,11 +191,11 @@ def _resolve(splats: Singles, frame: Image, z: Singles) -> int:
     holes = 0
     for y in range(z.shape[0]):
         for x in range(z.shape[1]):
-            splat = splats[y, x]
-            if splat[4] > 0:
-                z[y, x] = splat[3] / splat[4]
+            weight = splats[y, x, 4]
+            if weight > 0:
+                z[y, x] = splats[y, x, 3] / weight
                 for channel in range(3):
-                    frame[y, x, channel] = np.uint8(np.int32(min(splat[channel] / splat[4], np.float32(255))))
+                    frame[y, x, channel] = np.uint8(np.int32(min(splats[y, x, channel] / weight, np.float32(255))))
             else:
                 z[y, x] = 0
                 holes += 1
@@ -211,13 +210,25 @@ def _fill_holes(z: Singles, steps: Integers, frame: Image) -> None:
     above = np.full((height, width), -1, np.int32)
     below = np.full((height, width), height, np.int32)
     _nearest_rows(z, above, below)
+    right = np.empty(width, np.int32)
     for y in range(height):
+        seen = width
+        for x in range(width - 1, -1, -1):
+            seen = x if z[y, x] > 0 else seen
+            right[x] = seen
+        left = -1
         for x in range(width):
             if z[y, x] > 0:
+                left = x
                 continue
             row, column = -1, -1
             if first[y] <= x <= last[y]:
-                row, column = _across(z, steps, y, x)
+                longest = steps.shape[1] - 1
+                if left >= 0 and right[x] < width:
+                    longest = min(longest, right[x] - left)
+                if above[y, x] >= 0 and below[y, x] < height:
+                    longest = min(longest, below[y, x] - above[y, x])
+                row, column = _across(z, steps, y, x, longest)
             if row < 0:
                 row, column = _nearest(above, below, y, x)
             if row >= 0:
@@ -266,15 +277,18 @@ def _hull(z: Singles) -> tuple[Integers, Integers]:
 
 
 @compiled
-def _across(z: Singles, steps: Integers, y: int, x: int) -> tuple[int, int]:
-    """Row and column of the farther end of the shortest line of unit steps across a hole, or -1, -1."""
-    shortest = steps.shape[1]
+def _across(z: Singles, steps: Integers, y: int, x: int, longest: int) -> tuple[int, int]:
+    """Row and column of the farther end of the shortest line of unit steps across a hole, or -1, -1.
+
+    `longest` is a number of steps that a line is known not to exceed (those along the row and the column are cheap).
+    """
+    shortest = longest + 1
     row, column = -1, -1
     for line in range(steps.shape[0]):
-        ahead = _walk(z, steps[line], 1, y, x, shortest - 1)
+        ahead = _walk(z, steps, line, 1, y, x, shortest - 1)
         if ahead == 0:
             continue
-        back = _walk(z, steps[line], -1, y, x, shortest - ahead)
+        back = _walk(z, steps, line, -1, y, x, shortest - ahead)
         if back == 0:
             continue
         shortest = ahead + back
@@ -288,11 +302,11 @@ def _across(z: Singles, steps: Integers, y: int, x: int) -> tuple[int, int]:
 
 
 @compiled
-def _walk(z: Singles, steps: Integers, sign: int, y: int, x: int, limit: int) -> int:
+def _walk(z: Singles, steps: Integers, line: int, sign: int, y: int, x: int, limit: int) -> int:
     """After how many steps, fewer than the limit, a line first meets a seen pixel; 0 if it does not."""
     height, width = z.shape
     for step in range(1, limit):
-        column, row = x + sign * steps[step, 0], y + sign * steps[step, 1]
+        column, row = x + sign * steps[line, step, 0], y + sign * steps[line, step, 1]
         if not (0 <= column < width and 0 <= row < height):
             return 0
         if z[row, column] > 0:
