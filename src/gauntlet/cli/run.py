@@ -40,6 +40,12 @@ def run(
     num_classes: Annotated[
         int | None, typer.Option("--num-classes", min=1, help="Classes of the model, where it does not say.")
     ] = None,
+    class_names: Annotated[
+        str | None,
+        typer.Option(
+            "--class-names", help="Names of the model's classes, where it has none: car,person,traffic light."
+        ),
+    ] = None,
     mean: Annotated[
         str | None, typer.Option("--mean", help="What the model subtracts, on the [0, 1] scale: 0.485,0.456,0.406.")
     ] = None,
@@ -98,6 +104,7 @@ def run(
         {
             "weights": weights,
             "num_classes": num_classes,
+            "class_names": [name.strip() for name in class_names.split(",")] if class_names else None,
             "mean": _channels("--mean", mean),
             "std": _channels("--std", std),
             "channel_order": channel_order,

@@ -76,6 +76,9 @@ def test_options_reach_every_model(call, photos: Path, tmp_path: Path) -> None:
         assert code == 0, err
         digests.add(json.loads(out)["model_digest"])
     assert len(digests) == 4
+    code, _, err = call("run", "--model", "script:net.pt", *options, "--class-names", "car, traffic light")
+    assert code == 2
+    assert "2 class names" in err
     code, out, _ = call("run", "--model", "script:net.pt", *options, "--trust")
     assert json.loads(out)["from_store"]
 
