@@ -43,7 +43,7 @@ def run(
     class_names: Annotated[
         str | None,
         typer.Option(
-            "--class-names", help="Names of the model's classes, where it has none: car,person,traffic light."
+            "--class-names", help="The model's classes, where it has none: car,person,traffic light."
         ),
     ] = None,
     mean: Annotated[
