@@ -13,13 +13,14 @@ from synthetic_store import HOSTILE
 
 from gauntlet.analysis import compare_counts
 from gauntlet.errors import GauntletError
-from gauntlet.metrics import SegmentationMetric
+from gauntlet.metrics import DetectionMetric, SegmentationMetric
 from gauntlet.metrics.counts import SCALARS, ImageCounts
 from gauntlet.report.compare import class_tables, compare_models, holm, image_tables, to_document, verdict
 from gauntlet.report.images import read_images
 from gauntlet.report.tables import Table
 from gauntlet.results import Job, Store
 from gauntlet.results.record import ImageRow
+from gauntlet.samples import Boxes
 
 pytest_plugins = ("report_fixtures",)
 
@@ -152,3 +153,61 @@ def test_a_name_with_two_weights_must_be_said_exactly() -> None:
         compare_models(store, "m", "m")
     (comparison,) = compare_models(store, "m [11111111]", "m [22222222]")
     assert comparison.images == {}
+
+
+# Detectors ---------------------------------------------------------------------------------------------------------
+
+
+def put_detector(store: Store, model: str, threat: str, found: list[list[bool]]) -> None:
+    """Images with one object per entry, each found exactly or not at all."""
+    options: dict[str, Any] = {"class_names": ["a"], "eleven_points": False}
+    dataset = {"name": "d", "split": "val", "length": len(found), "ids": "x", "protocol": {}}
+    job = Job("detection", model, model, dataset, threat, threat, {threat: {}}, 1, 0)
+    started = store.begin(job, images=len(found), batch_size=4, metric=options, provenance={"started": "2026"})
+    metric, rows = DetectionMetric(**options), []
+    for index, hits in enumerate(found):
+        corners = np.array([[20 * place, 0, 20 * place + 10, 10] for place in range(len(hits))], np.float32).reshape(
+            -1, 4
+        )
+        truth = Boxes(corners, np.zeros(len(hits), np.int64))
+        said = Boxes(corners[np.array(hits, bool)], np.zeros(sum(hits), np.int64), np.full(sum(hits), 0.9, np.float32))
+        rows.append(ImageRow(index, f"image {index}", metric.update(said, truth).to_bytes(), {}))
+    store.add_images(started, rows, ["all"])
+    store.finish(started, metric.compute([metric.decode(row.counts) for row in rows], ["all"]))
+
+
+def test_two_detectors_are_compared_image_by_image() -> None:
+    store = Store()
+    put_detector(store, "first", "clean", [[True, True]] * 20)
+    put_detector(store, "second", "clean", [[True, index % 4 > 0] for index in range(20)])
+    put_detector(store, "first", "corruption", [[index % 2 > 0, False] for index in range(20)])
+    put_detector(store, "second", "corruption", [[True, index % 2 > 0] for index in range(20)])
+    (comparison,) = compare_models(store, "first", "second")
+    clean, corrupted = comparison.differences
+    # By hand: nothing false, so that the AP is the share of the 101 recall points up to the recall.
+    assert (clean.first, clean.second) == pytest.approx((1, 88 / 101))
+    assert (corrupted.first, corrupted.second) == pytest.approx((26 / 101, 76 / 101))
+    assert clean.change.low <= clean.change.value <= clean.change.high < 0
+    assert (clean.better, clean.worse, corrupted.better, corrupted.worse) == (0, 5, 20, 0)
+    assert corrupted.p_value == pytest.approx(1 / 2001)
+    # Five images differ clean: with luck, 2 in 32 times, all to one side. That is no proof.
+    assert clean.p_value == pytest.approx(2 / 32, abs=0.02)
+    assert verdict(comparison) == (
+        "second is better under 1 of 2 threats than first, beyond chance; the other difference may be chance."
+    )
+    tables = {block.title: block for block in image_tables(comparison) if isinstance(block, Table)}
+    assert tables["Largest differences"].columns[2].name == "difference of F1"
+    # F1 of an image with one of two found is 2/3; of the five that the second misses one of, all change sides.
+    flips = tables["Images that change sides"].rows
+    assert {row[0] for row in flips} == {f"image {index}" for index in range(0, 20, 4)}
+    assert flips[0][2:] == pytest.approx([2 / 3 - 1, 2 / 3])
+
+
+def test_detectors_without_an_object_to_find_are_not_said_to_differ() -> None:
+    store = Store()
+    for model in ("first", "second"):
+        put_detector(store, model, "clean", [[], []])
+    (comparison,) = compare_models(store, "first", "second")
+    assert math.isnan(comparison.differences[0].p_value)
+    assert "No difference in mAP" in verdict(comparison)
+    to_document([comparison])

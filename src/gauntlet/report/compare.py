@@ -200,7 +200,8 @@ def verdict(comparison: Comparison) -> str:
         return f"No difference in {metric} between {first} and {second} under {total} threats is beyond chance."
     parts = [f"{word} under {len(each)}" for word, each in (("better", wins), ("worse", losses)) if each]
     rest = total - len(sure)
-    tail = f"; the other {rest} differences may be chance" if rest else ""
+    others = "difference" if rest == 1 else f"{rest} differences"
+    tail = f"; the other {others} may be chance" if rest else ""
     return f"{second} is {' and '.join(parts)} of {total} threats than {first}, beyond chance{tail}."
 
 
@@ -218,6 +219,7 @@ def observations(comparison: Comparison) -> list[str]:
 
 def difference_table(comparison: Comparison) -> Table:
     """One row per threat."""
+    by_figure = f"by their {_figure(comparison)}" if comparison.images else ""
     columns = [
         Column("threat"),
         Column(comparison.first, "percent", heat=True),
@@ -225,8 +227,8 @@ def difference_table(comparison: Comparison) -> Table:
         Column("difference", "points"),
         Column("p", "chance", note="paired permutation test"),
         Column("p adjusted", "chance", note="for the number of threats (Holm)"),
-        Column("images better", "count"),
-        Column("images worse", "count"),
+        Column("images better", "count", note=by_figure),
+        Column("images worse", "count", note=by_figure),
     ]
     rows: list[list[Cell]] = [
         [each.threat, each.first, each.second, each.change, each.p_value, each.adjusted, each.better, each.worse]
@@ -320,7 +322,6 @@ def image_tables(comparison: Comparison) -> list[Block]:
         for name, value in change.items():
             if name in before and _changes_sides(before[name], value):
                 flips.append((abs(value - before[name]), [name, each.threat, before[name], value]))
-    figure = next(iter(comparison.images.values())).figure
     blocks: list[Block] = []
     if flips:
         rows = [row for _, row in sorted(flips, key=lambda pair: -pair[0])[:MOST_FLIPS]]
@@ -332,10 +333,15 @@ def image_tables(comparison: Comparison) -> list[Block]:
         ]
         caption = f"{len(flips)} times the better model on an image changes between clean and a threat; the largest."
         blocks.append(Table(f"image-flips-{scope.id}", "Images that change sides", columns, rows, caption))
-    columns = [Column("image"), Column("threat"), Column(f"difference of {figure}", "points")]
+    columns = [Column("image"), Column("threat"), Column(f"difference of {_figure(comparison)}", "points")]
     caption = f"Per threat the images on which {comparison.second} is worst and best, compared with {comparison.first}."
     blocks.append(Table(f"image-differences-{scope.id}", "Largest differences", columns, extremes, caption))
     return blocks
+
+
+def _figure(comparison: Comparison) -> str:
+    """What is told of single images: mIoU or F1."""
+    return next(iter(comparison.images.values())).figure
 
 
 def _image_change(comparison: Comparison, threat: str) -> dict[str, float]:
