@@ -187,6 +187,18 @@ def test_copies_in_3d_have_the_layout_of_the_3d_reference(tmp_path: Path) -> Non
     assert (written == corrupt(data[0].image, "fog_3d", 2, depth=data[0].depth)).all()
 
 
+def test_a_copy_with_depth_as_detecbench_has_it(tmp_path: Path) -> None:
+    data = DeepBoxes(1)
+    write_corrupted(data, tmp_path, ["fog_3d"], [2], depth_rule="estimated")
+    written = cv2.imread(str(tmp_path / "fog_3d/2/tiny-boxes/0.png"))[..., ::-1]
+    expected = corrupt(data[0].image, "fog_3d", 2, depth=data[0].depth, depth_rule="estimated")
+    assert (written == expected).all()
+    sheet = contact_sheet(data[0].image, ["fog_3d"], [2], depth=data[0].depth, depth_rule="estimated")
+    assert (sheet[22 : 22 + 32, 56 : 56 + 48] == expected).all()
+    with pytest.raises(GauntletError, match="holds a copy with depth_rule 'estimated', not 'metric'"):
+        write_corrupted(data, tmp_path, ["fog_3d"], [3])
+
+
 def test_no_copy_is_begun_that_needs_depth(tmp_path: Path) -> None:
     with pytest.raises(GauntletError, match="'fog_3d' needs depth, which the dataset 'tiny-boxes' does not have"):
         write_corrupted(TinyBoxes(1), tmp_path / "copy", ["fog", "fog_3d"], [2])

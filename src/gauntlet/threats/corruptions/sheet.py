@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gauntlet.errors import GauntletError
-from gauntlet.threats.corruptions.api import check_image, check_name, check_severity, corrupt
+from gauntlet.threats.corruptions.api import DepthRule, check_image, check_name, check_severity, corrupt
 from gauntlet.threats.corruptions.catalogue import Image
 
 GAP = 4
@@ -25,6 +25,7 @@ def contact_sheet(
     *,
     seed: int = 0,
     depth: npt.NDArray[np.float32] | None = None,
+    depth_rule: DepthRule = "metric",
     tile_width: int | None = None,
 ) -> Image:
     """A picture of an image under corruptions, with captions.
@@ -38,6 +39,7 @@ def contact_sheet(
         severities: 1 to 5, in the order of the columns.
         seed: of every corruption.
         depth: metres (H, W), for those that need it.
+        depth_rule: as in `corrupt`.
         tile_width: width of a tile in pixels; the image's own by default.
     """
     if not names or not severities:
@@ -47,13 +49,12 @@ def contact_sheet(
     names = [check_name(name) for name in names]
     pixels = check_image(image)
     original = _tile(pixels, "original", tile_width)
-    rows = [
-        [
-            _tile(corrupt(pixels, name, severity, seed, depth=depth), f"{name} {severity}", tile_width)
-            for severity in severities
-        ]
-        for name in names
-    ]
+
+    def corrupted(name: str, severity: int) -> Image:
+        out = corrupt(pixels, name, severity, seed, depth=depth, depth_rule=depth_rule)
+        return _tile(out, f"{name} {severity}", tile_width)
+
+    rows = [[corrupted(name, severity) for severity in severities] for name in names]
     if len(severities) > 1:
         return _paste([[original, *row] for row in rows])
     tiles = [original, *(row[0] for row in rows)]

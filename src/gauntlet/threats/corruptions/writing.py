@@ -19,8 +19,10 @@ from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions.api import (
     SEVERITIES,
     Channels,
+    DepthRule,
     Stream,
     check_channels,
+    check_depth_rule,
     check_name,
     check_severity,
     check_stream,
@@ -66,6 +68,7 @@ def write_corrupted(
     format: Literal["png", "jpeg"] = "png",
     stream: Stream = "fast",
     channels: Channels = "rgb",
+    depth_rule: DepthRule = "metric",
     frost_textures: str | Path | None = None,
     progress: Progress | None = None,
 ) -> WrittenCopy:
@@ -86,6 +89,7 @@ def write_corrupted(
         format: "png" (lossless), or "jpeg" with quality 95, which is what the published copies of JPEG datasets have.
         stream: as in `corrupt`.
         channels: as in `corrupt`; the published copies were made with "bgr".
+        depth_rule: as in `corrupt`; the published copies in 3D were made with "estimated".
         frost_textures: a folder with the reference's frost pictures, used for frost.
         progress: called with the files done and the files in all.
     """
@@ -95,6 +99,7 @@ def write_corrupted(
         raise unknown_name("image format", format, SUFFIXES)
     check_stream(stream)
     check_channels(channels)
+    check_depth_rule(depth_rule)
     for severity in severities:
         check_severity(severity)
     cases = [(check_name(name), int(severity)) for name in names for severity in severities]
@@ -112,6 +117,7 @@ def write_corrupted(
         "format": format,
         "stream": stream,
         "channels": channels,
+        "depth_rule": depth_rule,
         "frost_textures": None if frost_textures is None else str(frost_textures),
     }
     _claim(root, settings)
@@ -127,8 +133,10 @@ def write_corrupted(
             sample = dataset[index]
         for (name, severity), target in missing.items():
             takes_textures = frost_textures is not None and "frost_textures" in registry[name].options
-            options: dict[str, Any] = {"frost_textures": frost_textures} if takes_textures else {}
-            image = _corrupted(sample, name, severity, seed, stream=stream, channels=channels, **options)
+            options: dict[str, Any] = {"stream": stream, "channels": channels, "depth_rule": depth_rule}
+            if takes_textures:
+                options["frost_textures"] = frost_textures
+            image = _corrupted(sample, name, severity, seed, **options)
             _write_atomically(target, _encoded(image, format))
             written += 1
         if progress is not None:
