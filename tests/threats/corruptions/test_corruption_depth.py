@@ -10,6 +10,7 @@ import pytest
 import torch
 from corruption_patterns import depth_of, waves
 
+from gauntlet.cli.show import _corruption_sheet
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.protocols import Protocol, Resized
@@ -83,6 +84,17 @@ def test_a_contact_sheet_shows_depth() -> None:
     assert (sheet[4 + 18 : 4 + 18 + 48, left : left + 64] == corrupt(IMAGE, "fog_3d", 5, depth=DEPTH)).all()
     with pytest.raises(GauntletError, match="'fog_3d' needs depth"):
         contact_sheet(IMAGE, ["fog_3d"], [1])
+
+
+def test_a_sheet_of_all_has_what_the_sample_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[list[str]] = []
+    monkeypatch.setattr(
+        "gauntlet.threats.corruptions.contact_sheet", lambda image, wanted, *rest, **more: shown.append(wanted)
+    )
+    for depth in (None, DEPTH):
+        _corruption_sheet(Sample("one", IMAGE, depth=depth), ["all"], "3", 0)
+    assert set(names()) - set(shown[0]) == set(NEED_DEPTH)
+    assert shown[1] == names()
 
 
 # Threats -------------------------------------------------------------------------------------------------------------
