@@ -10,14 +10,17 @@ import pytest
 from chromium import errors, wait_for
 from synthetic_store import HOSTILE, MODELS
 
+import gauntlet
 from gauntlet.analysis import correlate
-from gauntlet.report import Options, build_report
+from gauntlet.report import Options, build_report, write_report
 from gauntlet.report.compare import compare_models, to_document
 from gauntlet.report.document import Document, Exhibit, Gallery, Part, Picture, Section
 from gauntlet.report.entries import Entry, published_entries, store_entries
+from gauntlet.report.gallery import Loaders
 from gauntlet.report.render import html
 from gauntlet.report.site import write_site
-from gauntlet.results import open_store, published
+from gauntlet.results import Store, open_store, published
+from tiny_detector import TinyBoxes, TinyDetector
 
 pytest_plugins = ("report_fixtures",)
 
@@ -163,6 +166,41 @@ def test_a_phone_scrolls_down_only_and_everything_has_a_name(browser: Any, page:
         "!(each.getAttribute('aria-label') || each.getAttribute('alt') || each.textContent.trim())).length"
     )
     assert nameless == 0
+
+
+@pytest.fixture(scope="module")
+def box_page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a report of a detector, with a gallery of boxes."""
+    detector, boxes, store = TinyDetector(), TinyBoxes(3), Store()
+    for threat in ("clean", {"corruption": {"name": "gaussian_noise", "severity": 5}}):
+        gauntlet.evaluate(detector, boxes, threat, store=store)
+    loaders = Loaders(model=lambda address: detector, dataset=lambda name, split: boxes)
+    path = tmp_path_factory.mktemp("boxes") / "report.html"
+    return write_report(store, path, options=Options(gallery=1, loaders=loaders)).as_uri()
+
+
+def test_a_detector_has_its_boxes_its_plots_and_room_on_a_phone(browser: Any, box_page: str) -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    )
+    try:
+        visit(browser, box_page)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+        pictures = "[...document.querySelectorAll('.exhibit img')]"
+        browser.execute_script(f"{pictures}.forEach((each) => each.loading = 'eager')")
+        wait_for(browser, f"{pictures}.every((each) => each.complete && each.naturalWidth > 0)")
+        widths = browser.execute_script(f"return {pictures}.map((each) => each.getBoundingClientRect().width)")
+        assert len(widths) == 6
+        assert min(widths) > 140  # two in a row
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    plot = "document.querySelector(`[data-panel^='spread-']`)"
+    browser.execute_script(f"{plot}.scrollIntoView({{behavior: 'instant'}})")
+    wait_for(browser, f"{plot}.dataset.drawn === 'true'")
+    names = browser.execute_script(f"return {plot}.data.map((each) => each.name)")
+    assert names == ["images", "F1_images", "mAP"]
+    assert column(browser, "table[id^='boxes-figures']", 0) == ["clean", "gaussian_noise 5"]
+    assert errors(browser) == []
 
 
 def test_a_printed_report_is_light_and_has_all_its_plots(browser: Any, page: str) -> None:

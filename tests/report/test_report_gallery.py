@@ -209,3 +209,8 @@ def test_checks_of_models_become_findings(store: Store, loaders: Loaders) -> Non
     assert {each.level for each in found} <= {"good", "warning"}
     unloadable = check_models(store, 2)
     assert [each.level for each in unloadable] == ["note"]
+
+
+def test_detectors_are_said_not_to_be_checked(box_store: Store) -> None:
+    (finding,) = check_models(box_store, 2)
+    assert (finding.level, finding.subject) == ("note", "tiny-detector")

@@ -28,6 +28,8 @@ def check_models(store: Store, images: int, loaders: Loaders | None = None) -> l
     findings: list[Finding] = []
     for scope in scopes(store.frame()):
         if scope.task != "segmentation":
+            text = "No check for hidden gradients: the checks are for segmentation models."
+            findings += [Finding("note", model, text) for model in scope.models]
             continue
         addresses = dict(zip(scope.evaluations["model"], scope.evaluations["address"], strict=True))
         loaded: dict[str, SegmentationModel] = {}
