@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import gauntlet
-from gauntlet.analysis.summary import gam, rem
+from gauntlet.analysis import gam, leaderboard, rem
 from gauntlet.cli import app as application
 from gauntlet.cli import commands  # noqa: F401 - registers the commands
 from gauntlet.errors import GauntletError
@@ -31,7 +31,7 @@ from gauntlet.results import Store
 from gauntlet.results.record import Job
 from gauntlet.samples import Batch, Boxes, collate
 from gauntlet.seeding import ImageSeed
-from gauntlet.threats import Perturbed, Threat
+from gauntlet.threats import Perturbed, Threat, build_threat
 from gauntlet.threats.contract import Candidate, Clean
 from tiny import TinyDataset
 from tiny_detector import CLASSES, TinyBoxes, TinyDetector
@@ -271,6 +271,20 @@ def test_rem_is_the_minimum_over_bim_and_pgd_and_gam_needs_every_corruption() ->
     row = gam(store.frame()).query("metric == 'mAP'").iloc[0]
     assert (row["summary"], row["value"], row["worst"]) == ("GAM_3", 0.3, COMMON_CORRUPTIONS[0])
     assert len(row["members"].split(", ")) == 23
+
+
+def test_the_suite_detecbench_has_every_member_of_its_summaries() -> None:
+    store = Store()
+    threats = [build_threat(each) for each in gauntlet.suites.build("detecbench", task="detection")]
+    for index, threat in enumerate(threats):
+        stored(store, dict(threat.describe()), 0.5 - index / 100)
+    board = leaderboard(store.frame())
+    assert {"linf-ReM^8_20", "GAM_3", "mean of linf-ReM^8_20", "mean of GAM_3"} <= set(board)
+    assert board[["linf-ReM^8_20", "GAM_3"]].notna().all(axis=None)
+    found = gam(store.frame()).query("metric == 'mAP' and summary == 'GAM_3'").iloc[0]
+    assert (found["missing"], found["value"]) == ("", board["GAM_3"].iloc[0])
+    boxes = leaderboard(store.frame(), "mAP50")  # any figure can be ranked by
+    assert boxes["GAM_3"].iloc[0] == pytest.approx(board["GAM_3"].iloc[0] + 0.1)
 
 
 # The command line --------------------------------------------------------------------------------------------------
