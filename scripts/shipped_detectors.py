@@ -46,7 +46,7 @@ def main() -> None:
         )
         sections = [
             introduction(chosen),
-            section("The detectors", "As in the cards.", cards_table(models, ("mAP", "mAP50"))),
+            section("The detectors", "As in the cards, on the validation images named there.", cards_table(models, ("mAP", "mAP50"))),
             suite_section(models, some),
             budget_section(models, few),
             goals_section(models, few),

@@ -50,7 +50,7 @@ def main() -> None:
         worst = {model: few(model, battery) for model in models}
         sections = [
             introduction(chosen),
-            section("The models", "As in the cards.", cards_table(models, ("mIoU",))),
+            section("The models", "As in the cards, on the validation images named there.", cards_table(models, ("mIoU",))),
             quick_section(models, some),
             battery_section(worst, few),
             share_section(worst, few),
