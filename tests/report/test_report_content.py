@@ -495,6 +495,24 @@ def test_detection_and_missing_clean_figures_are_reported_as_far_as_they_go(tmp_
     write_report(store, tmp_path / "report.html")
 
 
+def test_a_battery_on_a_detector_says_which_attack_was_chosen_by_f1() -> None:
+    store = Store()
+    job = Job("detection", "m", "m", DATASET, "b", "battery", {"battery": {"name": "b"}}, 1, 0)
+    started = store.begin(job, images=40, batch_size=4, metric={}, provenance={"started": "2026"})
+    shares = [Figure("chosen_by_F1", value, view=name) for name, value in (("bim", 0.25), ("pgd", 0.75))]
+    store.finish(
+        started, [Figure("mAP", 0.1), *shares, Figure("mAP", 0.2, view="bim"), Figure("mAP", 0.15, view="pgd")]
+    )
+    sections = {section.title: section for section in build_report(store).parts[0].sections}
+    _, panel, table = sections["Batteries of attacks"].blocks
+    assert isinstance(panel, Panel)
+    (chart,) = panel.charts.values()
+    assert chart.title == "Strongest attack of b per image, by F1"
+    assert [(series.name, list(series.x)) for series in chart.series] == [("bim", [0.25]), ("pgd", [0.75])]  # type: ignore[attr-defined]
+    assert isinstance(table, Table)
+    assert [row[0] for row in table.rows] == ["bim", "pgd", "worst case"]
+
+
 def test_findings_given_from_outside_are_shown(two_models: Store) -> None:
     from gauntlet.report import Options
 

@@ -190,24 +190,21 @@ def _read_labels(rows: Iterable[ImageRow], views: Sequence[str]) -> LabelImages:
 
 
 def _read_boxes(store: Store, started: Started, metric: DetectionMetric) -> BoxImages:
-    def pairs() -> list[Pair]:
-        return metric.headline_pairs(
-            (metric.decode(row.counts) for row in store.image_rows(started)), started.views or ()
-        )
+    views = started.views or ()
 
-    heads = [(row.image_id, row.details) for row in store.image_rows(started)]
-    found = pairs()
-    digest = hashlib.sha256()
-    for truth, _ in found:
-        digest.update(_bytes_of(truth))
-    return BoxImages(
-        [name for name, _ in heads],
-        [details for _, details in heads],
-        metric.image_f1(found),
-        digest.hexdigest(),
-        len(metric.class_names),
-        pairs,
-    )
+    def pairs() -> list[Pair]:
+        return metric.headline_pairs((metric.decode(row.counts) for row in store.image_rows(started)), views)
+
+    ids: list[str] = []
+    details: list[Any] = []
+    counts = []
+    for row in store.image_rows(started):
+        ids.append(row.image_id)
+        details.append(row.details)
+        counts.append(metric.decode(row.counts))
+    found = metric.headline_pairs(counts, views)
+    truth = hashlib.sha256(b"".join(_bytes_of(objects) for objects, _ in found)).hexdigest()
+    return BoxImages(ids, details, metric.image_f1(found), truth, len(metric.class_names), pairs)
 
 
 def _bytes_of(truth: Boxes) -> bytes:
