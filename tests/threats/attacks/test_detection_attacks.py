@@ -16,7 +16,7 @@ from gauntlet.metrics.detection import image_f1
 from gauntlet.metrics.overlap import ignored_objects
 from gauntlet.models.contract import Candidates
 from gauntlet.samples import Boxes, collate
-from gauntlet.threats.attacks import build, check_attack, inputs, names
+from gauntlet.threats.attacks import build, check_attack, names
 from gauntlet.threats.attacks.battery import CLEAN
 from gauntlet.threats.attacks.matching import confident, counted, found_by, recall
 from gauntlet.threats.attacks.object_targets import wanted_boxes
@@ -522,13 +522,6 @@ def test_wrong_arguments_say_what_is_wrong(tiny_model: Any) -> None:
         attack(tiny_model, IMAGES, BOXES)
     with pytest.raises(GauntletError, match="has no target"):
         build("tog-vanishing")(MODEL, IMAGES, BOXES, target=1)
-
-
-def test_a_device_without_float64_is_an_error_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "WITHOUT_FLOAT64", ("cpu",))
-    for attack in (build("pgd"), build("dag"), build("detecbench"), build("region-aware")):
-        with pytest.raises(GauntletError, match="float64, which the device 'cpu' does not have"):
-            attack(MODEL, IMAGES, BOXES)
 
 
 def test_the_default_target_of_detecbench() -> None:

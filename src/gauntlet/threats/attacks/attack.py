@@ -15,6 +15,7 @@ from gauntlet.numbers import Number, parse_fraction, parse_number
 from gauntlet.registry import Registry
 from gauntlet.samples import Boxes
 from gauntlet.seeding import torch_generator
+from gauntlet.threats.attacks.bridging import bridge
 from gauntlet.threats.attacks.constraints import NORMS
 from gauntlet.threats.attacks.inputs import MODEL_IGNORE_INDEX, expand_seeds
 from gauntlet.threats.attacks.matching import CONFIDENCE
@@ -220,7 +221,11 @@ class Attack(ABC):
             seed: one for all images, or one per image. The draws for an image depend on its seed only, never on its
                 batch mates or its place in the batch.
             start: images to start from instead of the clean or random start; moved into the allowed set first.
+
+        Returns:
+            what was made, on the images' device; on the CPU where that device has no float64 (see `bridging`).
         """
+        model, images, labels = bridge(model, images, labels)
         seeds = expand_seeds(seed, len(images))
         with steady(model, images.device, image_seed(seeds[0], "model")):
             problem = self.pose(model, images, labels, target, region, fooling_region, seeds)

@@ -14,6 +14,7 @@ from gauntlet.numbers import Number, parse_number
 from gauntlet.registry import Registry
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.attack import Attack, attacks, image_seed, positive
+from gauntlet.threats.attacks.bridging import bridge
 from gauntlet.threats.attacks.inputs import check_images, check_labels, expand_seeds
 from gauntlet.threats.attacks.minimum import MinimumNorm
 from gauntlet.threats.attacks.objects import ObjectProblem
@@ -162,6 +163,7 @@ class Battery:
         seed: int | Sequence[int] = 0,
     ) -> BatteryOutcome:
         """Runs the attacks on a batch; arguments as for any attack. Each attack draws from streams of its own."""
+        model, images, labels = bridge(model, images, labels)
         check_images(images)
         for member in self.members.values():
             member.check_task(model)

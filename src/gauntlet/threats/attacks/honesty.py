@@ -12,6 +12,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.numbers import Number
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.attack import radius, uniform_draws, whole
+from gauntlet.threats.attacks.bridging import bridge
 from gauntlet.threats.attacks.constraints import ball
 from gauntlet.threats.attacks.gradient import GradientAttack, SingleStep
 from gauntlet.threats.attacks.inputs import MODEL_IGNORE_INDEX, expand_seeds
@@ -144,6 +145,9 @@ def measure(
     whole(steps, "steps", 1)
     whole(noises, "noises", 1)
     whole(whole_box_steps, "whole_box_steps", 0)
+    if other_model is not None:
+        other_model, _, _ = bridge(other_model, images, labels)
+    model, images, labels = bridge(model, images, labels)
     problem = pose_task(model, images, labels, ignore_index=ignore_index)
     if int(problem.counts.sum()) == 0:
         raise GauntletError("the images have no labelled pixel; give some with labels.")

@@ -16,20 +16,11 @@ MODEL_IGNORE_INDEX = "model"
 """Stands for the ignore index that the model states; 255 where it states none."""
 
 
-WITHOUT_FLOAT64 = ("mps",)
-"""Kinds of devices that attacks cannot use."""
-
-
 def check_images(images: torch.Tensor) -> None:
     """One sentence unless the images are (N, 3, H, W) floats in [0, 1]."""
     if not isinstance(images, torch.Tensor) or images.ndim != 4 or images.shape[1] != 3 or 0 in images.shape:
         shape = tuple(images.shape) if isinstance(images, torch.Tensor) else type(images).__name__
         raise GauntletError(f"images must be a tensor of shape (N, 3, H, W), not {shape}.")
-    if images.device.type in WITHOUT_FLOAT64:
-        raise GauntletError(
-            f"attacks keep their bounds exact in float64, which the device '{images.device.type}' does not have; "
-            "choose the device cpu."
-        )
     if images.dtype not in (torch.float32, torch.float64):
         raise GauntletError(f"images must be float32 or float64 in [0, 1], not {images.dtype}.")
     low, high = images.aminmax()
