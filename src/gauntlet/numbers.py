@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 from gauntlet.errors import GauntletError
 
@@ -40,12 +39,14 @@ def parse_fraction(value: Number, name: str = "value", *, low: float = 0.0, high
 
 
 def format_number(value: float) -> str:
-    """A short text for a pixel quantity: "8/255" when it is a whole number of grey levels, else plain digits.
+    """A short text for a pixel quantity: grey levels, or quarters of them, where plain digits are not shorter.
 
-    >>> format_number(8 / 255), format_number(0.01)
-    ('8/255', '0.01')
+    >>> format_number(8 / 255), format_number(0.5 / 255), format_number(0.01), format_number(0.2)
+    ('8/255', '0.5/255', '0.01', '0.2')
     """
-    levels = Fraction(value).limit_denominator(255) * 255
-    if value and abs(float(levels) / 255 - value) < 1e-12 and levels.denominator == 1:
-        return f"{levels.numerator}/255"
-    return f"{value:g}"
+    quarters = round(4 * 255 * value) / 4
+    digits, fraction = f"{value:g}", f"{quarters:g}/255"
+    if abs(quarters / 255 - value) >= 1e-12:
+        return digits
+    exact = abs(float(digits) - value) < 1e-12
+    return digits if exact and len(digits) <= len(fraction) else fraction

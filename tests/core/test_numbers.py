@@ -38,4 +38,7 @@ def test_whole_grey_levels_survive_formatting(level: int) -> None:
 def test_other_values_are_plain() -> None:
     assert format_number(8 / 255) == "8/255"
     assert format_number(0.01) == "0.01"
+    assert format_number(0.5 / 255) == "0.5/255"
+    assert format_number(0.2) == "0.2"
+    assert format_number(3.0) == "3"
     assert format_number(0) == "0"
