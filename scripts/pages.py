@@ -34,7 +34,7 @@ def shipped_models(task: str) -> list[str]:
     return [name for name in shipped.names() if shipped.find(name).task == task]
 
 
-def cards_table(models: Sequence[str], figures: Sequence[str]) -> str:
+def cards_section(title: str, models: Sequence[str], figures: Sequence[str]) -> str:
     """What the cards of shipped models say, with some of their clean figures in %."""
     rows = []
     for name in models:
@@ -45,7 +45,8 @@ def cards_table(models: Sequence[str], figures: Sequence[str]) -> str:
             [f"`{name}`", model.card["kind"], f"{parameters / 1e6:.2f} M", f"{size:.1f} MB",
              *(percent(clean[figure]) for figure in figures)]
         )  # fmt: skip
-    return table(["model", "training", "parameters", "file", *(f"clean {figure} %" for figure in figures)], rows)
+    header = ["model", "training", "parameters", "file", *(f"clean {figure} %" for figure in figures)]
+    return section(title, "As in the cards, on the validation images named there.", table(header, rows))
 
 
 def section(title: str, *parts: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import cv2
 import torch
-from pages import DOCS, Runs, cards_table, percent, section, shipped_models, short, table
+from pages import DOCS, Runs, cards_section, percent, section, shipped_models, short, table
 
 import gauntlet
 from gauntlet.cli.show import sample_panels
@@ -46,7 +46,7 @@ def main() -> None:
         )
         sections = [
             introduction(chosen),
-            section("The detectors", "As in the cards, on the validation images named there.", cards_table(models, ("mAP", "mAP50"))),
+            cards_section("The detectors", models, ("mAP", "mAP50")),
             suite_section(models, some),
             budget_section(models, few),
             goals_section(models, few),

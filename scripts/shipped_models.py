@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from pages import DOCS, Runs, cards_table, percent, section, shipped_models, short, table
+from pages import DOCS, Runs, cards_section, percent, section, shipped_models, short, table
 
 import gauntlet
 from gauntlet.evaluation.progress import Terminal
@@ -50,7 +50,7 @@ def main() -> None:
         worst = {model: few(model, battery) for model in models}
         sections = [
             introduction(chosen),
-            section("The models", "As in the cards, on the validation images named there.", cards_table(models, ("mIoU",))),
+            cards_section("The models", models, ("mIoU",)),
             quick_section(models, some),
             battery_section(worst, few),
             share_section(worst, few),

@@ -42,9 +42,7 @@ def run(
     ] = None,
     class_names: Annotated[
         str | None,
-        typer.Option(
-            "--class-names", help="The model's classes, where it has none: car,person,traffic light."
-        ),
+        typer.Option("--class-names", help="The model's classes, where it has none: car,person,traffic light."),
     ] = None,
     mean: Annotated[
         str | None, typer.Option("--mean", help="What the model subtracts, on the [0, 1] scale: 0.485,0.456,0.406.")
