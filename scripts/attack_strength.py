@@ -6,11 +6,13 @@ python scripts/attack_strength.py [--images 16] [--store strength.db]
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import gauntlet
 from gauntlet.evaluation.progress import Terminal
 from gauntlet.models.sources import shipped
+from gauntlet.results import Evaluation
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "attack-strength.md"
 EPSILONS = ("2/255", "4/255", "8/255")
@@ -34,40 +36,49 @@ def main() -> None:
             if shipped.ShippedModel(name).task != "segmentation":
                 continue
 
-            def miou(threat: object, model: str = name) -> float:
-                result = gauntlet.evaluate(model, dataset, threat, store=store, progress=progress)
-                return result.figures["mIoU"]
+            def run(threat: object, model: str = name) -> Evaluation:
+                return gauntlet.evaluate(model, dataset, threat, store=store, progress=progress)
 
-            sections.append(_section(name, miou))
+            sections.append(_section(name, run))
     head = f"""# Are attacks as strong as they should be?
 
 mIoU in per cent of the shipped models on the first {chosen.images} images of streets/val, alpha 1/255, seed 0. Lower is
 stronger. Made by `python scripts/attack_strength.py --images {chosen.images}`; "yes" allows {100 * SLACK:g} points.
+"The three, worst case" is `mIoU_greedy` of a battery of PGD, SegPGD and CosPGD at 2/255, compared with its own members.
+
+SegPGD and CosPGD spend their gradient on pixels that are not lost yet. Where few can be won at all (a small budget on a
+model that was trained on attacked images) that can be a little weaker than PGD: the rows that say "NOT".
 """
     PAGE.write_text(head + "".join(sections))
     print(f"written to {PAGE}")
 
 
-def _section(model: str, miou) -> str:  # type: ignore[no-untyped-def]
+def _section(model: str, run: Callable[[object], Evaluation]) -> str:
+    def miou(threat: object) -> float:
+        return run(threat).figures["mIoU"]
+
     twenty = {(name, epsilon): miou(attack(name, epsilon)) for name in NAMES for epsilon in EPSILONS}
     forty = {epsilon: miou(attack("pgd", epsilon, 40)) for epsilon in EPSILONS}
     members = {name: attack(name, "2/255")["attack"] for name in NAMES}
-    battery = miou({"battery": {"name": "the three", "members": members}})
+    # Every member on every image: drawn at random, its starts are others than those of the attack alone.
+    battery = run({"battery": {"name": "the three", "members": members, "skip": False}})
+    worst = battery.figures["mIoU_greedy"]
+    best = min(each.value for each in battery.all_figures if each.metric == "mIoU" and each.view in NAMES)
     rows = [
         f"| {name} x20 | " + " | ".join(_percent(twenty[name, epsilon]) for epsilon in EPSILONS) + " |"
         for name in NAMES
     ]
     rows.append("| pgd x40 | " + " | ".join(_percent(forty[epsilon]) for epsilon in EPSILONS) + " |")
-    rows.append(f"| the three, worst case per image | {_percent(battery)} | | |")
-    best = min(twenty[name, "2/255"] for name in NAMES)
+    rows.append(f"| the three, worst case | {_percent(worst)} | | |")
+    pgd = {epsilon: twenty["pgd", epsilon] for epsilon in EPSILONS}
     checks = {
-        "SegPGD at or below PGD": all(twenty["segpgd", e] <= twenty["pgd", e] + SLACK for e in EPSILONS),
-        "CosPGD at or below PGD": all(twenty["cospgd", e] <= twenty["pgd", e] + SLACK for e in EPSILONS),
-        "40 steps at or below 20": all(forty[e] <= twenty["pgd", e] + SLACK for e in EPSILONS),
-        "8/255 at or below 4/255": all(twenty[n, "8/255"] <= twenty[n, "4/255"] + SLACK for n in NAMES),
-        "the battery at or below its best member": battery <= best + SLACK,
+        "SegPGD at or below PGD": [e for e in EPSILONS if twenty["segpgd", e] > pgd[e] + SLACK],
+        "CosPGD at or below PGD": [e for e in EPSILONS if twenty["cospgd", e] > pgd[e] + SLACK],
+        "40 steps at or below 20": [e for e in EPSILONS if forty[e] > pgd[e] + SLACK],
+        "8/255 at or below 4/255": [n for n in NAMES if twenty[n, "8/255"] > twenty[n, "4/255"] + SLACK],
+        "the battery at or below its best member": ["2/255"] if worst > best + SLACK else [],
     }
-    lines = [f"| {what} | {'yes' if holds else 'NO'} |" for what, holds in checks.items()]
+    lines = [f"| {what} | {'NOT at ' + ', '.join(missed) if missed else 'yes'} |" for what, missed in checks.items()]
     return f"""
 ## {model}: {_percent(miou("clean"))} clean
 
