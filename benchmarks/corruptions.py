@@ -14,7 +14,7 @@ slower than the package.
 
 Those in 3D have no peer; on a street scene with its depth:
 
-    python benchmarks/corruptions.py --solid --size 128 256 --severity 3
+    python benchmarks/corruptions.py --three-d --size 128 256 --severity 3
 """
 
 from __future__ import annotations
@@ -155,16 +155,17 @@ def main() -> int:
     parser.add_argument("--severity", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--repeats", type=int, default=3, help="calls per round")
-    parser.add_argument("--names", nargs="*", default=[*COMMON, *EXTRA], help="corruptions to measure; all by default")
-    parser.add_argument("--solid", action="store_true", help="those in 3D instead, on a street scene with its depth")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--names", nargs="*", default=[*COMMON, *EXTRA], help="corruptions in 2D; all by default")
+    which.add_argument("--three-d", action="store_true", help="those in 3D instead, on a street scene with its depth")
     parser.add_argument("--size", type=int, nargs=2, default=[512, 1024], help="height and width of the image")
     parser.add_argument("--json", help="file for the figures")
     arguments = parser.parse_args()
 
-    cv2.setNumThreads(1)
-    if arguments.solid and arguments.peer_python:
+    if arguments.three_d and arguments.peer_python:
         parser.error("the corruptions in 3D have no peer; leave out --peer-python")
-    if arguments.solid:
+    cv2.setNumThreads(1)
+    if arguments.three_d:
         scene = load_dataset("streets", split="val", limit=1, size=tuple(arguments.size))[0]
         image, depth, chosen = scene.image, scene.depth, names("3d")
     else:

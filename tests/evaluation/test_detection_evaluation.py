@@ -253,7 +253,7 @@ def stored(store: Store, description: dict[str, Any], value: float) -> None:
 
 
 def test_rem_is_the_minimum_over_bim_and_pgd_and_gam_needs_every_corruption() -> None:
-    from gauntlet.results.published.summaries import COMMON_CORRUPTIONS, SPATIAL_CORRUPTIONS
+    from gauntlet.results.published.summaries import COMMON_3D, COMMON_CORRUPTIONS
 
     store = Store()
     budget = {"epsilon": 8 / 255, "alpha": 0.01, "steps": 20, "norm": "linf"}
@@ -264,8 +264,8 @@ def test_rem_is_the_minimum_over_bim_and_pgd_and_gam_needs_every_corruption() ->
     stored(store, {"attack": {"name": "pgd", "target": None, **budget}}, 0.05)
     row = rem(store.frame()).query("metric == 'mAP'").iloc[0]
     assert (row["summary"], row["value"], row["worst"]) == ("linf-ReM^8_20", 0.05, "pgd")
-    for index, name in enumerate((*COMMON_CORRUPTIONS, *SPATIAL_CORRUPTIONS)):
-        if name == SPATIAL_CORRUPTIONS[-1]:
+    for index, name in enumerate((*COMMON_CORRUPTIONS, *COMMON_3D)):
+        if name == COMMON_3D[-1]:
             assert gam(store.frame()).query("metric == 'mAP'")["value"].isna().all()
         stored(store, {"corruption": {"name": name, "severity": 3}}, 0.3 + index / 100)
     row = gam(store.frame()).query("metric == 'mAP'").iloc[0]

@@ -110,8 +110,8 @@ def detecbench() -> list[Description]:
     from gauntlet.threats.detecbench.corruptions import AllCommonCorruptions3d
 
     attacks = [_attack(name, **LINF) for name in ("bim", "pgd")]
-    solid = [threat.describe() for threat in AllCommonCorruptions3d()]
-    return [{"clean": {}}, *attacks, *(_corruption(name) for name in COMMON), *solid]
+    in_3d = [threat.describe() for threat in AllCommonCorruptions3d()]
+    return [{"clean": {}}, *attacks, *(_corruption(name) for name in COMMON), *in_3d]
 
 
 @suites.register("spatial")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 import cv2
 import numpy as np
@@ -22,7 +24,7 @@ from gauntlet.results.published.summaries import CORRUPTIONS
 from gauntlet.samples import Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import build_threat, suites
-from gauntlet.threats.corruptions import COMMON, SOLID, contact_sheet, corrupt, names, registry, write_corrupted
+from gauntlet.threats.corruptions import COMMON, COMMON_3D, contact_sheet, corrupt, names, registry, write_corrupted
 from gauntlet.threats.detecbench import corruptions as detecbench
 from tiny_detector import TinyBoxes, TinyDetector
 
@@ -97,6 +99,41 @@ def test_a_sheet_of_all_has_what_the_sample_allows(monkeypatch: pytest.MonkeyPat
     assert shown[1] == names()
 
 
+# The benchmark -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def benchmark_script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """benchmarks/corruptions.py, whose import sets numbers of threads."""
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(variable, "1")
+    path = Path(__file__).resolve().parents[3] / "benchmarks" / "corruptions.py"
+    spec = importlib.util.spec_from_file_location("corruption_benchmark", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [(["--names", "fog"], "not allowed with argument"), (["--peer-python", "python"], "leave out --peer-python")],
+)
+def test_the_benchmark_in_3d_chooses_its_corruptions(
+    benchmark_script: ModuleType,
+    other: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["corruptions.py", "--three-d", *other])
+    with pytest.raises(SystemExit) as caught:
+        benchmark_script.main()
+    assert caught.value.code == 2
+    assert said in capsys.readouterr().err
+
+
 # Threats -------------------------------------------------------------------------------------------------------------
 
 
@@ -117,12 +154,12 @@ def test_threats_pass_the_depth_of_the_sample() -> None:
 
 def test_the_suite_has_every_member_of_gam() -> None:
     corrupted = [each["corruption"]["name"] for each in suites.build("detecbench", "detection") if "corruption" in each]
-    assert corrupted == [*COMMON, *SOLID]
+    assert corrupted == [*COMMON, *COMMON_3D]
     assert set(corrupted) == set(CORRUPTIONS["detection"])
 
 
 def test_detecbenchs_names() -> None:
-    assert [each.options.name for each in detecbench.AllCommonCorruptions3d(severity=1)] == list(SOLID)
+    assert [each.options.name for each in detecbench.AllCommonCorruptions3d(severity=1)] == list(COMMON_3D)
     foggy, noisy = detecbench.CommonCorruption3d("fog_3d", 2), detecbench.CommonCorruption3d("iso_noise", 2)
     assert foggy.describe() == {"corruption": {"name": "fog_3d", "severity": 2, "depth_rule": "estimated"}}
     assert foggy.name == "fog_3d 2 estimated"

@@ -21,13 +21,13 @@ CORRUPTION_FAMILIES: dict[str, tuple[str, ...]] = {
 COMMON_CORRUPTIONS = tuple(name for family in CORRUPTION_FAMILIES.values() for name in family)
 """The fifteen two-dimensional corruptions over which GAM is the minimum in segmentation."""
 
-SPATIAL_CORRUPTIONS = (
+COMMON_3D = (
     *("color_quant", "far_focus", "fog_3d", "iso_noise", "low_light", "near_focus", "xy_motion_blur", "z_motion_blur"),
 )
 """The eight three-dimensional corruptions that detection adds; the h265 ones are left out of GAM."""
 
 ATTACKS = {"segmentation": SEGMENTATION_ATTACKS, "detection": DETECTION_ATTACKS}
-CORRUPTIONS = {"segmentation": COMMON_CORRUPTIONS, "detection": (*COMMON_CORRUPTIONS, *SPATIAL_CORRUPTIONS)}
+CORRUPTIONS = {"segmentation": COMMON_CORRUPTIONS, "detection": (*COMMON_CORRUPTIONS, *COMMON_3D)}
 _AIMS = ("target", "region", "fooling_region")
 UNIT_COLUMNS = (
     *("source", "table", "task", "model", "model_digest", "dataset", "split", "dataset_digest", "seed", "view"),

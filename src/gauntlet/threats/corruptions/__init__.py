@@ -1,15 +1,15 @@
 """Common corruptions of images: `corrupt(image, "fog", severity=3, seed=0)`."""
 
 from gauntlet.threats.corruptions.api import SEVERITIES, corrupt, names
-from gauntlet.threats.corruptions.catalogue import COMMON, EXTRA, SOLID, Corruption, register, registry
+from gauntlet.threats.corruptions.catalogue import COMMON, COMMON_3D, EXTRA, Corruption, register, registry
 from gauntlet.threats.corruptions.sheet import contact_sheet
 from gauntlet.threats.corruptions.writing import WrittenCopy, write_corrupted
 
 __all__ = [
     "COMMON",
+    "COMMON_3D",
     "EXTRA",
     "SEVERITIES",
-    "SOLID",
     "Corruption",
     "WrittenCopy",
     "contact_sheet",

@@ -110,7 +110,7 @@ EXTRA: tuple[str, ...] = (
 """The four further ones, which no published figure of the benchmarks uses."""
 
 # Section 4 of the specification; the order is alphabetical, as in DetecBench's tables.
-SOLID: tuple[str, ...] = (
+COMMON_3D: tuple[str, ...] = (
     _built_in("color_quant", "3d", "color", random=False),
     _built_in("far_focus", "3d", "focus", random=False, needs_depth=True),
     _built_in("fog_3d", "3d", "light", random=False, needs_depth=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gauntlet.errors import unknown_name
 from gauntlet.threats.corruption import CorruptionThreat
-from gauntlet.threats.corruptions import COMMON, SOLID, names, registry
+from gauntlet.threats.corruptions import COMMON, COMMON_3D, names, registry
 
 
 def CommonCorruption(name: str, severity: int = 3) -> CorruptionThreat:
@@ -32,4 +32,4 @@ def AllCommonCorruptions(severity: int = 3) -> list[CorruptionThreat]:
 
 def AllCommonCorruptions3d(severity: int = 3) -> list[CorruptionThreat]:
     """All eight corruptions in 3D that GAM counts."""
-    return [CommonCorruption3d(name, severity) for name in SOLID]
+    return [CommonCorruption3d(name, severity) for name in COMMON_3D]
