@@ -83,7 +83,7 @@ class AttackThreat(Threat):
             "backwards": outcome.queries.backward.tolist(),
             "zero_gradient_share": list(outcome.details["zero_gradient_share"]),
         }
-        return Perturbed(outcome.images.to(batch.images.device), masks, details=details)
+        return Perturbed(outcome.images, masks, details=details)
 
 
 @threats.register("battery")
@@ -120,7 +120,7 @@ class BatteryThreat(Threat):
         everywhere = torch.ones(len(batch), dtype=torch.bool)
         candidates = {CLEAN: Candidate(batch.images, everywhere)}
         for index, name in enumerate(outcome.names):
-            candidates[name] = Candidate(outcome.candidates[name].to(batch.images.device), outcome.ran[index])
+            candidates[name] = Candidate(outcome.candidates[name], outcome.ran[index])
         details: dict[str, list[Any]] = {
             "forwards": outcome.queries.forward.tolist(),
             "backwards": outcome.queries.backward.tolist(),
@@ -129,7 +129,7 @@ class BatteryThreat(Threat):
             if outcome.measures_norm[index]:
                 details[f"norm {name}"] = [_finite(value) for value in outcome.norms[index].tolist()]
                 details[f"share {name}"] = [_finite(value) for value in outcome.shares[index].tolist()]
-        return Perturbed(outcome.images.to(batch.images.device), candidates=candidates, details=details)
+        return Perturbed(outcome.images, candidates=candidates, details=details)
 
 
 @threats.register("region_aware")
@@ -163,7 +163,7 @@ class RegionAwareThreat(Threat):
         outcome = attack(model, batch.images, truth_of(model, batch), region=masks, seed=streams(seeds, inner.name))
         details = {name: values for name, values in outcome.details.items() if name != "clean_fooled"}
         seen = outcome.predictions if outcome.detections is None else outcome.detections
-        return Perturbed(outcome.images.to(batch.images.device), masks, predictions=seen, details=details)
+        return Perturbed(outcome.images, masks, predictions=seen, details=details)
 
 
 class Region:

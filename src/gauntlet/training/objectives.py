@@ -96,7 +96,7 @@ class AdversarialObjective(Objective):
         with frozen(self.model):
             outcome = self.attack_at(done)(self.model, images, labels, seed=list(seeds))
         attacked: torch.Tensor = outcome.images
-        return attacked.detach().to(images.device)
+        return attacked.detach()
 
     def attack_at(self, done: float) -> Any:
         """The attack when a share `done` of the training is done; weaker on the ramp."""

@@ -638,11 +638,35 @@ def test_a_random_detector(name: str) -> None:
 @pytest.mark.parametrize("name", ["pgd", "apgd", "tog-fabrication", "dag"])
 def test_half_precision_is_for_the_model_only(name: str) -> None:
     options = {"steps": 4, "alpha": 0.05} if name == "dag" else {"steps": 4, "epsilon": 0.3}
-    coarse, exact = (build(name, precision=each, **options)(MODEL, IMAGES, BOXES) for each in ("bf16", "fp32"))
+    passes: list[bool] = []
+
+    class Watched(FairDetector):
+        def candidates(self, images: torch.Tensor) -> Candidates:
+            passes.append(torch.is_autocast_enabled("cpu"))
+            return super().candidates(images)
+
+    exact = build(name, **options)(Watched(), IMAGES, BOXES)
+    assert not any(passes)
+    passes.clear()
+    coarse = build(name, precision="bf16", **options)(Watched(), IMAGES, BOXES)
+    assert passes
+    assert all(passes)
     assert coarse.images.dtype == torch.float32
     assert coarse.norms.max() <= (0.3 if name != "dag" else 4 * 0.05 + 1e-6)
     changes = ((each.images - IMAGES).flatten(1) for each in (coarse, exact))
     assert torch.cosine_similarity(*changes)[coarse.norms > 0].min() > 0.5
+
+
+@pytest.mark.parametrize("name", ["tog-vanishing", "tog-untargeted", "tog-mislabeling"])
+def test_rounds_need_an_attack_that_can_aim(name: str) -> None:
+    with pytest.raises(GauntletError, match="every round would be the same"):
+        build("region-aware", attack=name)(MODEL, IMAGES, BOXES)
+
+
+def test_dag_takes_no_boxes_of_its_own() -> None:
+    elsewhere = [Boxes(each.xyxy + 1, each.classes) for each in BOXES]
+    with pytest.raises(GauntletError, match="targets with boxes of their own do not"):
+        build("dag", steps=1)(MODEL, IMAGES, BOXES, target=elsewhere)
 
 
 def test_a_crowd_is_no_target() -> None:

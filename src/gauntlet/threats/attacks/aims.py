@@ -66,7 +66,10 @@ class Aim:
 
 
 def aside(boxes: Boxes, where: npt.NDArray[np.bool_]) -> Boxes:
-    """Boxes of which some count for nothing, as COCO's crowds: neither objects nor background, in loss and in F1."""
+    """Boxes of which some count for nothing, as COCO's crowds: neither objects nor background in F1.
+
+    Nor in the loss of this package's detectors; those of other libraries take crowds for background.
+    """
     return replace(boxes, crowd=where if boxes.crowd is None else boxes.crowd | where)
 
 

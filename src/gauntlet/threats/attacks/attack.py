@@ -15,7 +15,7 @@ from gauntlet.numbers import Number, parse_fraction, parse_number
 from gauntlet.registry import Registry
 from gauntlet.samples import Boxes
 from gauntlet.seeding import torch_generator
-from gauntlet.threats.attacks.bridging import bridge
+from gauntlet.threats.attacks.bridging import bridge, crosses
 from gauntlet.threats.attacks.constraints import NORMS
 from gauntlet.threats.attacks.inputs import MODEL_IGNORE_INDEX, expand_seeds
 from gauntlet.threats.attacks.matching import CONFIDENCE
@@ -222,10 +222,12 @@ class Attack(ABC):
                 batch mates or its place in the batch.
             start: images to start from instead of the clean or random start; moved into the allowed set first.
 
-        Returns:
-            what was made, on the images' device; on the CPU where that device has no float64 (see `bridging`).
+        Where the images' device has no float64, the attack computes on the CPU around the model's passes there
+        (see `bridging`).
         """
-        model, images, labels = bridge(model, images, labels)
+        if crosses(model, images):
+            bridged = bridge(model, images, labels)
+            return self(*bridged, target, region, fooling_region, seed, start).to(images.device)
         seeds = expand_seeds(seed, len(images))
         with steady(model, images.device, image_seed(seeds[0], "model")):
             problem = self.pose(model, images, labels, target, region, fooling_region, seeds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from gauntlet.numbers import Number, parse_number
 from gauntlet.registry import Registry
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.attack import Attack, attacks, image_seed, positive
-from gauntlet.threats.attacks.bridging import bridge
+from gauntlet.threats.attacks.bridging import bridge, crosses
 from gauntlet.threats.attacks.inputs import check_images, check_labels, expand_seeds
 from gauntlet.threats.attacks.minimum import MinimumNorm
 from gauntlet.threats.attacks.objects import ObjectProblem
@@ -66,6 +66,15 @@ class BatteryOutcome:
     shares: torch.Tensor
     queries: Queries
     measures_norm: Sequence[bool]
+
+    def to(self, device: torch.device) -> BatteryOutcome:
+        """The same with all images on a device."""
+        return replace(
+            self,
+            images=self.images.to(device),
+            chosen_images={metric: images.to(device) for metric, images in self.chosen_images.items()},
+            candidates={name: images.to(device) for name, images in self.candidates.items()},
+        )
 
     @property
     def accuracy(self) -> torch.Tensor:
@@ -163,7 +172,9 @@ class Battery:
         seed: int | Sequence[int] = 0,
     ) -> BatteryOutcome:
         """Runs the attacks on a batch; arguments as for any attack. Each attack draws from streams of its own."""
-        model, images, labels = bridge(model, images, labels)
+        if crosses(model, images):
+            bridged = bridge(model, images, labels)
+            return self(*bridged, target, region, fooling_region, seed).to(images.device)
         check_images(images)
         for member in self.members.values():
             member.check_task(model)

@@ -1,6 +1,7 @@
 """Attacks on devices without float64 (Apple's MPS): the model's passes run there, everything else on the CPU.
 
 Bounds are kept exact in float64. Images and logits cross over once a pass, in memory that both processors share there.
+What an attack made is handed back on the caller's device; norms and counts, float64 and int64, stay on the CPU.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ WITHOUT_FLOAT64 = ("mps",)
 Truth = TypeVar("Truth", bound="torch.Tensor | Sequence[Boxes]")
 
 
+def crosses(model: Any, images: torch.Tensor) -> bool:
+    """Whether an attack on these images needs a bridge."""
+    bridged = isinstance(model, (BridgedPixels, BridgedDetector))
+    return isinstance(images, torch.Tensor) and images.device.type in WITHOUT_FLOAT64 and not bridged
+
+
 def bridge(model: Any, images: torch.Tensor, truth: Truth) -> tuple[Any, torch.Tensor, Truth]:
     """A model, images and their truth as attacks can compute with them; as they are on most devices.
 
@@ -28,12 +35,20 @@ def bridge(model: Any, images: torch.Tensor, truth: Truth) -> tuple[Any, torch.T
         images: (N, 3, H, W), on the model's device.
         truth: labels (N, H, W), or boxes.
     """
-    device = images.device if isinstance(images, torch.Tensor) else torch.device("cpu")
-    if device.type not in WITHOUT_FLOAT64 or isinstance(model, (BridgedPixels, BridgedDetector)):
+    if not crosses(model, images):
         return model, images, truth
-    there = truth.cpu() if isinstance(truth, torch.Tensor) else truth
-    bridged = BridgedDetector(model, device) if isinstance(model, DetectionModel) else BridgedPixels(model, device)
-    return bridged, images.cpu(), there  # type: ignore[return-value] # the type of the truth stays
+    kind = BridgedDetector if isinstance(model, DetectionModel) else BridgedPixels
+    return kind(model, images.device), images.cpu(), moved(truth, torch.device("cpu"))
+
+
+def computing_device(model: Any, points: torch.Tensor) -> torch.device:
+    """Where a model computes what it is asked at some points."""
+    return model.away if isinstance(model, (BridgedPixels, BridgedDetector)) else points.device
+
+
+def moved(value: Any, device: torch.device) -> Any:
+    """A tensor on a device; anything else as it is, for whoever checks it."""
+    return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
 class BridgedPixels(nn.Module):
@@ -52,11 +67,12 @@ class BridgedPixels(nn.Module):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            return getattr(super().__getattr__("model"), name)
+            # A module is kept among the modules, any other callable among the attributes.
+            model = self.__dict__["model"] if "model" in self.__dict__ else super().__getattr__("model")
+            return getattr(model, name)
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self.model(images.to(self.away))
-        return logits.to(images.device)
+    def forward(self, images: torch.Tensor) -> Any:
+        return moved(self.model(images.to(self.away)), images.device)
 
 
 class BridgedDetector(DetectionModel):
@@ -72,7 +88,8 @@ class BridgedDetector(DetectionModel):
         self.model, self.away = model, device
 
     def losses(self, images: torch.Tensor, targets: Sequence[Boxes]) -> torch.Tensor:
-        return self.model.losses(images.to(self.away), targets).to(images.device)
+        values: torch.Tensor = moved(self.model.losses(images.to(self.away), targets), images.device)
+        return values
 
     def predict(self, images: torch.Tensor) -> list[Boxes]:
         return self.model.predict(images.to(self.away))

@@ -14,6 +14,7 @@ from gauntlet.metrics.overlap import box_iou
 from gauntlet.models.contract import Candidates, DetectionModel
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.aims import Aim, parse_aim, pixel_mask
+from gauntlet.threats.attacks.bridging import computing_device
 from gauntlet.threats.attacks.goals import Goal, Leave, Objectness, Reach
 from gauntlet.threats.attacks.inputs import check_images
 from gauntlet.threats.attacks.losses import PixelLoss
@@ -116,7 +117,7 @@ class ObjectProblem(BatchProblem):
         """The objective at some points, checked; a detector that samples draws the same at every step."""
         if self.samples == 1:
             torch.manual_seed(SAMPLER_SEED)
-        with model_precision(self.precision, points.device):
+        with model_precision(self.precision, computing_device(self.model, points)):
             values = objective(points)
         self.tally.forward[self.rows] += 1
         if not isinstance(values, torch.Tensor) or tuple(values.shape) != (len(points),):
@@ -130,7 +131,7 @@ class ObjectProblem(BatchProblem):
 
     def detections(self, points: torch.Tensor) -> list[Boxes]:
         """What the detector finds in each image; one forward pass."""
-        with torch.no_grad(), model_precision(self.precision, points.device):
+        with torch.no_grad(), model_precision(self.precision, computing_device(self.model, points)):
             found = self.model.predict(points)
         self.tally.forward[self.rows] += 1
         if len(found) != len(points):
@@ -139,7 +140,7 @@ class ObjectProblem(BatchProblem):
 
     def candidates(self, points: torch.Tensor) -> Candidates:
         """What the detector proposes before suppression, without a gradient; one forward pass."""
-        with torch.no_grad(), model_precision(self.precision, points.device):
+        with torch.no_grad(), model_precision(self.precision, computing_device(self.model, points)):
             found = self.model.candidates(points)
         self.tally.forward[self.rows] += 1
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -64,6 +64,17 @@ class Outcome:
     predictions: torch.Tensor | None = None
     detections: Sequence[Boxes] | None = None
     rounds: Sequence[Outcome] = ()
+
+    def to(self, device: torch.device) -> Outcome:
+        """The same with everything that is as large as an image on a device."""
+        return replace(
+            self,
+            images=self.images.to(device),
+            region=None if self.region is None else self.region.to(device),
+            unclipped=None if self.unclipped is None else self.unclipped.to(device),
+            predictions=None if self.predictions is None else self.predictions.to(device),
+            rounds=tuple(each.to(device) for each in self.rounds),
+        )
 
     @cached_property
     def fooled(self) -> torch.Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError
+from gauntlet.threats.attacks.bridging import computing_device
 from gauntlet.threats.attacks.labels import image_figures, label_map
 from gauntlet.threats.attacks.losses import PixelLoss
 from gauntlet.threats.attacks.pixels import Pixels
@@ -242,7 +243,7 @@ class Problem(BatchProblem):
 
     def logits(self, points: torch.Tensor) -> torch.Tensor:
         """The model's logits in the working type, (N, K, H, W), after a check of their shape."""
-        with model_precision(self.precision, points.device):
+        with model_precision(self.precision, computing_device(self.model, points)):
             logits = self.model(points)
         self.tally.forward[self.rows] += 1
         count, _, height, width = points.shape
@@ -359,6 +360,7 @@ def steady(model: Model, device: torch.device, seed: int) -> Iterator[None]:
     """Gradients on, the model in eval mode, its own randomness fixed by the seed; all of it undone afterwards."""
     switched = [each for each in model.modules() if each.training] if isinstance(model, nn.Module) else []
     devices = [device] if device.type == "cuda" else []
+    apple = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None  # which fork_rng does not know
     try:
         for each in switched:
             each.training = False
@@ -368,6 +370,8 @@ def steady(model: Model, device: torch.device, seed: int) -> Iterator[None]:
     finally:
         for each in switched:
             each.training = True
+        if apple is not None:
+            torch.mps.set_rng_state(apple)
 
 
 def model_precision(precision: str, device: torch.device) -> torch.autocast:

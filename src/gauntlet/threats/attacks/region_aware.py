@@ -11,7 +11,7 @@ import torch
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.attack import Attack, attacks, whole
-from gauntlet.threats.attacks.bridging import bridge
+from gauntlet.threats.attacks.bridging import bridge, crosses
 from gauntlet.threats.attacks.inputs import expand_seeds
 from gauntlet.threats.attacks.labels import label_map
 from gauntlet.threats.attacks.outcome import Outcome, Queries
@@ -96,7 +96,9 @@ class RegionAware:
             images of the round that won most, `predictions` with the worst case per pixel, one outcome per round in
             `rounds`; `fooled` counts the pixels that are lost in `predictions`.
         """
-        model, images, labels = bridge(model, images, labels)
+        if crosses(model, images):
+            bridged = bridge(model, images, labels)
+            return self(*bridged, target, region, fooling_region, seed).to(images.device)
         inner = self.attack
         target = inner.target if target is None else target
         region = self.region if region is None else region

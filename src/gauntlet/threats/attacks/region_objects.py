@@ -18,7 +18,7 @@ from gauntlet.threats.attacks.attack import Attack
 from gauntlet.threats.attacks.inputs import expand_seeds
 from gauntlet.threats.attacks.matching import IOU, found_by
 from gauntlet.threats.attacks.object_targets import wanted_boxes
-from gauntlet.threats.attacks.objects import ObjectProblem
+from gauntlet.threats.attacks.objects import LOSS, ObjectProblem
 from gauntlet.threats.attacks.outcome import Outcome, Queries
 from gauntlet.threats.attacks.problem import steady
 from gauntlet.threats.attacks.regions import Region
@@ -101,8 +101,13 @@ def attack_objects_in_rounds(
 
     Every round attacks the clean image anew and aims at the objects that the detector still finds. An object is lost
     when no confident detection of its class stands there any more (targeted: when one of the target class does). Lost
-    objects count for nothing in later rounds: as background they would draw the attack to keep them.
+    objects are crowds in later rounds: as background they would draw the attack to keep them, which they still do on
+    detectors that take crowds for background (see `aims.aside`).
     """
+    if attack.object_goal != LOSS:
+        raise GauntletError(
+            f"'{attack.name}' aims at whole images, so that every round would be the same; use it without region-aware."
+        )
     target = attack.target if target is None else target
     if target is not None and target is not True and not isinstance(target, int):
         raise GauntletError("region-aware on a detector takes a class as its target.")
