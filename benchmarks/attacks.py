@@ -242,9 +242,10 @@ class PairedDetector(DetectionModel):
     def losses(self, images: torch.Tensor, targets: Sequence[Boxes]) -> torch.Tensor:
         self._stop()
         now = time.process_time()
-        inputs = images.detach().requires_grad_(True)
-        with torch.enable_grad():
-            torch.autograd.grad(self.detector.losses(inputs, targets).sum(), inputs)
+        inputs = images.detach().requires_grad_(torch.is_grad_enabled())  # a look without a gradient is one here too
+        values = self.detector.losses(inputs, targets)
+        if values.requires_grad:
+            torch.autograd.grad(values.sum(), inputs)
         self._started = time.process_time()
         self.bare += self._started - now
         return self.detector.losses(images, targets)
