@@ -71,6 +71,8 @@ def measure(name: str, images: int, store: Store, progress: Terminal) -> None:
         result = gauntlet.evaluate(model.name, dataset, threat, store=store, progress=progress)
         values[result.threat] = round(result.figures[metric], 5)
     card = model.card
+    before = card["figures"]["clean"][metric]  # of a folder: as trained, in single precision
+    print(f"clean {metric}: {100 * before:.3f} % on the card, {100 * clean.figures[metric]:.3f} % now")
     overall = [figure for figure in card["figures"]["clean"] if figure != by_class]
     card["figures"]["clean"] = {
         **{figure: round(clean.figures[figure], 5) for figure in overall},
