@@ -18,6 +18,7 @@ from gauntlet.report import build_report
 from gauntlet.report.charts import BoxChart, Chart, HeatChart, LineChart, Panel
 from gauntlet.report.compare import compare_models
 from gauntlet.report.document import Bullets, Document, Finding, Findings, Fold, Recipes, Section, Text, Verdicts
+from gauntlet.report.entries import rank, store_entries
 from gauntlet.report.images import read_images
 from gauntlet.report.render import plotly
 from gauntlet.report.render.html import panels_of
@@ -120,6 +121,18 @@ def test_other_numbers_of_images_are_not_compared() -> None:
     put(store, "a", "clean", {"clean": {}}, mIoU=0.5)
     put(store, "b", "clean", {"clean": {}}, images=8, mIoU=0.5)
     assert sorted((scope.images, scope.models) for scope in scopes(store.frame())) == [(8, ["b"]), (40, ["a"])]
+
+
+def test_other_numbers_of_images_are_other_leaderboards() -> None:
+    store = Store()
+    for model, images, value in (("a", 8, 0.5), ("a", 40, 0.7), ("b", 16, 0.6), ("c", 16, 0.4)):
+        put(store, model, "clean", {"clean": {}}, images=images, mIoU=value)
+    boards = {board.title: [(row[0], row[1]) for row in board.rows] for board in rank(store_entries(store.frame()))}
+    assert boards == {
+        "d/val, 8 images": [("a", 1)],
+        "d/val, 40 images": [("a", 1)],
+        "d/val, 16 images": [("b", 1), ("c", 2)],
+    }
 
 
 def test_other_images_of_the_same_name_and_number_are_not_compared() -> None:

@@ -14,6 +14,7 @@ from gauntlet.report.compare import PERMUTATIONS
 from gauntlet.report.document import Block, Document, Finding, Gallery, Part, Section, Text
 from gauntlet.report.gallery import Loaders, build_gallery, worst_images
 from gauntlet.report.images import Images, read_images
+from gauntlet.report.naming import counted
 from gauntlet.report.scope import Scope, kind_word, scopes
 from gauntlet.report.sections import (
     boxes,
@@ -67,11 +68,6 @@ def build_report(store: Store, options: Options | None = None) -> Document:
     subtitle = ", ".join(counted(count, word) for word, count in counts.items())
     made = datetime.now(timezone.utc).strftime("%d %B %Y, %H:%M UTC")
     return Document(options.title, subtitle, parts, f"Made with Gauntlet {__version__} on {made}.")
-
-
-def counted(count: int, word: str) -> str:
-    """A number with its noun: "1 model", "2 models"."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def telling_titles(found: Sequence[Scope]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ import pandas as pd
 from gauntlet.analysis import scores
 from gauntlet.analysis.frames import MODEL_FACTS
 from gauntlet.analysis.leaderboard import score_columns
-from gauntlet.report.naming import slug
+from gauntlet.report.naming import counted, slug
 from gauntlet.report.scope import Scope, kind_word, scopes
 from gauntlet.report.sections.standing import Standing
 from gauntlet.report.tables import Column, Table
@@ -76,7 +77,11 @@ def store_entries(frame: pd.DataFrame) -> list[Entry]:
         frame: as `Store.frame` gives it.
     """
     found = []
-    for scope in scopes(frame):
+    cut = scopes(frame)
+    titles = Counter((scope.task, scope.title) for scope in cut)
+    for scope in cut:
+        # Scopes of one title have other numbers of images: those are other leaderboards.
+        apart = f", {counted(scope.images, 'image')}" if titles[scope.task, scope.title] > 1 else ""
         by_metric = {metric: _scope_scores(scope.read_in(metric)) for metric in _metrics(scope)}
         rows = scope.frame[scope.frame["class_name"].eq("") & scope.frame["metric"].isin(by_metric)]
         groups = {str(model): part for model, part in rows.groupby("model", sort=False)}
@@ -85,7 +90,7 @@ def store_entries(frame: pd.DataFrame) -> list[Entry]:
                 slug(f"{OWN} {scope.id} {model}"),
                 OWN,
                 scope.task,
-                scope.title,
+                scope.title + apart,
                 model,
                 {"images": scope.images},
                 {metric: of_model[model] for metric, of_model in by_metric.items() if of_model.get(model)},
