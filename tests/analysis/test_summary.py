@@ -10,7 +10,8 @@ import pytest
 from gauntlet.analysis import gam, leaderboard, rem, scores, summaries, threat_table
 from gauntlet.errors import GauntletError
 from gauntlet.results import published
-from gauntlet.results.published.summaries import COMMON_CORRUPTIONS
+from gauntlet.results.published.summaries import COMMON_3D, COMMON_CORRUPTIONS, DEPTH_CORRUPTIONS
+from gauntlet.threats.corruptions import registry
 
 Figure = Callable[..., dict[str, Any]]
 
@@ -98,6 +99,28 @@ def test_gam_by_severity(figure: Figure) -> None:
     assert found.loc["GAM_3", "mean"] == pytest.approx((14 * 0.5 + 0.2) / 15)
     assert np.isnan(found.loc["GAM_5", "value"])
     assert found.loc["GAM_5", "members"] == "fog"
+
+
+def test_gam_takes_depth_by_the_rule_of_the_benchmark(figure: Figure) -> None:
+    kinds = {"task": "detection", "metric": "mAP"}
+    rows = []
+    for name in (*COMMON_CORRUPTIONS, *COMMON_3D):
+        described = corruption(name)
+        if name in DEPTH_CORRUPTIONS:
+            described["corruption"]["depth_rule"] = "estimated"
+        rows.append(figure("a", described, 0.3, **kinds))
+    metric = figure("a", corruption("fog_3d"), 0.0, **kinds)
+    found = gam(pd.DataFrame([*rows, metric]))
+    assert (list(found["summary"]), list(found["value"])) == (["GAM_3"], [0.3])
+    without = [row for row in rows if "fog_3d" not in row["description"]]
+    assert gam(pd.DataFrame([*without, metric]))["missing"].tolist() == ["fog_3d"]
+    printed = pd.DataFrame([*without, metric]).drop(columns="key")  # as published figures come: without the rule
+    assert gam(printed)["value"].tolist() == [0.0]
+
+
+def test_the_corruptions_that_look_at_depth_are_those_of_the_registry() -> None:
+    assert set(DEPTH_CORRUPTIONS) == {name for name in COMMON_3D if registry[name].needs_depth}
+    assert not any(registry[name].needs_depth for name in COMMON_CORRUPTIONS)
 
 
 def test_summaries_hold_both(figure: Figure) -> None:

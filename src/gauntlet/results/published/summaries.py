@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,9 @@ COMMON_3D = (
     *("color_quant", "far_focus", "fog_3d", "iso_noise", "low_light", "near_focus", "xy_motion_blur", "z_motion_blur"),
 )
 """The eight three-dimensional corruptions that detection adds; the h265 ones are left out of GAM."""
+
+DEPTH_CORRUPTIONS = ("far_focus", "fog_3d", "near_focus", "xy_motion_blur", "z_motion_blur")
+"""Those of the eight that look at depth; the benchmark reads it by the rule "estimated" (`depth_rule`)."""
 
 ATTACKS = {"segmentation": SEGMENTATION_ATTACKS, "detection": DETECTION_ATTACKS}
 CORRUPTIONS = {"segmentation": COMMON_CORRUPTIONS, "detection": (*COMMON_CORRUPTIONS, *COMMON_3D)}
@@ -60,7 +64,8 @@ def gam(frame: pd.DataFrame, *, members: Sequence[str] | None = None) -> pd.Data
     Args:
         frame: tidy figures of the store or the published ones.
         members: the corruptions; by default the 15 common ones for segmentation, with 8 three-dimensional ones for
-            detection.
+            detection. Of the store's own those in 3D that look at depth count with the benchmark's rule of it only
+            (`depth_rule` "estimated"), as the suite `detecbench` runs them: another rule makes another corruption.
 
     Returns:
         As `rem`, with summary "GAM_3".
@@ -73,6 +78,15 @@ def corruption_families(frame: pd.DataFrame) -> pd.DataFrame:
     return _summarise(
         frame, "corruption", {name: _for_any_task(members) for name, members in CORRUPTION_FAMILIES.items()}
     )
+
+
+def is_plain(description: Mapping[str, Any]) -> bool:
+    """Whether a threat acts on the whole image and away from the truth, as published attacks do.
+
+    A targeted attack, or one that may change (or is judged in) a part of the image, is another thing of the same name.
+    """
+    options = description.get("attack", {})
+    return not any(options.get(name) is not None and options[name] is not False for name in _AIMS)
 
 
 def union_of_flags(rows: pd.DataFrame, codes: npt.NDArray[np.intp], groups: int) -> list[str]:
@@ -103,7 +117,7 @@ def _for_any_task(members: Sequence[str]) -> dict[str, tuple[str, ...]]:
 def _summarise(frame: pd.DataFrame, kind: str, sets: dict[str | None, dict[str, tuple[str, ...]]]) -> pd.DataFrame:
     """Minimum and mean over sets of members, for every unit, metric and budget; a set's name stands for "GAM"."""
     rows = frame[frame["kind"].eq(kind)]
-    rows = rows[_is_plain(rows["description"])]
+    rows = rows[_each_description(rows["description"], is_plain) & ~_has_own_depth(rows)]
     if "class_name" in rows:
         rows = rows[rows["class_name"].eq("")]
     names, described = _budgets(rows, kind)
@@ -124,17 +138,26 @@ def _summarise(frame: pd.DataFrame, kind: str, sets: dict[str | None, dict[str, 
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
 
-def _is_plain(descriptions: pd.Series) -> npt.NDArray[np.bool_]:
-    """(n,) whether a threat acts on the whole image and away from the truth, as the members of a summary do.
+def _has_own_depth(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """(n,) whether a figure of the store is of a corruption that read depth in another way than the benchmark.
 
-    A targeted attack, or one that may change (or is judged in) a part of the image, is another thing of the same name.
+    Published figures, which have no key, do not say how depth was read: it is the benchmark's way.
     """
+    if "key" not in rows:
+        return np.zeros(len(rows), bool)
+    stored = (rows["key"].notna() & rows["key"].ne("")).to_numpy(bool)
+    return stored & _each_description(rows["description"], _reads_depth_in_its_own_way)
+
+
+def _reads_depth_in_its_own_way(description: Mapping[str, Any]) -> bool:
+    options = description.get("corruption", {})
+    return options.get("name") in DEPTH_CORRUPTIONS and options.get("depth_rule") != "estimated"
+
+
+def _each_description(descriptions: pd.Series, test: Callable[[Mapping[str, Any]], bool]) -> npt.NDArray[np.bool_]:
+    """(n,) what a test says about every description; each different one is read once."""
     codes, unique = pd.factorize(descriptions)
-    plain = np.ones(len(unique), bool)
-    for index, text in enumerate(unique):
-        options = json.loads(text).get("attack", {}) if text else {}
-        plain[index] = not any(options.get(name) is not None and options[name] is not False for name in _AIMS)
-    return plain[codes]
+    return np.array([test(json.loads(text) if text else {}) for text in unique], bool)[codes]
 
 
 def _budgets(rows: pd.DataFrame, kind: str) -> tuple[pd.Series, pd.DataFrame]:
