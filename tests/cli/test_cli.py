@@ -118,6 +118,7 @@ def test_the_schema_is_exported(call) -> None:
         (["show", "missing.png", "--corruption", "fog"], "there is no image file missing.png"),
         (["show", "--index", "100000"], "index must lie in 0 to"),
         (["show", "--corruption", "fog", "--severity", "x"], "severity must be one"),
+        (["show", "-c", "fog_3d", "--depth-rule", "estimate"], "unknown depth rule 'estimate'; did you mean"),
         (["show", "--threat", "pgd"], "needs a model; add --model"),
         (["runs", "--store", "missing.db"], "there is no store at missing.db"),
         (["data", "check", "camvid", "nowhere"], "nowhere"),
@@ -212,3 +213,20 @@ def test_a_corrupted_copy_is_written_in_detecbenchs_layout(call) -> None:
     for severity in (2, 3):
         assert len(list(Path(f"copy/cc/brightness/severity_{severity}").rglob("*.png"))) == 2
     assert call(*arguments)[0] == 0  # again: nothing is left to do
+
+
+def test_corruptions_in_3d_read_depth_as_asked(call) -> None:
+    from gauntlet.datasets import load_dataset
+    from gauntlet.threats.corruptions import contact_sheet, corrupt
+
+    scene = load_dataset("streets")[0]
+    for rule, options in {"metric": (), "estimated": ("--depth-rule", "estimated")}.items():
+        chosen = ("-c", "fog_3d", "--severity", "2", *options)
+        assert call("data", "corrupt", "streets", rule, "--limit", "1", *chosen)[0] == 0
+        (written,) = Path(rule).rglob("*.png")
+        expected = corrupt(scene.image, "fog_3d", 2, depth=scene.depth, depth_rule=rule)
+        assert (cv2.imread(str(written))[..., ::-1] == expected).all()
+        assert call("show", *chosen, "-o", f"{rule}.png")[0] == 0
+        expected = contact_sheet(scene.image, ["fog_3d"], [2], depth=scene.depth, depth_rule=rule)
+        assert (cv2.imread(f"{rule}.png")[..., ::-1] == expected).all()
+    assert "'estimated'" in call("data", "corrupt", "--help")[1]  # a word: the lines of the help break anywhere

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.options import JsonOption, SeedOption
+from gauntlet.cli.options import DepthRuleOption, JsonOption, SeedOption
 from gauntlet.cli.output import print_json
 from gauntlet.errors import GauntletError
 
@@ -59,6 +59,7 @@ def corrupt(
     ] = None,
     root: Annotated[str | None, typer.Option("--root", help="Where the dataset lies on disk.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many images.")] = None,
+    depth_rule: DepthRuleOption = "metric",
     seed: SeedOption = 0,
 ) -> None:
     """Write a corrupted copy of a dataset in DetecBench's layout; an interrupted copy goes on where it was."""
@@ -77,6 +78,7 @@ def corrupt(
             corruption or COMMON,
             parse_severities(severity),
             seed,
+            depth_rule=depth_rule,  # type: ignore[arg-type]
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     typer.echo(f"written to {output}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.options import SeedOption
+from gauntlet.cli.options import DepthRuleOption, SeedOption
 from gauntlet.errors import GauntletError
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def show(
         list[str] | None, typer.Option("--corruption", "-c", help="Contact sheet of corruptions; 'all' for all.")
     ] = None,
     severity: Annotated[str, typer.Option("--severity", help="One (3), several (1,3,5) or a range (1..5).")] = "1..5",
+    depth_rule: DepthRuleOption = "metric",
     score: Annotated[
         float, typer.Option("--score", min=0, max=1, help="Least score of a detection that is drawn.")
     ] = 0.5,
@@ -60,7 +61,7 @@ def show(
     data = None if image is not None else load_dataset(dataset, split=split, root=root)
     sample = _read_sample(image) if image is not None else _sample(data, index)
     if corruption:
-        picture = _corruption_sheet(sample, corruption, severity, seed)
+        picture = _corruption_sheet(sample, corruption, parse_severities(severity), seed, depth_rule)
     else:
         if data is None:
             raise GauntletError("say what to show of the image, for example --corruption fog.")
@@ -225,14 +226,20 @@ def parse_severities(text: str) -> list[int]:
         raise GauntletError(f"severity must be one (3), several (1,3,5) or a range (1..5), not '{text}'.") from None
 
 
-def _corruption_sheet(sample: Sample, names: list[str], severity: str, seed: int):  # type: ignore[no-untyped-def]
+def _corruption_sheet(sample: Sample, names: list[str], severities: list[int], seed: int, depth_rule: str) -> Image:
     from gauntlet.threats import corruptions
 
     every = [
         name for name in corruptions.names() if sample.depth is not None or not corruptions.registry[name].needs_depth
     ]
-    wanted = every if names == ["all"] else names
-    return corruptions.contact_sheet(sample.image, wanted, parse_severities(severity), seed=seed, depth=sample.depth)
+    return corruptions.contact_sheet(
+        sample.image,
+        every if names == ["all"] else names,
+        severities,
+        seed=seed,
+        depth=sample.depth,
+        depth_rule=depth_rule,  # type: ignore[arg-type]
+    )
 
 
 def _sample(dataset: Dataset | None, index: int) -> Sample:

@@ -94,7 +94,7 @@ def test_a_sheet_of_all_has_what_the_sample_allows(monkeypatch: pytest.MonkeyPat
         "gauntlet.threats.corruptions.contact_sheet", lambda image, wanted, *rest, **more: shown.append(wanted)
     )
     for depth in (None, DEPTH):
-        _corruption_sheet(Sample("one", IMAGE, depth=depth), ["all"], "3", 0)
+        _corruption_sheet(Sample("one", IMAGE, depth=depth), ["all"], [3], 0, "metric")
     assert set(names()) - set(shown[0]) == set(NEED_DEPTH)
     assert shown[1] == names()
 
