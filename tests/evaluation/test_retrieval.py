@@ -9,6 +9,7 @@ import yaml
 
 import gauntlet
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.retrieval import find_published
 from gauntlet.results import Evaluation
 
 
@@ -54,6 +55,11 @@ def test_another_budget_is_not_the_published_one(monkeypatch: pytest.MonkeyPatch
     attack = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 5}}
     with pytest.raises(GauntletError):
         gauntlet.evaluate(model_name="segformer", backbone="mit-b0", dataset="ade20k", threat_config=attack)
+
+
+def test_a_targeted_attack_is_not_the_published_one() -> None:
+    threat = gauntlet.build_threat({"attack": {"name": "pgd", "epsilon": "8/255", "steps": 20, "target": 0}})
+    assert find_published("segformer", "mit-b0", "ade20k", threat) is None
 
 
 def test_a_misspelt_triple_gets_a_suggestion() -> None:

@@ -151,6 +151,16 @@ def test_figures_of_a_threat_are_found_by_its_budget() -> None:
     assert len(published.of_threat(street, {"weather": {"condition": "night"}})) == 3
 
 
+@pytest.mark.parametrize(
+    "aim", [{"target": 0}, {"region": {"square": {"size": "quarter"}}}, {"fooling_region": {"classes": [0]}}]
+)
+def test_targeted_attacks_and_attacks_on_a_part_were_not_published(aim: dict[str, object]) -> None:
+    rows = published.find("segformer", "mit-b0", "ade20k")
+    pgd = {"name": "pgd", "epsilon": "8/255", "norm": "linf", "steps": 20}
+    assert len(published.of_threat(rows, {"attack": {**pgd, **dict.fromkeys(aim)}})) == 3
+    assert published.of_threat(rows, {"attack": {**pgd, **aim}}).empty
+
+
 def printed_and_computed(summary: str, computed: pd.DataFrame) -> pd.DataFrame:
     printed = published.frame(source="semsegbench", kind="summary")
     keys = ["model", "dataset", "metric"]

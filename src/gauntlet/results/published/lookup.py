@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.results.published.summaries import is_plain
 from gauntlet.results.published.table import frame
 from gauntlet.results.published.threats import read_description, threat_settings
 
@@ -97,8 +98,11 @@ def of_threat(rows: pd.DataFrame, description: Mapping[str, Any]) -> pd.DataFram
         rows: published figures, such as `find` gives.
         description: of a threat, {"attack": {"name": "pgd", "epsilon": "8/255", "norm": "linf", "steps": 20}}. Every
             budget in it (norm, epsilon, alpha, steps, severity, condition, ratio, rounds) must be the published one;
-            settings that the sources do not name (losses, restarts) are not compared.
+            settings that the sources do not name (losses, restarts) are not compared. A targeted attack, or one on a
+            part of the image, was not published.
     """
+    if not is_plain(description):
+        return rows.iloc[:0].reset_index(drop=True)
     wanted = read_description(json.dumps(description))
     settings = threat_settings(rows)
     same = rows["kind"].eq(next(iter(description)))

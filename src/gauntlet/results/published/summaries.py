@@ -85,7 +85,9 @@ def is_plain(description: Mapping[str, Any]) -> bool:
 
     A targeted attack, or one that may change (or is judged in) a part of the image, is another thing of the same name.
     """
-    options = description.get("attack", {})
+    options = description.get("attack")
+    if not isinstance(options, Mapping):
+        return True
     return not any(options.get(name) is not None and options[name] is not False for name in _AIMS)
 
 
