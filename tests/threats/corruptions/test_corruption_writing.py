@@ -122,6 +122,20 @@ def test_a_folder_holds_one_set_of_settings(tmp_path: Path) -> None:
         write_corrupted(Pictures(), tmp_path, ["fog"], [1])
 
 
+def test_a_copy_from_before_there_was_a_depth_rule_goes_on(tmp_path: Path) -> None:
+    write_corrupted(Pictures(), tmp_path, ["fog"], [1])
+    manifest = tmp_path / "corrupted.json"
+    record = json.loads(manifest.read_text())
+    assert record.pop("depth_rule") == "metric"
+    manifest.write_text(json.dumps(record))
+    assert write_corrupted(Pictures(), tmp_path, ["fog"], [1, 2]).kept == len(Pictures())
+    with pytest.raises(GauntletError, match="holds a copy with depth_rule 'metric', not 'estimated'"):
+        write_corrupted(Pictures(), tmp_path, ["fog"], [1], depth_rule="estimated")
+    manifest.write_text("[]")
+    with pytest.raises(GauntletError, match="cannot be read; remove it or choose another folder"):
+        write_corrupted(Pictures(), tmp_path, ["fog"], [1])
+
+
 def test_the_settings_are_on_record(tmp_path: Path) -> None:
     write_corrupted(Pictures(), tmp_path, ["fog"], [1], seed=4)
     record = json.loads((tmp_path / "corrupted.json").read_text())

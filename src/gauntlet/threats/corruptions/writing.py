@@ -37,6 +37,8 @@ copies in 3D."""
 SUFFIXES = {"png": ".png", "jpeg": ".jpg"}
 JPEG_QUALITY = 95
 MANIFEST = "corrupted.json"
+UNRECORDED = {"depth_rule": "metric"}
+"""Settings that older manifests do not have, and what those copies were made with."""
 
 Progress = Callable[[int, int], None]
 """(files done, files in all), called after every image of the dataset."""
@@ -162,11 +164,11 @@ def _claim(root: Path, settings: dict[str, Any]) -> None:
     manifest = root / MANIFEST
     text = json.dumps(settings, indent=1, sort_keys=True)
     try:
-        found = json.loads(manifest.read_text())
+        found = {**UNRECORDED, **json.loads(manifest.read_text())}
     except (FileNotFoundError, NotADirectoryError):
         _write_atomically(manifest, text.encode())
         return
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):  # TypeError: it is JSON, but no mapping
         raise GauntletError(f"{manifest} cannot be read; remove it or choose another folder.") from None
     for key, value in json.loads(text).items():
         if found.get(key) != value:
