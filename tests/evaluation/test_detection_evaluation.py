@@ -253,7 +253,7 @@ def stored(store: Store, description: dict[str, Any], value: float) -> None:
 
 
 def test_rem_is_the_minimum_over_bim_and_pgd_and_gam_needs_every_corruption() -> None:
-    from gauntlet.results.published.summaries import COMMON_3D, COMMON_CORRUPTIONS
+    from gauntlet.results.published.summaries import COMMON_3D, COMMON_CORRUPTIONS, DEPTH_CORRUPTIONS
 
     store = Store()
     budget = {"epsilon": 8 / 255, "alpha": 0.01, "steps": 20, "norm": "linf"}
@@ -267,7 +267,8 @@ def test_rem_is_the_minimum_over_bim_and_pgd_and_gam_needs_every_corruption() ->
     for index, name in enumerate((*COMMON_CORRUPTIONS, *COMMON_3D)):
         if name == COMMON_3D[-1]:
             assert gam(store.frame()).query("metric == 'mAP'")["value"].isna().all()
-        stored(store, {"corruption": {"name": name, "severity": 3}}, 0.3 + index / 100)
+        depth = {"depth_rule": "estimated"} if name in DEPTH_CORRUPTIONS else {}
+        stored(store, {"corruption": {"name": name, "severity": 3, **depth}}, 0.3 + index / 100)
     row = gam(store.frame()).query("metric == 'mAP'").iloc[0]
     assert (row["summary"], row["value"], row["worst"]) == ("GAM_3", 0.3, COMMON_CORRUPTIONS[0])
     assert len(row["members"].split(", ")) == 23
