@@ -111,6 +111,11 @@ def test_an_unfinished_evaluation_is_not_a_result_but_its_images_are_kept(addres
         assert (again.id, again.batch_size, again.views) == (started.id, 2, ("all",))  # whoever began it decides
         assert store.positions(again) == {0, 1}
         assert store.states([job().key, "other"]) == {job().key: "running"}
+        with pytest.raises(GauntletError, match="no complete evaluation"):
+            store.recompute(job().key)
+        store.add_images(again, [row(2), row(3)], ["all"])
+        store.finish(again, [Figure("mIoU", 0.5)])
+        assert {each.metric: each.value for each in store.recompute(job().key)}["aAcc"] == pytest.approx(7 / 8)
 
 
 def test_a_row_is_written_once(address: str) -> None:

@@ -333,6 +333,10 @@ class Store:
         started = self.started(key)
         if started is None or started.views is None:
             raise GauntletError(f"the store {self.address} has no per-image counts under the key '{key}'.")
+        if started.state != "complete":  # figures of some of the images would look like those of all
+            raise GauntletError(
+                f"the store {self.address} has no complete evaluation with the key '{key}'; run it again to finish it."
+            )
         metric = self.metric(key)
         return metric.compute((metric.decode(row.counts) for row in self.image_rows(started)), started.views)
 
