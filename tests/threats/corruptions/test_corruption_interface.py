@@ -11,7 +11,9 @@ from PIL import Image as Picture
 
 from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.registry import Registry
+from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions import Corruption, catalogue, contact_sheet, corrupt, names, register, registry
+from gauntlet.threats.corruptions.api import DepthRule, corruption_stream
 from gauntlet.threats.corruptions.compiling import compiled
 from gauntlet.threats.corruptions.draws import Draws
 
@@ -146,6 +148,34 @@ def test_a_corruption_of_ones_own(own_registry: Registry[Corruption]) -> None:
     assert len(expected) > 3
     with pytest.raises(GauntletError, match="the corruption name 'fog' is taken"):
         register("fog")(stripes)
+
+
+def test_severities_of_ones_own_share_a_draw_when_asked(own_registry: Registry[Corruption]) -> None:
+    def shift(image: np.ndarray, severity: int, draws: Draws) -> np.ndarray:
+        return np.roll(image, draws.integer(32), axis=1)
+
+    register("shared_shift", shares_draw=True)(shift)
+    register("shift")(shift)
+    seed = ImageSeed(0, "one")
+    assert len({corruption_stream(seed, "shared_shift", severity) for severity in (1, 2, 3)}) == 1
+    assert len({corruption_stream(seed, "shift", severity) for severity in (1, 2, 3)}) == 3
+
+
+@pytest.mark.parametrize("rule", ["metric", "estimated"])
+def test_depth_arrives_as_float64(own_registry: Registry[Corruption], rule: DepthRule) -> None:
+    arrived: list[np.ndarray] = []
+
+    @register("deep", needs_depth=True)
+    def deep(image: np.ndarray, severity: int, draws: Draws, depth: np.ndarray) -> np.ndarray:
+        arrived.append(depth)
+        return image
+
+    metres = np.linspace(1, 100, IMAGE[..., 0].size, dtype=np.float32).reshape(IMAGE.shape[:2])
+    metres[0, 0] = np.inf
+    corrupt(IMAGE, "deep", depth=metres, depth_rule=rule)
+    assert arrived[0].dtype == np.float64
+    assert np.isinf(arrived[0][0, 0]) == (rule == "metric")
+    assert np.isfinite(arrived[0].ravel()[1:]).all()
 
 
 def test_a_corruption_of_another_package(own_registry: Registry[Corruption]) -> None:

@@ -26,7 +26,8 @@ class Corruption:
         random: whether the outcome depends on the seed.
         target: the function, or "module:function" when it is only to be imported at the first use.
         options: names of keyword arguments it takes beyond image, severity and draws.
-        needs_depth: whether it takes the keyword argument `depth`, float32 (H, W) in metres, inf where there is none.
+        needs_depth: whether it takes the keyword argument `depth`, float64 (H, W): metres, inf where there is none;
+            under the depth rule "estimated" what stands for metres (`depth.estimated_depth`), finite everywhere.
         shares_draw: whether all severities of an image in a run share one seed.
     """
 
@@ -58,8 +59,9 @@ def register(
     aliases: tuple[str, ...] = (),
     options: tuple[str, ...] = (),
     needs_depth: bool = False,
+    shares_draw: bool = False,
 ) -> Callable[[CorruptionFunction], CorruptionFunction]:
-    """A decorator that makes a function a corruption.
+    """A decorator that makes a function a corruption; the arguments are those of `Corruption`.
 
     Other packages can instead name a `Corruption` in the entry-point group "gauntlet.corruptions".
 
@@ -69,7 +71,8 @@ def register(
     """
 
     def store(function: CorruptionFunction) -> CorruptionFunction:
-        registry.add(name, Corruption(group, random, function, options, needs_depth), aliases=aliases)
+        corruption = Corruption(group, random, function, options, needs_depth, shares_draw)
+        registry.add(name, corruption, aliases=aliases)
         return function
 
     return store
