@@ -28,6 +28,7 @@ from gauntlet.threats.corruptions import COMMON, COMMON_3D, contact_sheet, corru
 from gauntlet.threats.detecbench import corruptions as detecbench
 from tiny_detector import TinyBoxes, TinyDetector
 
+ROOT = Path(__file__).resolve().parents[3]
 IMAGE, DEPTH = waves()[:48, :64], depth_of(48, 64)
 NEED_DEPTH = [name for name in names() if registry[name].needs_depth]
 
@@ -53,6 +54,12 @@ class Notes(Silent):
 
 
 # The function --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", ["README.md", "CHANGELOG.md"])
+def test_what_is_said_about_depth_is_so(file: str) -> None:
+    assert (len(names("3d")), len(NEED_DEPTH)) == (9, 6)
+    assert "nine in 3D (six follow the depth of the scene)" in (ROOT / file).read_text()
 
 
 @pytest.mark.parametrize("name", NEED_DEPTH)
@@ -107,8 +114,7 @@ def benchmark_script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """benchmarks/corruptions.py, whose import sets numbers of threads."""
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.setenv(variable, "1")
-    path = Path(__file__).resolve().parents[3] / "benchmarks" / "corruptions.py"
-    spec = importlib.util.spec_from_file_location("corruption_benchmark", path)
+    spec = importlib.util.spec_from_file_location("corruption_benchmark", ROOT / "benchmarks" / "corruptions.py")
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
