@@ -213,3 +213,14 @@ def test_a_threat_table_has_a_column_per_threat(figure: Figure) -> None:
     assert list(table.columns)[-2:] == ["clean", "fog 3"]
     assert table.loc["a", "fog 3"] == 0.5
     assert np.isnan(table.loc["b", "fog 3"])
+
+
+def test_a_threat_with_an_old_and_a_new_name_is_one_threat(figure: Figure) -> None:
+    battery = {"battery": {"name": "halmosi", "epsilon": 8 / 255}}
+    rows = [
+        figure("a", battery, 0.1, threat="halmosi 8/255", created="2025-02-01"),
+        figure("b", battery, 0.2, threat="halmosi 0.0313725", created="2025-01-01"),
+    ]
+    for table in (threat_table(pd.DataFrame(rows)), scores(pd.DataFrame(rows))):
+        assert "halmosi 0.0313725" not in table
+        assert table.set_index("model")["halmosi 8/255"].to_dict() == {"a": 0.1, "b": 0.2}

@@ -116,6 +116,17 @@ def test_one_name_for_two_threats_says_what_differs() -> None:
     assert list(only_scope(store).threats) == ["pgd (alpha 0.01)", "pgd (alpha 0.02)"]
 
 
+def test_two_names_for_one_threat_give_the_latest_one() -> None:
+    """A store that an older version wrote, which called half a grey level 0.00196078, is continued."""
+    store = Store()
+    half = pgd(8 / 255, alpha=0.5 / 255)
+    put(store, "a", "pgd linf 8/255 x20 alpha 0.00196078", half, mIoU=0.2)
+    put(store, "b", "pgd linf 8/255 x20 alpha 0.5/255", half, mIoU=0.1)
+    scope = only_scope(store)
+    assert list(scope.threats) == ["pgd linf 8/255 x20 alpha 0.5/255"]
+    assert scope.shared("attack") == ["pgd linf 8/255 x20 alpha 0.5/255"]
+
+
 def test_other_numbers_of_images_are_not_compared() -> None:
     store = Store()
     put(store, "a", "clean", {"clean": {}}, mIoU=0.5)

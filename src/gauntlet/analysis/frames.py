@@ -32,7 +32,24 @@ def of_metric(frame: pd.DataFrame, metric: str | None) -> pd.DataFrame:
     require_columns(frame, ["task", "metric", "value"], "an analysis of figures")
     rows = frame[frame["class_name"].eq("")] if "class_name" in frame else frame
     wanted = rows["task"].map(MAIN_METRIC) if metric is None else metric
-    return rows[rows["metric"].eq(wanted)]
+    return one_name_each(rows[rows["metric"].eq(wanted)])
+
+
+def one_name_each(frame: pd.DataFrame) -> pd.DataFrame:
+    """Gives every threat of a store one name in `threat`, that of its latest evaluation.
+
+    A threat is its description; how one is called may differ between versions of Gauntlet. Frames that do not say when
+    a figure was made (published ones) stay as they are.
+    """
+    if frame.empty or not {"threat", "description", "created"} <= set(frame):
+        return frame
+    stored = frame["created"].notna() & frame["description"].ne("")
+    latest = frame.loc[stored, ["kind", "description", "threat", "created"]].sort_values("created", kind="stable")
+    names = {(kind, text): name for kind, text, name, _ in latest.itertuples(index=False)}
+    if len(names) == len(latest[["kind", "description", "threat"]].drop_duplicates()):
+        return frame
+    keys = zip(frame["kind"], frame["description"], frame["threat"], stored, strict=True)
+    return frame.assign(threat=[names[kind, text] if own else name for kind, text, name, own in keys])
 
 
 def one_each(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gauntlet.analysis.frames import require_columns
+from gauntlet.analysis.frames import one_name_each, require_columns
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.segmentation import divide
 from gauntlet.results.published.summaries import unit_columns
@@ -134,6 +134,7 @@ def image_to_dataset_ratio(frame: pd.DataFrame) -> pd.DataFrame:
     """
     rows = frame[frame["metric"].isin(["NmIoU", "mIoU"])]
     rows = rows[rows["class_name"].eq("")] if "class_name" in rows else rows
+    rows = one_name_each(rows)
     keys = [*unit_columns(rows), "threat", "kind"]
     wide = rows.drop_duplicates([*keys, "metric"]).set_index([*keys, "metric"])["value"].unstack("metric")
     wide = wide.reindex(columns=["NmIoU", "mIoU"]).rename(columns={"mIoU": "CmIoU"}).dropna()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gauntlet.analysis.frames import MAIN_METRIC
+from gauntlet.analysis.frames import MAIN_METRIC, one_name_each
 from gauntlet.report.naming import slug
 from gauntlet.report.tables import Interval
 
@@ -171,6 +171,7 @@ def scopes(frame: pd.DataFrame) -> list[Scope]:
         frame: as `Store.frame` gives it.
     """
     found = []
+    frame = one_name_each(frame)
     several = frame.groupby(_SCOPE)[_DATA].transform("nunique").gt(1)
     marks = frame[_DATA].str[:8].where(several, "")
     for (task, dataset, split, images, mark), rows in frame.assign(mark=marks).groupby([*_SCOPE, "mark"], sort=False):
