@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from gauntlet.analysis import gam, leaderboard, rem, scores, summaries, threat_table
+from gauntlet.analysis.leaderboard import by_preference
 from gauntlet.errors import GauntletError
 from gauntlet.results import published
 from gauntlet.results.published.summaries import COMMON_3D, COMMON_CORRUPTIONS, DEPTH_CORRUPTIONS
@@ -184,6 +185,22 @@ def test_a_leaderboard_ranks_within_a_dataset_and_shares_ties(figure: Figure) ->
     assert by_clean.loc[by_clean["model"].eq("z"), "rank"].iloc[0] == 1
     with pytest.raises(GauntletError, match="score to sort by"):
         leaderboard(pd.DataFrame(rows), sort_by="GAM_4")
+
+
+def test_the_score_that_ranks_is_a_robust_one() -> None:
+    assert by_preference(["clean", "mean of GAM_3", "GAM_5", "GAM_3"])[:2] == ["GAM_3", "GAM_5"]
+    assert by_preference(["clean", "worst attack", "worst corruption"])[0] == "worst corruption"
+    assert by_preference(["clean", "linf-ReM^8_1", "linf-ReM^8_20"])[0] == "linf-ReM^8_20"
+    assert by_preference(["worst attack", "clean"])[0] == "clean"
+
+
+def test_a_score_that_nobody_has_ranks_nobody(figure: Figure) -> None:
+    """One corruption makes a column GAM_3 without a value; the attacks are complete."""
+    rows = [row for model, pgd in (("a", 0.1), ("b", 0.2)) for row in full_model(figure, model, 0.8, pgd, 0.3)]
+    rows = [row for row in rows if row["kind"] != "corruption" or "fog" in row["description"]]
+    board = leaderboard(pd.DataFrame(rows))
+    assert board["GAM_3"].isna().all()
+    assert list(zip(board["model"], board["rank"], strict=True)) == [("b", 1), ("a", 2)]
 
 
 def test_a_leaderboard_of_detection_uses_map(figure: Figure) -> None:

@@ -12,7 +12,7 @@ import pytest
 from synthetic_store import HOSTILE, MODELS
 
 from gauntlet.errors import GauntletError
-from gauntlet.report.entries import Entry, default_score, published_entries, rank, store_entries
+from gauntlet.report.entries import Entry, published_entries, rank, store_entries
 from gauntlet.report.site import write_site
 from gauntlet.results import Store, open_store, published
 
@@ -54,12 +54,6 @@ def test_equal_scores_share_a_rank_and_nothing_has_none() -> None:
     (board,) = rank(entries, sort_by="clean")
     assert [(row[0], row[1]) for row in board.rows] == [("b", 1), ("a", 2), ("c", 2), ("d", None)]
     assert math.isnan(board.rows[-1][2])  # type: ignore[arg-type]
-
-
-def test_the_default_score_is_a_robust_one() -> None:
-    assert default_score(["clean", "mean of GAM_3", "GAM_3"]) == "GAM_3"
-    assert default_score(["clean", "worst attack", "worst corruption"]) == "worst corruption"
-    assert default_score(["clean", "worst attack"]) == "clean"
 
 
 def test_flagged_models_are_doubtful(ade20k: list[Entry]) -> None:
@@ -124,6 +118,9 @@ def test_data_is_valid_and_safe(site: Path) -> None:
     assert HOSTILE in [entry["model"] for entry in data["entries"]]
     ids = [entry["id"] for entry in data["entries"]]
     assert len(set(ids)) == len(ids)
+    scored = [values for entry in data["entries"] for values in entry["scores"].values()]
+    assert set(data["default_scores"]) == {name for values in scored for name in values}
+    assert data["default_scores"][0] == "GAM_3"
     assert all(re.fullmatch(r"[a-z0-9-]+", each) for each in ids)
     assert {path.stem for path in (site / "models").iterdir()} == set(ids)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 from gauntlet.analysis.frames import MODEL_FACTS, of_metric, one_each
@@ -10,6 +12,7 @@ from gauntlet.errors import unknown_name
 from gauntlet.results.published.summaries import unit_columns
 
 _NOT_SCORES = {"metric", "flag", *MODEL_FACTS}
+_PREFERRED = ("GAM_3", "GAM_", "worst corruption", "-ReM^", "halmosi 8/255")
 
 
 def leaderboard(
@@ -20,7 +23,7 @@ def leaderboard(
     Args:
         frame: tidy figures of the store or the published ones.
         metric: by default mIoU for segmentation and mAP for detection.
-        sort_by: one of the score columns; by default GAM, else ReM, else clean, whichever is there.
+        sort_by: one of the score columns; by default the first in the order of `by_preference` that anybody has.
         view: "all" is the whole image.
 
     Returns:
@@ -30,7 +33,8 @@ def leaderboard(
     table = scores(frame, metric, view=view)
     columns = score_columns(table)
     if sort_by is None:
-        sort_by = next((name for mark in ("GAM_", "-ReM^") for name in columns if mark in name), "clean")
+        filled = [name for name in columns if table[name].notna().any()]
+        sort_by = by_preference(filled or columns)[0]
     if sort_by not in columns:
         raise unknown_name("score to sort by", sort_by, columns)
     units = ("source", "task", "dataset", "split", "dataset_digest", "view")
@@ -39,6 +43,30 @@ def leaderboard(
     table.insert(0, "rank", rank.astype("Int64"))
     by = [*groups, "rank", "model"]
     return table.sort_values(by, na_position="last", kind="stable").reset_index(drop=True)
+
+
+def by_preference(names: Iterable[str]) -> list[str]:
+    """Scores in the order in which models are ranked by them, unless somebody asks for something else.
+
+    GAM (of severity 3 first), the worst corruption, ReM, the battery of Halmosi et al., clean, then all others. Give
+    only names of scores that somebody has.
+
+    >>> by_preference(["clean", "mean of GAM_3", "linf-ReM^8_1", "linf-ReM^8_20"])
+    ['linf-ReM^8_20', 'linf-ReM^8_1', 'clean', 'mean of GAM_3']
+    """
+    return sorted(names, key=_preference)
+
+
+def _preference(name: str) -> tuple[int, int]:
+    last = len(_PREFERRED)
+    if name == "clean":
+        return last, 0
+    if name.startswith("mean of "):
+        return last + 1, 0
+    place = next((index for index, mark in enumerate(_PREFERRED) if mark in name), last + 1)
+    steps = name.rpartition("_")[2]
+    # Of several ReMs the one with the most steps: a single step tells little.
+    return place, -int(steps) if "-ReM^" in name and steps.isdigit() else 0
 
 
 def score_columns(table: pd.DataFrame) -> list[str]:

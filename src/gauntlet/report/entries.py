@@ -12,7 +12,7 @@ import pandas as pd
 
 from gauntlet.analysis import scores
 from gauntlet.analysis.frames import MODEL_FACTS
-from gauntlet.analysis.leaderboard import score_columns
+from gauntlet.analysis.leaderboard import by_preference, score_columns
 from gauntlet.report.naming import counted, slug
 from gauntlet.report.scope import Scope, kind_word, scopes
 from gauntlet.report.sections.standing import Standing
@@ -139,7 +139,7 @@ def rank(entries: Sequence[Entry], metric: str | None = None, sort_by: str | Non
     Args:
         entries: of any sources.
         metric: the usual one of the task by default.
-        sort_by: a score; by default the first of GAM, the worst corruption, ReM and clean that anybody has.
+        sort_by: a score; by default the first in the order of `by_preference` that anybody has.
     """
     groups: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in entries:
@@ -151,7 +151,7 @@ def rank(entries: Sequence[Entry], metric: str | None = None, sort_by: str | Non
         names = list(dict.fromkeys(name for _, values in having for name in values))
         if not names:
             continue
-        order = sort_by or default_score(names)
+        order = sort_by or by_preference(names)[0]
         having.sort(key=lambda pair: -pair[1].get(order, -math.inf))
         best = [pair[1].get(order, math.nan) for pair in having]
         rows = [
@@ -163,21 +163,6 @@ def rank(entries: Sequence[Entry], metric: str | None = None, sort_by: str | Non
         caption = f"{chosen} in per cent, ranked by {order}."
         tables.append(Table(slug(f"board {source} {task} {dataset}"), title, columns, rows, caption, best="column"))
     return tables
-
-
-def default_score(names: Sequence[str]) -> str:
-    """What a leaderboard is ranked by, unless somebody asks for something else."""
-    for mark in ("GAM_", "worst corruption", "-ReM^"):
-        found = [name for name in names if mark in name and not name.startswith("mean of")]
-        if found:  # of several ReMs the one with the most steps: a single step tells little
-            return max(found, key=_steps) if mark == "-ReM^" else found[0]
-    return "clean" if "clean" in names else names[0]
-
-
-def _steps(summary: str) -> int:
-    """The steps of a ReM: 20 of "linf-ReM^8_20"."""
-    steps = summary.rpartition("_")[2]
-    return int(steps) if steps.isdigit() else 0
 
 
 def _rank(sorted_values: Sequence[float], index: int) -> int | None:

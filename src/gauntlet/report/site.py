@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from gauntlet._version import __version__
+from gauntlet.analysis.leaderboard import by_preference
 from gauntlet.errors import GauntletError
 from gauntlet.report.charts import COLORS, MARKERS
 from gauntlet.report.document import Finding, Findings
@@ -21,7 +22,6 @@ from gauntlet.results.published.sources import SOURCES, Source
 MARK = ".gauntlet-site"
 """Says that a folder was written by this module and may be written again."""
 OWN_SOURCE = Source("own evaluations", "evaluated with Gauntlet")
-DEFAULT_SCORES = ("GAM_3", "worst corruption", "l2-ReM^64_20", "linf-ReM^8_20", "halmosi 8/255", "clean")
 _FACT_NAMES = {"backbone_type": "backbone type", "proposal_type": "proposals", "crop_size": "crop size"}
 
 
@@ -111,10 +111,16 @@ def site_data(entries: Sequence[Entry], sources: Mapping[str, Source]) -> dict[s
         "figures": {entry.id: _by_metric(entry) for entry in entries},
         "sources": {key: {"title": each.title} for key, each in sources.items()},
         "metrics": METRICS,
-        "default_scores": DEFAULT_SCORES,
+        "default_scores": by_preference(dict.fromkeys(_score_names(entries))),
         "colors": COLORS,
         "markers": MARKERS,
     }
+
+
+def _score_names(entries: Sequence[Entry]) -> Iterator[str]:
+    for entry in entries:
+        for values in entry.scores.values():
+            yield from values
 
 
 def _by_metric(entry: Entry) -> dict[str, dict[str, float]]:
