@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -150,3 +153,17 @@ def test_scores_side_by_side_across_metrics_and_datasets() -> None:
     assert row["cityscapes"] == pytest.approx((0.6906 + 0.7654) / 2)
     with pytest.raises(GauntletError, match="needs the columns GAM_9"):
         scores_by_dataset(frame, "GAM_9")
+
+
+def test_other_images_of_one_dataset_are_not_averaged(figure: Callable[..., dict[str, Any]]) -> None:
+    """One model on 8 and on 64 images of streets, and on another dataset."""
+    rows = [
+        figure("a", {"clean": {}}, value, dataset=dataset, dataset_digest=digest * 16)
+        for dataset, digest, value in (("streets", "1", 0.4), ("streets", "2", 0.8), ("other", "3", 0.5))
+    ]
+    across = scores_by_dataset(pd.DataFrame(rows), "clean")
+    assert across.to_dict("records") == [
+        {"model": "a", "other": 0.5, "streets/val [11111111]": 0.4, "streets/val [22222222]": 0.8}
+    ]
+    by_metric = scores_by_metric(pd.DataFrame(rows), "clean", ["mIoU"])
+    assert sorted(by_metric["mIoU"]) == [0.4, 0.5, 0.8]

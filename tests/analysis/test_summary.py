@@ -157,6 +157,18 @@ def test_clean_figures_on_acdc_are_weather_for_the_other_datasets(figure: Figure
     assert table.loc[("acdc", "a"), "clean"] == 0.4
 
 
+def test_weather_in_two_protocols_is_two_columns(figure: Figure) -> None:
+    rows = [
+        figure("a", {"clean": {}}, 0.8, dataset="cityscapes", dataset_digest="c" * 16),
+        figure("a", {"clean": {}}, 0.4, dataset="acdc", split="fog", dataset_digest="1" * 16),
+        figure("a", {"clean": {}}, 0.3, dataset="acdc", split="fog", dataset_digest="2" * 16),
+        figure("a", {"clean": {}}, 0.2, dataset="acdc", split="snow", dataset_digest="3" * 16),
+    ]
+    table = scores(pd.DataFrame(rows)).set_index("dataset")
+    found = table.loc["cityscapes", ["acdc fog [11111111]", "acdc fog [22222222]", "acdc snow"]]
+    assert found.tolist() == [0.4, 0.3, 0.2]
+
+
 def test_the_latest_of_two_clean_runs_counts_in_a_store(figure: Figure) -> None:
     rows = [
         figure("a", {"clean": {}}, 0.8, created="2025-02-01"),

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from synthetic_store import HOSTILE
+from synthetic_store import CLEAN, HOSTILE, MODELS, fill_store
 
 from gauntlet.cli import app as application
 from gauntlet.cli import commands  # noqa: F401 - registers the commands
+from gauntlet.results import open_store
 
 pytest_plugins = ("report_fixtures",)
 
@@ -101,6 +102,16 @@ def test_compare_prints_and_writes_a_page(call: Call, store_path: Path, tmp_path
     (record,) = json.loads(out)
     assert len(record["differences"]) == 16
     assert record["differences"][0]["change"]["low"] < record["differences"][0]["change"]["high"]
+
+
+def test_records_of_a_comparison_say_which_images_they_are_of(call: Call, tmp_path: Path) -> None:
+    with open_store(tmp_path / "two.db") as store:
+        for images in (2, 3):
+            fill_store(store, MODELS[:2], [CLEAN], images=images)
+        digests = set(store.frame()["dataset_digest"])
+    _, out, _ = call("compare", *MODELS[:2], "--store", "two.db", "--json")
+    assert {record["dataset_digest"] for record in json.loads(out)} == digests
+    assert len(digests) == 2
 
 
 def test_card_and_site(call: Call, store_path: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gauntlet.analysis.frames import require_columns
+from gauntlet.analysis.frames import name_images, require_columns
 from gauntlet.analysis.leaderboard import score_columns
 from gauntlet.analysis.summary import scores
 from gauntlet.errors import GauntletError
@@ -112,13 +112,16 @@ def correlations(
 
 def scores_by_metric(frame: pd.DataFrame, score: str, metrics: Sequence[str]) -> pd.DataFrame:
     """One score ("clean", "GAM_3") in several metrics, one column per metric, to correlate across metrics."""
-    return _side_by_side({metric: scores(frame, metric) for metric in metrics}, score, ["source", "model", "dataset"])
+    on = ["source", "model", "dataset", "dataset_digest"]
+    return _side_by_side({metric: scores(frame, metric) for metric in metrics}, score, on)
 
 
 def scores_by_dataset(
     frame: pd.DataFrame, score: str, *, on: Sequence[str] = ("model",), metric: str | None = None
 ) -> pd.DataFrame:
     """One score on several datasets, one column per dataset, to correlate across datasets.
+
+    A dataset of which the store has several sets of images (splits, protocols, numbers) has a column for each.
 
     Args:
         frame: tidy figures.
@@ -128,7 +131,7 @@ def scores_by_dataset(
         metric: by default mIoU for segmentation and mAP for detection.
     """
     table = scores(frame, metric)
-    return _side_by_side({str(name): rows for name, rows in table.groupby("dataset")}, score, on)
+    return _side_by_side({str(name): rows for name, rows in table.groupby(name_images(table))}, score, on)
 
 
 def _side_by_side(tables: dict[str, pd.DataFrame], score: str, on: Sequence[str]) -> pd.DataFrame:

@@ -52,6 +52,19 @@ def one_name_each(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(threat=[names[kind, text] if own else name for kind, text, name, own in keys])
 
 
+def name_images(rows: pd.DataFrame) -> pd.Series:
+    """A name of the images of every row: the dataset, with split and digest where it stands for several sets of images.
+
+    Published figures have no digests, and keep the name of the dataset.
+    """
+    names = rows["dataset"].astype(str)
+    if "dataset_digest" not in rows:
+        return names
+    digests = rows["dataset_digest"].fillna("").astype(str)
+    several = digests.groupby(names).transform("nunique").gt(1) & digests.ne("")
+    return names.mask(several, names + "/" + rows["split"].astype(str) + " [" + digests.str[:8] + "]")
+
+
 def one_each(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """One row per key: the latest where rows say when they were made, else an error if two values differ."""
     if "created" in rows:

@@ -92,8 +92,11 @@ def _weather_as_threat(rows: pd.DataFrame, weather: str) -> pd.DataFrame:
     model = [column for column in ("source", "task", "model", "model_digest", "seed") if column in rows]
     unit = [column for column in unit_columns(rows) if column not in model]
     others = rows[~real].drop_duplicates([*model, *unit])[[*model, *unit]]
-    moved = rows[real & rows["kind"].eq("clean")].assign(
-        kind="weather", threat=lambda each: each["dataset"] + " " + each["split"]
-    )
+    moved = rows[real & rows["kind"].eq("clean")]
+    names = moved["dataset"] + " " + moved["split"]
+    if "dataset_digest" in moved:  # one split in two sizes or protocols is two columns
+        several = moved["dataset_digest"].groupby(names).transform("nunique").gt(1)
+        names = names.mask(several, names + " [" + moved["dataset_digest"].astype(str).str[:8] + "]")
+    moved = moved.assign(kind="weather", threat=names)
     moved = moved.drop(columns=unit).merge(others, on=model)
     return pd.concat([rows, moved], ignore_index=True)

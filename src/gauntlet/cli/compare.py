@@ -80,6 +80,7 @@ def _record(comparison: Comparison) -> dict[str, Any]:
         "dataset": scope.dataset,
         "split": scope.split,
         "images": scope.images,
+        "dataset_digest": scope.digest,
         "metric": scope.metric,
         "verdict": verdict(comparison),
         "differences": [_nullable(asdict(each)) for each in comparison.differences],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -218,16 +219,32 @@ def print_many(results: Sequence[Evaluation]) -> None:
 def _print_headline(results: Sequence[Evaluation], metric: str) -> None:
     """Models in columns when they are few, else one row each."""
     models = list(dict.fromkeys(result.model for result in results))
-    cells = {(r.dataset, r.split, r.threat, r.seed, r.model): r.figures[metric] for r in results}
+    names = _dataset_names(results)
+    cells = {(names[_images_of(r)], r.threat, r.seed, r.model): r.figures[metric] for r in results}
     if len(models) > _MANY:
-        rows = [[m, f"{d}/{s}", t, percent(value)] for (d, s, t, _, m), value in cells.items()]
+        rows = [[model, dataset, threat, percent(value)] for (dataset, threat, _, model), value in cells.items()]
         print_table(f"{metric} %", ["model", "dataset", "threat", metric], rows, numbers_from=3)
         return
     rows = []
-    for dataset, split, threat, seed in dict.fromkeys(key[:4] for key in cells):
-        values = [percent(cells.get((dataset, split, threat, seed, model), math.nan)) for model in models]
-        rows.append([f"{dataset}/{split}", threat, *values])
+    for dataset, threat, seed in dict.fromkeys(key[:3] for key in cells):
+        values = [percent(cells.get((dataset, threat, seed, model), math.nan)) for model in models]
+        rows.append([dataset, threat, *values])
     print_table(f"{metric} %", ["dataset", "threat", *models], rows, numbers_from=2)
+
+
+def _dataset_names(results: Sequence[Evaluation]) -> dict[tuple[str, str, str], str]:
+    """What images are called; their number and digest are added where one name and split stands for several sets."""
+    numbers = {_images_of(result): result.images for result in results}
+    several = Counter(key[:2] for key in numbers)
+    return {
+        (dataset, split, digest): f"{dataset}/{split}"
+        + (f", {images} images [{digest[:8]}]" if several[dataset, split] > 1 else "")
+        for (dataset, split, digest), images in numbers.items()
+    }
+
+
+def _images_of(result: Evaluation) -> tuple[str, str, str]:
+    return result.dataset, result.split, result.dataset_digest
 
 
 def _dry_run(jobs: Sequence[PlannedJob], address: str, as_json: bool) -> None:

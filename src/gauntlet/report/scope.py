@@ -70,6 +70,11 @@ class Scope:
         name = f"{self.dataset}/{self.split}" if self.split else self.dataset
         return f"{name} [{self.data}]" if self.data else name
 
+    @property
+    def digest(self) -> str:
+        """The digest of the images, whether others are there or not."""
+        return str(self.frame[_DATA].iloc[0])
+
     def read_in(self, metric: str) -> Scope:
         """The same evaluations, ranked by another figure."""
         return replace(self, metric=metric)
