@@ -92,8 +92,19 @@ def test_runs_of_several_exports_are_not_put_together() -> None:
     assert result.figures["mAP"] == 0.394  # a notebook of the same runs prints 0.395
 
 
-@pytest.mark.parametrize(("alpha", "value"), [("2.55/255", 0.362), ("0.01/255", 0.709)])
-def test_the_step_size_tells_two_runs_of_one_budget_apart(alpha: str, value: float) -> None:
+def free_anchor(alpha: str) -> Evaluation:
     attack = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 20, "alpha": alpha}}
-    _, result = gauntlet.evaluate(model_name="free_anchor", backbone="swin-b", dataset="voc2007", threat_config=attack)
-    assert result.figures["VOC_mAP50"] == value
+    return gauntlet.evaluate(model_name="free_anchor", backbone="swin-b", dataset="voc2007", threat_config=attack)[1]
+
+
+def test_the_step_size_tells_two_runs_of_one_budget_apart() -> None:
+    large, small = free_anchor("2.55/255"), free_anchor("0.01/255")
+    assert (large.figures["VOC_mAP50"], small.figures["VOC_mAP50"]) == (0.362, 0.709)
+    assert large.key != small.key
+    assert not any("published with alpha" in flag for each in (large, small) for flag in each.provenance["flags"])
+
+
+def test_another_step_size_than_the_published_one_is_told() -> None:
+    asked, published = free_anchor("5/255"), free_anchor("2.55/255")
+    assert (asked.figures, asked.key) == (published.figures, published.key)
+    assert "published with alpha 0.01, not the 5/255 of the threat" in asked.provenance["flags"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics import Figure
 from gauntlet.models import zoo
 from gauntlet.models.sources.contract import ModelSource
+from gauntlet.numbers import format_number
 from gauntlet.results import published
 from gauntlet.results.published.lookup import TRIPLE_SOURCES
 from gauntlet.results.published.sources import SOURCES
@@ -19,7 +21,8 @@ from gauntlet.results.published.threats import read_description, threat_settings
 from gauntlet.results.record import Evaluation
 from gauntlet.threats.contract import Threat
 
-# What the published tables do not vary, or do not say: it is left out when a threat is looked up in them.
+# What many published tables do not say, and few vary: it does not decide whether a threat was published. Of two runs
+# the one with the nearer step is taken, and a step that is not the one asked for is told among the flags.
 UNPUBLISHED = ("alpha",)
 
 
@@ -41,8 +44,10 @@ def find_published(
     first = found.iloc[0]
     source = SOURCES[str(first["source"])]
     flags = sorted({reason for reason in (*found["reason"], *found["model_reason"]) if reason})
+    flags += _other_step(str(first["description"]), threat.describe())
     return Evaluation(
-        key=f"published:{first['source']}:{first['model']}:{dataset}:{first['threat']}",
+        key=f"published:{first['source']}:{first['model']}:{dataset}:{first['threat']}:"
+        + hashlib.sha256(str(first["description"]).encode()).hexdigest()[:8],  # one name was run with two steps
         task=str(first["task"]),
         model=str(first["model"]),
         model_digest="",
@@ -78,6 +83,15 @@ def _one_run(rows: pd.DataFrame, description: Mapping[str, Any]) -> pd.DataFrame
     ranked = rows.assign(place=rows["source"].map(order), apart=apart).sort_values(["place", "apart"], kind="stable")
     first = ranked.iloc[0]
     return rows[rows["source"].eq(first["source"]) & rows["description"].eq(first["description"])]
+
+
+def _other_step(published_description: str, description: Mapping[str, Any]) -> list[str]:
+    """A flag for figures that were published with another step size than the threat's."""
+    wanted = read_description(json.dumps(description)).get("alpha")
+    there = read_description(published_description).get("alpha")
+    if wanted is None or there is None or abs(there - wanted) < 1e-6:
+        return []
+    return [f"published with alpha {format_number(there)}, not the {format_number(wanted)} of the threat"]
 
 
 def resolve_triple(model_name: str, backbone: str, dataset: str, crop_size: str | None = None) -> ModelSource:
