@@ -453,6 +453,7 @@ def test_every_evaluation_has_a_command_that_repeats_it(document: Document, smal
             ["script:net.pt", "11", "0.5,0.5,0.5"],
         ),
         ("python -m gauntlet run --model a --model b --num-classes 11", ["m", "11"]),
+        ("gauntlet run -m onnx:boxes.onnx --class-names 'car,traffic light'", ["onnx:boxes.onnx", "car,traffic light"]),
         ("python train.py --model other", ["m"]),
         ("gauntlet run 'unfinished", ["m"]),
     ],
@@ -465,7 +466,7 @@ def test_a_command_keeps_what_the_key_does_not_tell(run: str, expected: list[str
     )
     words = shlex.split(command(evaluation, "results.db"))  # type: ignore[arg-type]
     options = dict(zip(words[2::2], words[3::2], strict=True))
-    kept = [options[name] for name in ("--model", "--num-classes", "--mean") if name in options]
+    kept = [options[name] for name in ("--model", "--num-classes", "--class-names", "--mean") if name in options]
     assert kept == expected
 
 

@@ -13,7 +13,9 @@ from gauntlet.report.scope import Scope
 from gauntlet.report.sections.standing import Standing
 from gauntlet.results.record import Evaluation
 
-KEPT_OPTIONS = ("--weights", "--num-classes", "--mean", "--std", "--channel-order", "--root", "--protocol")
+KEPT_OPTIONS = (
+    *("--weights", "--num-classes", "--class-names", "--mean", "--std", "--channel-order", "--root", "--protocol"),
+)
 """What else `gauntlet run` needs to find the same model and the same images."""
 SHORT_OPTIONS = {"-m": "--model", "-d": "--dataset"}
 
