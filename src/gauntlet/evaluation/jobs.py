@@ -171,8 +171,8 @@ def check_depth(threat: Threat, dataset: Dataset) -> None:
     """An error where a threat needs depth and the dataset has none."""
     if threat.needs_depth and not dataset.has_depth:
         raise GauntletError(
-            f"the threat '{threat.name}' needs depth, which the dataset '{dataset.name}' does not have; leave it out "
-            "or use a dataset with depth, such as streets."
+            f"the threat '{threat.name}' needs depth, which the dataset '{dataset.name}' does not have; leave it out, "
+            "use a dataset with depth such as streets, or set has_depth = True on it if its samples have depth."
         )
 
 

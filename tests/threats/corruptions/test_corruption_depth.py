@@ -215,8 +215,8 @@ def test_a_suite_leaves_out_what_needs_depth(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_named_threat_without_depth_is_an_error_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     said = (
-        "the threat 'fog_3d 3' needs depth, which the dataset 'tiny-boxes' does not have; leave it out or use a "
-        "dataset with depth, such as streets."
+        "the threat 'fog_3d 3' needs depth, which the dataset 'tiny-boxes' does not have; leave it out, use a "
+        "dataset with depth such as streets, or set has_depth = True on it if its samples have depth."
     )
     with pytest.raises(GauntletError) as caught:
         planned(monkeypatch, TinyBoxes(2), suites=["detecbench"], threats=["clean", "fog_3d"])
