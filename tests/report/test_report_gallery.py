@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from gauntlet.report import Options, build_report, write_report
 from gauntlet.report.checks import check_models
 from gauntlet.report.document import Gallery, Text
 from gauntlet.report.gallery import Loaders, worst_images
-from gauntlet.report.images import BoxImages
+from gauntlet.report.images import BoxImages, read_images
 from gauntlet.results import Store
+from gauntlet.results.record import ImageRow
+from gauntlet.results.store import Started
 from gauntlet.samples import collate
 from tiny_detector import TinyBoxes, TinyDetector
 
@@ -145,6 +148,22 @@ def test_a_detector_is_shown_with_its_boxes(box_store: Store, box_loaders: Loade
             for corners, kind in zip(sample.boxes.xyxy, sample.boxes.classes, strict=True):
                 right, bottom = (10 * corners[2:]).astype(int)
                 assert int(truth[bottom - 1, right - 1].argmax()) == kind
+
+
+def test_boxes_are_read_once(box_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+    rows_of = box_store.image_rows
+
+    def counted(started: Started) -> Iterator[ImageRow]:
+        begun.append(started.key)
+        return rows_of(started)
+
+    monkeypatch.setattr(box_store, "image_rows", counted)
+    key = box_store.frame()["key"].iloc[0]
+    images = read_images(box_store, key)
+    assert images is not None
+    assert len(images.ids) == len(set(images.ids)) == box_store.load(key).images  # type: ignore[union-attr]
+    assert begun == [key]
 
 
 def test_large_pictures_of_boxes_are_made_smaller(box_loaders: Loaders) -> None:

@@ -168,7 +168,7 @@ def read_images(store: Store, key: str) -> Images | None:
         return None
     metric = store.metric(key)
     if isinstance(metric, DetectionMetric):
-        return _read_boxes(store, started, metric)
+        return _read_boxes(chain([first], rows), store, started, metric)
     if isinstance(metric, SegmentationMetric):
         return _read_labels(chain([first], rows), started.views)
     return None
@@ -189,7 +189,7 @@ def _read_labels(rows: Iterable[ImageRow], views: Sequence[str]) -> LabelImages:
     return LabelImages(ids, details, views, tables)
 
 
-def _read_boxes(store: Store, started: Started, metric: DetectionMetric) -> BoxImages:
+def _read_boxes(rows: Iterable[ImageRow], store: Store, started: Started, metric: DetectionMetric) -> BoxImages:
     views = started.views or ()
 
     def pairs() -> list[Pair]:
@@ -198,7 +198,7 @@ def _read_boxes(store: Store, started: Started, metric: DetectionMetric) -> BoxI
     ids: list[str] = []
     details: list[Any] = []
     counts = []
-    for row in store.image_rows(started):
+    for row in rows:
         ids.append(row.image_id)
         details.append(row.details)
         counts.append(metric.decode(row.counts))
