@@ -435,6 +435,7 @@ def test_every_evaluation_has_a_command_that_repeats_it(document: Document, smal
     options = dict(zip(words[2::2], words[3::2], strict=True))
     evaluation = small_store.load(dict(recipe.facts)["key"])
     assert evaluation is not None
+    assert dict(recipe.facts)["digest of the images"] == evaluation.dataset_digest
     assert options["--model"] == evaluation.model
     assert (options["--dataset"], options["--split"], options["--limit"], options["--seed"]) == (
         "streets",

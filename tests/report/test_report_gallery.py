@@ -216,6 +216,13 @@ def test_other_weights_are_refused(store: Store, dataset: Any) -> None:
     assert "the weights of 'tiny-net' are not those that were evaluated" in found[0].text  # type: ignore[union-attr]
 
 
+def test_images_in_another_protocol_are_refused(store: Store, loaders: Loaders, dataset: Any) -> None:
+    dataset.protocol = {"scale": [16, 24]}
+    found = galleries(store, Options(gallery=1, loaders=loaders))
+    assert all(isinstance(each, Text) and "have another protocol" in each.text for each in found)
+    assert found
+
+
 def test_pictures_are_inside_the_page(store: Store, loaders: Loaders, tmp_path: Path) -> None:
     path = write_report(store, tmp_path / "report.html", options=Options(gallery=1, loaders=loaders))
     assert path.read_text("utf-8").count('src="data:image/') == 3 * 6

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -75,6 +76,11 @@ def build_gallery(evaluation: Evaluation, ids: Sequence[str], stored: Images, ti
         raise GauntletError(f"'{evaluation.model}' is no model of Gauntlet's; galleries show label maps and boxes.")
     if model.identity.digest != evaluation.model_digest:
         raise GauntletError(f"the weights of '{evaluation.model}' are not those that were evaluated.")
+    if _written(dataset.identity.protocol) != _written(evaluation.dataset_identity.get("protocol", {})):
+        raise GauntletError(
+            f"the images of '{evaluation.dataset}' have another protocol (size, crop, content) than those that were "
+            "evaluated; from Python, give Loaders that load them as they were."
+        )
     positions = {name: index for index, name in enumerate(dataset.ids())}
     missing = [name for name in ids if name not in positions]
     if missing:
@@ -83,6 +89,11 @@ def build_gallery(evaluation: Evaluation, ids: Sequence[str], stored: Images, ti
     right = dict(zip(stored.ids, stored.right.tolist(), strict=True))
     exhibits = [_exhibit(dataset[positions[name]], model, painter, evaluation, right[name]) for name in ids]
     return Gallery(title, painter.legend(), exhibits)
+
+
+def _written(protocol: Mapping[str, Any]) -> str:
+    """A protocol as the store writes it, where tuples are lists."""
+    return json.dumps(protocol, sort_keys=True)
 
 
 def _exhibit(
@@ -101,7 +112,7 @@ def _exhibit(
     before, after = (painter.right(sample, each) for each in (clean, attacked))
     detail = f"{painter.right_words} {before:.1%} clean, {after:.1%} under the threat"
     if abs(after - stored) > DIFFERS:
-        detail += f"; stored were {stored:.1%}: another protocol, batch or machine"
+        detail += f"; stored were {stored:.1%}: other images, another batch or machine"
     word = "attacked" if threat.needs_model else "corrupted"
     panels = [
         _photo("input", sample.image),

@@ -44,6 +44,7 @@ def recipe(title: str, evaluation: Evaluation, store: str) -> Recipe:
         ("key", evaluation.key),
         ("weights", evaluation.model_digest),
         ("images", json.dumps(dict(evaluation.dataset_identity))),
+        ("digest of the images", evaluation.dataset_digest),
         ("threat", json.dumps(evaluation.description)),
         ("computed", f"{evaluation.created}, {evaluation.duration:.1f} s for {evaluation.images} images"),
         *((name, str(run[name])) for name in ("gauntlet", "torch", "device", "processor", "threads") if run.get(name)),
