@@ -15,7 +15,9 @@ from gauntlet.analysis import compare_counts
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import DetectionMetric, SegmentationMetric
 from gauntlet.metrics.counts import SCALARS, ImageCounts
+from gauntlet.report import build_report
 from gauntlet.report.compare import class_tables, compare_models, holm, image_tables, to_document, verdict
+from gauntlet.report.document import Bullets
 from gauntlet.report.images import read_images
 from gauntlet.report.tables import Table
 from gauntlet.results import Job, Store
@@ -174,6 +176,16 @@ def put_detector(store: Store, model: str, threat: str, found: list[list[bool]])
         rows.append(ImageRow(index, f"image {index}", metric.update(said, truth).to_bytes(), {}))
     store.add_images(started, rows, ["all"])
     store.finish(started, metric.compute([metric.decode(row.counts) for row in rows], ["all"]))
+
+
+def test_a_report_tests_the_first_two_detectors_in_passing() -> None:
+    """A mAP for each of thousands of draws would make reports slow; `gauntlet compare` is the thorough test."""
+    store = Store()
+    put_detector(store, "first", "clean", [[True, True]] * 20)
+    put_detector(store, "second", "clean", [[True, False]] * 20)
+    summary = build_report(store).parts[0].sections[0]
+    bullets = next(block for block in summary.blocks if isinstance(block, Bullets))
+    assert "p = 0.005 of 200 permutations), more than chance" in bullets.items[0]  # 1 / 201
 
 
 def test_two_detectors_are_compared_image_by_image() -> None:

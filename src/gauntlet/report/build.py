@@ -10,10 +10,9 @@ from datetime import datetime, timezone
 
 from gauntlet._version import __version__
 from gauntlet.errors import GauntletError
-from gauntlet.report.compare import PERMUTATIONS
 from gauntlet.report.document import Block, Document, Finding, Gallery, Part, Section, Text
 from gauntlet.report.gallery import Loaders, build_gallery, worst_images
-from gauntlet.report.images import Images, read_images
+from gauntlet.report.images import THOROUGH, Images, read_images
 from gauntlet.report.naming import counted
 from gauntlet.report.scope import Scope, kind_word, scopes
 from gauntlet.report.sections import (
@@ -122,14 +121,16 @@ def first_two(standing: Standing, images: Mapping[tuple[str, str], Images]) -> s
     one, other = (images.get((model, threat)) for model in (second, first))
     if one is None or other is None or not one.same_images(other):
         return ""
-    row = one.compare(other, PERMUTATIONS)
+    draws = one.in_passing
+    row = one.compare(other, draws)
     if math.isnan(row["difference"]):
         return ""
     difference, low, high = (format_number(row[name], "points") for name in ("difference", "low", "high"))
+    few = f" of {draws.permutations} permutations" if draws != THOROUGH else ""
     words = "more than chance" if row["p_value"] < CHANCE else "which may be chance"
     return (
         f"Under {threat}, where the second, {second}, is worst, {first} is {difference} points away ({low} to {high}, "
-        f"paired over images, p {_chance(row['p_value'])}), {words}."
+        f"paired over images, p {_chance(row['p_value'])}{few}), {words}."
     )
 
 

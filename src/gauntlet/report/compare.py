@@ -23,8 +23,6 @@ from gauntlet.results import Store
 CHANCE = 0.05
 SIDES = 0.01
 """A class or an image is on a model's side when that model is better on it by more than this."""
-PERMUTATIONS = 2000
-"""Enough for p-values that survive an adjustment for a hundred threats, and bearable for thousands of images."""
 MOST_IMAGES = 5
 MOST_FLIPS = 40
 
@@ -131,7 +129,7 @@ def _difference(
     one, other = (images.get((model, threat)) for model in (first, second))
     if one is None or other is None or not one.same_images(other):
         return plain
-    row = one.compare(other, PERMUTATIONS)
+    row = one.compare(other)
     change = other.values - one.values
     return Difference(
         threat,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar
@@ -29,6 +29,23 @@ _PARTS = ("true_positives", "ground_truth", "predicted")
 
 
 @dataclass(frozen=True)
+class Draws:
+    """How thorough a test is.
+
+    Attributes:
+        resamples: of the interval.
+        permutations: of the p-value.
+    """
+
+    resamples: int
+    permutations: int
+
+
+THOROUGH = Draws(1000, 2000)
+"""Enough for p-values that survive an adjustment for a hundred threats, and bearable for thousands of images."""
+
+
+@dataclass(frozen=True)
 class Images(ABC):
     """The images of one evaluation; one class per task.
 
@@ -36,6 +53,7 @@ class Images(ABC):
         figure: name of what is told of every image.
         mean: name of its mean over images.
         dataset: name of the dataset figure that stands beside the mean.
+        in_passing: of a test that nobody asked for.
         ids: N image ids, in the order of the dataset.
         details: what the threat reported about every image.
     """
@@ -43,6 +61,7 @@ class Images(ABC):
     figure: ClassVar[str]
     mean: ClassVar[str]
     dataset: ClassVar[str]
+    in_passing: ClassVar[Draws] = THOROUGH
     ids: Sequence[str]
     details: Sequence[Mapping[str, Any]]
 
@@ -57,7 +76,7 @@ class Images(ABC):
         """(N,) the share of every image that is right: by it a rerun is checked, and an attack succeeds."""
 
     @abstractmethod
-    def _compare(self, other: Any, permutations: int) -> pd.DataFrame:
+    def _compare(self, other: Any, draws: Draws) -> pd.DataFrame:
         """The dataset figure of another model minus this one's, tested over images."""
 
     @abstractmethod
@@ -68,9 +87,9 @@ class Images(ABC):
         """Whether two or more images were counted, the same ones with the same truth, so that pairs can be tested."""
         return len(self.ids) > 1 and list(self.ids) == list(other.ids) and self._same_truth(other)
 
-    def compare(self, other: Images, permutations: int) -> Mapping[str, float]:
+    def compare(self, other: Images, draws: Draws = THOROUGH) -> Mapping[str, float]:
         """Difference (other - self) of the dataset figure with low, high and p_value, paired over the same images."""
-        row = self._compare(other, permutations).iloc[0]
+        row = self._compare(other, draws).iloc[0]
         return {name: float(row[name]) for name in ("difference", "low", "high", "p_value")}
 
     def frame(self) -> pd.DataFrame:
@@ -118,8 +137,8 @@ class LabelImages(Images):
     def _same_truth(self, other: LabelImages) -> bool:
         return np.array_equal(self.headline.ground_truth, other.headline.ground_truth)
 
-    def _compare(self, other: LabelImages, permutations: int) -> pd.DataFrame:
-        return compare_counts(self.headline, other.headline, permutations=permutations)
+    def _compare(self, other: LabelImages, draws: Draws) -> pd.DataFrame:
+        return compare_counts(self.headline, other.headline, **asdict(draws))
 
 
 @dataclass(frozen=True)
@@ -137,6 +156,7 @@ class BoxImages(Images):
     """
 
     figure, mean, dataset = "F1", "F1_images", "mAP"
+    in_passing = Draws(THOROUGH.resamples // 10, THOROUGH.permutations // 10)  # each is a mAP over all images
     f1: FloatArray
     truth: str
     num_classes: int
@@ -153,8 +173,8 @@ class BoxImages(Images):
     def _same_truth(self, other: BoxImages) -> bool:
         return self.truth == other.truth
 
-    def _compare(self, other: BoxImages, permutations: int) -> pd.DataFrame:
-        return compare_objects(self.pairs(), other.pairs(), self.num_classes, permutations=permutations)
+    def _compare(self, other: BoxImages, draws: Draws) -> pd.DataFrame:
+        return compare_objects(self.pairs(), other.pairs(), self.num_classes, **asdict(draws))
 
 
 def read_images(store: Store, key: str) -> Images | None:
