@@ -4,6 +4,7 @@
 objects, load the results, evaluate, accumulate, summarise. Ours begins with Gauntlet's arrays. Both give the same mAP.
 
 python benchmarks/detection.py
+python benchmarks/detection.py --compare 1000      a paired comparison of two detectors on so many images instead
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import numpy as np
 from faster_coco_eval import COCO, COCOeval_faster
 
+from gauntlet.analysis import compare_objects
 from gauntlet.metrics.bootstrap import joint_intervals
 from gauntlet.metrics.coco import MOST_DETECTIONS, THRESHOLDS
 from gauntlet.metrics.detection import figures
 from gauntlet.metrics.object_table import ObjectTable, WeightedPrecision
 from gauntlet.metrics.segmentation import nan_mean
+from gauntlet.report.images import THOROUGH
 from gauntlet.samples import Boxes
 
 CLASSES = 80
@@ -89,6 +93,16 @@ def resample(precision: WeightedPrecision, images: int, resamples: int) -> dict[
     )
 
 
+def compare(images: int, detections: int) -> float:
+    """Seconds of computing of one threat of `gauntlet compare`; the second detector finds nothing in every tenth."""
+    truths, found = make(images, detections)
+    nothing = Boxes(np.zeros((0, 4), np.float32), np.zeros(0, np.int64), np.zeros(0, np.float32))
+    others = [nothing if index % 10 == 0 else each for index, each in enumerate(found)]
+    first, second = list(zip(truths, found, strict=True)), list(zip(truths, others, strict=True))
+    compare_objects(first[:20], second[:20], CLASSES, resamples=1, permutations=1)  # compiles
+    return measure(partial(compare_objects, first, second, CLASSES, **asdict(THOROUGH)))[1]
+
+
 def matched(truths: list[Boxes], found: list[Boxes]) -> WeightedPrecision:
     return WeightedPrecision(ObjectTable.of(truths, found, CLASSES), THRESHOLDS, MOST_DETECTIONS[-1])
 
@@ -99,7 +113,13 @@ def main() -> None:
     parser.add_argument("--detections", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--resamples", type=int, default=20, help="of the bootstrap")
+    parser.add_argument("--compare", type=int, metavar="IMAGES", help="a paired comparison on so many images instead")
     options = parser.parse_args()
+    if options.compare:
+        seconds = compare(options.compare, options.detections)
+        how = f"for {options.compare} images ({THOROUGH})"
+        print(f"{'gauntlet.analysis.compare_objects':36s} {seconds:7.2f} s of computing {how}")
+        return
     truths, found = make(options.images, options.detections)
     small = slice(0, 20)
     figures(truths[small], found[small], CLASSES)  # imports

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import runpy
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -186,6 +189,15 @@ def test_a_report_tests_the_first_two_detectors_in_passing() -> None:
     summary = build_report(store).parts[0].sections[0]
     bullets = next(block for block in summary.blocks if isinstance(block, Bullets))
     assert "p = 0.005 of 200 permutations), more than chance" in bullets.items[0]  # 1 / 201
+
+
+def test_the_benchmark_measures_the_comparison_of_detectors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = Path(__file__).resolve().parents[2] / "benchmarks" / "detection.py"
+    monkeypatch.setattr(sys, "argv", [str(script), "--compare", "20", "--detections", "5"])
+    runpy.run_path(str(script), run_name="__main__")
+    assert "s of computing for 20 images (Draws(resamples=1000, permutations=2000))" in capsys.readouterr().out
 
 
 def test_two_detectors_are_compared_image_by_image() -> None:
