@@ -8,7 +8,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -55,6 +55,8 @@ def test_the_best_of_a_column_or_row_is_found_and_ties_share_it() -> None:
 
 @settings(deadline=None)
 @given(TEXTS)
+@example("---")
+@example("-- -")
 def test_markdown_shows_a_text_as_it_is(text: str) -> None:
     words = " ".join(text.split())
     rendered = MarkdownIt("commonmark").enable("table").render(markdown.paragraph(text))

@@ -20,7 +20,7 @@ from gauntlet.report.document import (
 from gauntlet.report.tables import Cell, Column, Table, format_cell
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&$])")
-_LIST_MARK = re.compile(r"^(\d*)([-+.)])(?=\s|$)")
+_BLOCK_MARK = re.compile(r"^(\d*)([-+.)])(?=\s|$|-[-\s]*$)")
 
 
 def write(document: Document) -> str:
@@ -47,12 +47,12 @@ def escape(text: str) -> str:
 
 
 def paragraph(text: str) -> str:
-    """Plain text as a paragraph: what would begin a list is no list.
+    """Plain text as a paragraph: what would begin a list is no list, and hyphens alone are no rule.
 
     >>> paragraph("1. try")
     '1\\\\. try'
     """
-    return _LIST_MARK.sub(r"\1\\\2", escape(text))
+    return _BLOCK_MARK.sub(r"\1\\\2", escape(text))
 
 
 def code(text: str) -> str:
