@@ -21,10 +21,10 @@ from faster_coco_eval import COCO, COCOeval_faster
 
 from gauntlet.analysis import compare_objects
 from gauntlet.metrics.bootstrap import joint_intervals
-from gauntlet.metrics.coco import MOST_DETECTIONS, THRESHOLDS
-from gauntlet.metrics.detection import figures
-from gauntlet.metrics.object_table import ObjectTable, WeightedPrecision
-from gauntlet.metrics.segmentation import nan_mean
+from gauntlet.metrics.detection.coco import MOST_DETECTIONS, THRESHOLDS
+from gauntlet.metrics.detection.figures import figures
+from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
+from gauntlet.metrics.segmentation.figures import nan_mean
 from gauntlet.report.images import THOROUGH
 from gauntlet.samples import Boxes
 
@@ -133,7 +133,7 @@ def main() -> None:
     if abs(theirs[0][2] - ours[0][2]) > 1e-9:  # type: ignore[operator]
         raise SystemExit(f"the figures differ: {theirs[0][2]} and {ours[0][2]}")
     base = min(each[1] for each in theirs)
-    for name, times in (("faster-coco-eval alone", theirs), ("gauntlet.metrics.detection.figures", ours)):
+    for name, times in (("faster-coco-eval alone", theirs), ("gauntlet.metrics.detection.figures.figures", ours)):
         clock, computing = (min(each[index] for each in times) for index in (0, 1))
         print(f"{name:36s} {computing:7.2f} s of computing   {computing / base:.2f}   ({clock:.2f} s on the clock)")
     _, matching, precision = measure(partial(matched, truths, found))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gauntlet.metrics.confusion import confusion
+from gauntlet.metrics.segmentation.confusion import confusion
 
 CLASSES = 19
 

@@ -24,7 +24,7 @@ from gauntlet.evaluation.evaluate import evaluate
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
 from gauntlet.evaluation.runner import run_jobs
 from gauntlet.metrics import Figure
-from gauntlet.metrics.counts import SCALARS, ImageCounts
+from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.models import load_model
 from gauntlet.results import Store, open_store
 from gauntlet.results.record import ImageRow, Job

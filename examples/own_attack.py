@@ -9,8 +9,8 @@ import torch
 
 import gauntlet
 from gauntlet.threats.attacks import PixelLoss, losses, register
-from gauntlet.threats.attacks.gradient import GradientAttack
-from gauntlet.threats.attacks.pixels import Pixels
+from gauntlet.threats.attacks.algorithms.gradient import GradientAttack
+from gauntlet.threats.attacks.engine.pixels import Pixels
 
 
 def focal_weight(pixels: Pixels, progress: float) -> torch.Tensor:

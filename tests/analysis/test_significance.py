@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from detection_cases import random_case
 from gauntlet.analysis import compare_counts, compare_groups, compare_images, compare_objects, image_differences
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.counts import CountTable
-from gauntlet.metrics.detection import figures
-from gauntlet.metrics.segmentation import cmiou
+from gauntlet.metrics.detection.figures import figures
+from gauntlet.metrics.segmentation.counts import CountTable
+from gauntlet.metrics.segmentation.figures import cmiou
 
 
 def images(values: list[float], view: str = "all") -> pd.DataFrame:

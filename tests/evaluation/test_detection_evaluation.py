@@ -22,7 +22,7 @@ from gauntlet.evaluation.estimate import estimate
 from gauntlet.evaluation.jobs import Settings, make_job
 from gauntlet.evaluation.plan import PlannedJob
 from gauntlet.metrics.contract import Figure
-from gauntlet.metrics.detection import figures, image_f1
+from gauntlet.metrics.detection.figures import figures, image_f1
 from gauntlet.models import GauntletModel
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import ModelSource

@@ -8,9 +8,9 @@ import torch
 
 import gauntlet
 from gauntlet.errors import GauntletError
-from gauntlet.metrics import segmentation
-from gauntlet.metrics.confusion import confusion
-from gauntlet.metrics.counts import CountTable
+from gauntlet.metrics.segmentation import figures as segmentation
+from gauntlet.metrics.segmentation.confusion import confusion
+from gauntlet.metrics.segmentation.counts import CountTable
 from gauntlet.models import SegmentationModel
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import ModelSource

@@ -15,9 +15,9 @@ import gauntlet
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.listeners import TrackerListener
 from gauntlet.evaluation.progress import Silent
-from gauntlet.metrics import segmentation
-from gauntlet.metrics.confusion import confusion
-from gauntlet.metrics.counts import CountTable
+from gauntlet.metrics.segmentation import figures as segmentation
+from gauntlet.metrics.segmentation.confusion import confusion
+from gauntlet.metrics.segmentation.counts import CountTable
 from gauntlet.models import GauntletModel, SegmentationModel
 from gauntlet.samples import Batch, collate
 from gauntlet.seeding import ImageSeed

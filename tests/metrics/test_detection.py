@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from detection_cases import random_case
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.coco import THRESHOLDS, coco_curves
-from gauntlet.metrics.detection import figures, image_f1
-from gauntlet.metrics.object_table import ObjectTable, WeightedPrecision, image_figures
-from gauntlet.metrics.overlap import box_iou
-from gauntlet.metrics.voc import voc_precision
+from gauntlet.metrics.detection.coco import THRESHOLDS, coco_curves
+from gauntlet.metrics.detection.figures import figures, image_f1
+from gauntlet.metrics.detection.overlap import box_iou
+from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision, image_figures
+from gauntlet.metrics.detection.voc import voc_precision
 from gauntlet.samples import Boxes
 
 CLASSES = 4

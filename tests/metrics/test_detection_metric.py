@@ -14,9 +14,9 @@ from detection_cases import random_case
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import DetectionMetric
 from gauntlet.metrics.contract import Figure
-from gauntlet.metrics.dense import REGION, WHOLE
-from gauntlet.metrics.detection import figures, image_f1
-from gauntlet.metrics.objects import ImageObjects, ObjectView
+from gauntlet.metrics.detection.counts import ImageObjects, ObjectView
+from gauntlet.metrics.detection.figures import figures, image_f1
+from gauntlet.metrics.segmentation.metric import REGION, WHOLE
 from gauntlet.samples import Boxes
 
 METRIC = DetectionMetric(("car", "person", "sign", "nothing"))

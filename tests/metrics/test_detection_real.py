@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gauntlet
-from gauntlet.metrics.detection import figures
+from gauntlet.metrics.detection.figures import figures
 from gauntlet.samples import Boxes
 
 

@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from gauntlet.metrics import DensePrediction, SegmentationMetric, segmentation
+from gauntlet.metrics import DensePrediction, SegmentationMetric
 from gauntlet.metrics.bootstrap import intervals
-from gauntlet.metrics.counts import CountTable, ImageCounts
-from gauntlet.metrics.dense import REGION
 from gauntlet.metrics.ratios import corruption_error, iou_ratio
+from gauntlet.metrics.segmentation import figures as segmentation
+from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
+from gauntlet.metrics.segmentation.metric import REGION
 from gauntlet.metrics.summary import summarise
 
 

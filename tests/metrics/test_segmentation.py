@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gauntlet.errors import GauntletError
-from gauntlet.metrics import DensePrediction, SegmentationMetric, segmentation
-from gauntlet.metrics.confusion import confusion
-from gauntlet.metrics.counts import CountTable, ImageCounts
+from gauntlet.metrics import DensePrediction, SegmentationMetric
+from gauntlet.metrics.segmentation import figures as segmentation
+from gauntlet.metrics.segmentation.confusion import confusion
+from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
 
 V = 255
 TRUTH = np.array(

@@ -7,9 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from gauntlet.metrics import DensePrediction, SegmentationMetric, segmentation, worst_case
-from gauntlet.metrics.confusion import confusion
-from gauntlet.metrics.counts import CountTable, ImageCounts
+from gauntlet.metrics import DensePrediction, SegmentationMetric, worst_case
+from gauntlet.metrics.segmentation import figures as segmentation
+from gauntlet.metrics.segmentation.confusion import confusion
+from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
 
 CLASSES, ATTACKS, IMAGES, SIZE = 4, 3, 4, 6
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gauntlet.metrics import SegmentationMetric
-from gauntlet.metrics.counts import SCALARS, ImageCounts
-from gauntlet.metrics.dense import REGION, WHOLE
+from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
+from gauntlet.metrics.segmentation.metric import REGION, WHOLE
 from gauntlet.results import Job, Store
 from gauntlet.results.record import ImageRow
 

@@ -17,7 +17,7 @@ from synthetic_store import HOSTILE
 from gauntlet.analysis import compare_counts
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import DetectionMetric, SegmentationMetric
-from gauntlet.metrics.counts import SCALARS, ImageCounts
+from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.report import build_report
 from gauntlet.report.compare import class_tables, compare_models, holm, image_tables, to_document, verdict
 from gauntlet.report.document import Bullets

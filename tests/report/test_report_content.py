@@ -13,7 +13,7 @@ from synthetic_store import HOSTILE, MODELS, attack, corruption, fill_store
 from gauntlet.analysis import leaderboard
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import Figure
-from gauntlet.metrics.segmentation import cmiou, nmiou
+from gauntlet.metrics.segmentation.figures import cmiou, nmiou
 from gauntlet.report import build_report
 from gauntlet.report.charts import BoxChart, Chart, HeatChart, LineChart, Panel
 from gauntlet.report.compare import compare_models
@@ -30,7 +30,7 @@ from gauntlet.report.sections.standing import Standing
 from gauntlet.report.sections.summary import grade
 from gauntlet.report.tables import Table
 from gauntlet.results import Job, Store
-from gauntlet.threats.attacks.honesty import Finding as CheckFinding
+from gauntlet.threats.attacks.checks import Finding as CheckFinding
 
 pytest_plugins = ("report_fixtures",)
 

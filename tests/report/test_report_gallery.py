@@ -12,7 +12,7 @@ import pytest
 from torch import nn
 
 import gauntlet
-from gauntlet.metrics.detection import image_f1
+from gauntlet.metrics.detection.figures import image_f1
 from gauntlet.models import SegmentationModel
 from gauntlet.report import Options, build_report, write_report
 from gauntlet.report.checks import check_models

@@ -19,7 +19,7 @@ from sqlalchemy import create_engine, text
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import Figure
-from gauntlet.metrics.counts import SCALARS, ImageCounts
+from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.results import Job, Store, open_store
 from gauntlet.results.record import ImageRow
 

@@ -14,9 +14,9 @@ from gauntlet.errors import GauntletError
 from gauntlet.samples import collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import build_threat, suites
+from gauntlet.threats.compat.detecbench import IID, attacks, corruptions
+from gauntlet.threats.compat.detecbench.attacks import unit_scale
 from gauntlet.threats.corruptions import COMMON
-from gauntlet.threats.detecbench import IID, attacks, corruptions
-from gauntlet.threats.detecbench.attacks import unit_scale
 from tiny_detector import TinyBoxes, TinyDetector
 
 MODEL = TinyDetector()

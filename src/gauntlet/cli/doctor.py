@@ -78,8 +78,8 @@ def _check_attacks(
     from gauntlet.datasets import load_dataset
     from gauntlet.models import load_model
     from gauntlet.samples import collate
-    from gauntlet.threats.attack import truth_of
     from gauntlet.threats.attacks import check_attack
+    from gauntlet.threats.kinds.attack import truth_of
 
     data = load_dataset(dataset, root=root, limit=images)
     batch = collate([data[index] for index in range(len(data))], ignore_index=data.ignore_index)

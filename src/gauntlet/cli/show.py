@@ -188,7 +188,7 @@ class _BoxPainter(_Painter):
 
     def predicted(self, images: torch.Tensor, name: str) -> list[Panel]:
         from gauntlet.evaluation.prediction import predict_objects
-        from gauntlet.metrics.detection import image_f1
+        from gauntlet.metrics.detection.figures import image_f1
         from gauntlet.report.box_pictures import draw_boxes
         from gauntlet.report.pictures import Panel
 

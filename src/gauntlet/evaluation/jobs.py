@@ -17,7 +17,7 @@ from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.provenance import describe_run
 from gauntlet.evaluation.task import TASKS, Importance, RunningFigure, Task, build_task
 from gauntlet.metrics import Metric
-from gauntlet.metrics.dense import WHOLE
+from gauntlet.metrics.segmentation.metric import WHOLE
 from gauntlet.models import GauntletModel
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import ModelSource

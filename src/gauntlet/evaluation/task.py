@@ -14,10 +14,11 @@ import torch
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.prediction import predict_dense, predict_objects
-from gauntlet.metrics import DensePrediction, DetectionMetric, Metric, SegmentationMetric, segmentation
-from gauntlet.metrics.counts import SCALARS, CountTable, ImageCounts
-from gauntlet.metrics.dense import REGION, WHOLE
-from gauntlet.metrics.objects import ImageObjects
+from gauntlet.metrics import DensePrediction, DetectionMetric, Metric, SegmentationMetric
+from gauntlet.metrics.detection.counts import ImageObjects
+from gauntlet.metrics.segmentation import figures as segmentation
+from gauntlet.metrics.segmentation.counts import SCALARS, CountTable, ImageCounts
+from gauntlet.metrics.segmentation.metric import REGION, WHOLE
 from gauntlet.models import GauntletModel
 from gauntlet.samples import Batch, Boxes, Sample
 from gauntlet.threats.contract import Candidate, Perturbed

@@ -1,8 +1,8 @@
 """Metrics: counts per image, figures from counts."""
 
-from gauntlet.metrics.boxes import DetectionMetric
 from gauntlet.metrics.contract import Figure, Metric
-from gauntlet.metrics.dense import DensePrediction, SegmentationMetric
+from gauntlet.metrics.detection.metric import DetectionMetric
+from gauntlet.metrics.segmentation.metric import DensePrediction, SegmentationMetric
 
 METRICS: dict[str, type[SegmentationMetric] | type[DetectionMetric]] = {
     "segmentation": SegmentationMetric,

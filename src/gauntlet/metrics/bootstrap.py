@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from gauntlet.metrics.counts import CountTable
-from gauntlet.metrics.segmentation import FloatArray, divide, image_accuracy, image_iou, nan_mean
+from gauntlet.metrics.segmentation.counts import CountTable
+from gauntlet.metrics.segmentation.figures import FloatArray, divide, image_accuracy, image_iou, nan_mean
 
 RESAMPLES = 1000
 LEVEL = 0.95

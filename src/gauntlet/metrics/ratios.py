@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gauntlet.metrics.segmentation import divide
+from gauntlet.metrics.segmentation.figures import divide
 
 
 def iou_ratio(attacked: float, clean: float) -> float:

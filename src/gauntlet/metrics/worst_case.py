@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gauntlet.metrics.counts import CountTable
-from gauntlet.metrics.segmentation import FloatArray, divide, image_accuracy, image_iou, nan_mean
+from gauntlet.metrics.segmentation.counts import CountTable
+from gauntlet.metrics.segmentation.figures import FloatArray, divide, image_accuracy, image_iou, nan_mean
 
 Choice = npt.NDArray[np.intp]
 _STRICT = 1e-12

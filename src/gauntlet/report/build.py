@@ -41,7 +41,7 @@ class Options:
     Attributes:
         title: of the page.
         gallery: worst images per model and kind of threat; 0 for none. The threats are run again on them.
-        findings: what other checks found, by model (`gauntlet.threats.attacks.honesty`).
+        findings: what other checks found, by model (`gauntlet.threats.attacks.checks`).
         loaders: how a gallery finds models and datasets.
     """
 

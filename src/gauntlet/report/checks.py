@@ -13,7 +13,7 @@ from gauntlet.report.scope import scopes
 from gauntlet.report.sections.honesty import from_checks
 from gauntlet.results import Store
 from gauntlet.samples import collate
-from gauntlet.threats.attacks.honesty import check_attack
+from gauntlet.threats.attacks.checks import check_attack
 
 
 def check_models(store: Store, images: int, loaders: Loaders | None = None) -> list[Finding]:

@@ -18,7 +18,7 @@ from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.prediction import predict_dense, predict_objects
-from gauntlet.metrics.detection import SCORE, image_f1
+from gauntlet.metrics.detection.figures import SCORE, image_f1
 from gauntlet.models import DetectionModel, GauntletModel, SegmentationModel, load_model
 from gauntlet.report import pictures
 from gauntlet.report.box_pictures import box_colors, draw_boxes

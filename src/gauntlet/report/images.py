@@ -16,10 +16,10 @@ import pandas as pd
 from gauntlet.analysis import compare_counts, compare_objects
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import DetectionMetric, SegmentationMetric, worst_case
-from gauntlet.metrics.boxes import Pair
-from gauntlet.metrics.counts import CountTable, ImageCounts
-from gauntlet.metrics.dense import REGION, WHOLE
-from gauntlet.metrics.segmentation import FloatArray, image_accuracy, image_iou
+from gauntlet.metrics.detection.metric import Pair
+from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
+from gauntlet.metrics.segmentation.figures import FloatArray, image_accuracy, image_iou
+from gauntlet.metrics.segmentation.metric import REGION, WHOLE
 from gauntlet.results import Store
 from gauntlet.results.record import ImageRow
 from gauntlet.results.store import Started

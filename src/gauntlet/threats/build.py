@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.threats import semsegbench
+from gauntlet.threats.compat import semsegbench
 from gauntlet.threats.contract import Threat, threats
 from gauntlet.threats.sweeps import expand
 

@@ -107,7 +107,7 @@ def detecbench() -> list[Description]:
     Five of those in 3D need depth; a plan leaves them out on a dataset that has none. They read it as the benchmark's
     own images have it, which were made with estimated depth: in metres the fog would hide every street.
     """
-    from gauntlet.threats.detecbench.corruptions import AllCommonCorruptions3d
+    from gauntlet.threats.compat.detecbench.corruptions import AllCommonCorruptions3d
 
     attacks = [_attack(name, **LINF) for name in ("bim", "pgd")]
     in_3d = [threat.describe() for threat in AllCommonCorruptions3d()]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from gauntlet.datasets.contract import Dataset
-from gauntlet.metrics.confusion import confusion
+from gauntlet.metrics.segmentation.confusion import confusion
 from gauntlet.models.contract import DetectionModel, SegmentationModel
 from gauntlet.samples import Boxes, collate
 from gauntlet.training.processes import Processes
@@ -92,7 +92,7 @@ def validate(model: SegmentationModel, dataset: Dataset, processes: Processes) -
 
 def validate_detector(model: DetectionModel, dataset: Dataset, processes: Processes) -> DetectionFigures:
     """Figures over the dataset, each process predicting its share; the model must be in eval mode."""
-    from gauntlet.metrics.coco import coco_curves
+    from gauntlet.metrics.detection.coco import coco_curves
 
     own: list[tuple[int, Boxes, Boxes]] = []
     for index in range(processes.rank, len(dataset), processes.count):

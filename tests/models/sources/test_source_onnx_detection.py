@@ -12,7 +12,7 @@ import torch
 
 import gauntlet
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.detection import figures
+from gauntlet.metrics.detection.figures import figures
 from gauntlet.models import DetectionModel, resolve_model
 from gauntlet.models.sources.decoding import build_rule, decoded_loss
 from gauntlet.samples import Boxes, Sample, images_to_tensor

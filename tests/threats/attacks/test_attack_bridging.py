@@ -14,7 +14,7 @@ from gauntlet.samples import Batch, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import build_threat
 from gauntlet.threats.attacks import build, check_attack
-from gauntlet.threats.attacks.bridging import BridgedDetector, BridgedPixels, bridge, computing_device
+from gauntlet.threats.attacks.engine.device import BridgedDetector, BridgedPixels, bridge, computing_device
 from tiny import TinyDataset, tiny_network
 from tiny_detector import TinyBoxes, TinyDetector
 
@@ -43,7 +43,7 @@ def test_threats_make_the_same_images(kind: str, threat: dict[str, Any], monkeyp
     model, batch = task(kind)
     seeds = [ImageSeed(0, sample.id) for sample in batch.samples]
     expected = build_threat(threat).perturb(model, batch, seeds)
-    monkeypatch.setattr("gauntlet.threats.attacks.bridging.WITHOUT_FLOAT64", ("cpu",))
+    monkeypatch.setattr("gauntlet.threats.attacks.engine.device.WITHOUT_FLOAT64", ("cpu",))
     made = build_threat(threat).perturb(model, batch, seeds)
     assert torch.equal(made.images, expected.images)
     tried = [made.images, *(candidate.images for candidate in made.candidates.values())]
@@ -53,7 +53,7 @@ def test_threats_make_the_same_images(kind: str, threat: dict[str, Any], monkeyp
 
 
 def test_only_the_passes_cross_the_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gauntlet.threats.attacks.bridging.WITHOUT_FLOAT64", ("cpu",))
+    monkeypatch.setattr("gauntlet.threats.attacks.engine.device.WITHOUT_FLOAT64", ("cpu",))
     model, batch = task("pixels")
     seen: list[torch.dtype] = []
     model.register_forward_pre_hook(lambda module, given: seen.append(given[0].dtype))
@@ -67,7 +67,7 @@ def test_only_the_passes_cross_the_bridge(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_whatever_a_model_is_shines_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gauntlet.threats.attacks.bridging.WITHOUT_FLOAT64", ("cpu",))
+    monkeypatch.setattr("gauntlet.threats.attacks.engine.device.WITHOUT_FLOAT64", ("cpu",))
     _, batch = task("pixels")
 
     class Plain:  # no module
@@ -97,7 +97,7 @@ def test_honesty_checks_cross_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = task("pixels")
     given: dict[str, Any] = {"steps": 2, "noises": 1, "whole_box_steps": 2, "other_model": tiny_network()}
     expected = check_attack(model, batch.images, batch.labels, **given)
-    monkeypatch.setattr("gauntlet.threats.attacks.bridging.WITHOUT_FLOAT64", ("cpu",))
+    monkeypatch.setattr("gauntlet.threats.attacks.engine.device.WITHOUT_FLOAT64", ("cpu",))
     assert check_attack(model, batch.images, batch.labels, **given) == expected
 
 

@@ -11,10 +11,10 @@ from torch import nn
 
 from gauntlet.errors import GauntletError
 from gauntlet.threats.attacks import PixelLoss, attacks, build, losses, register, straight_through
-from gauntlet.threats.attacks.gradient import GradientAttack, arnab_steps
-from gauntlet.threats.attacks.losses import jensen_shannon, rare_classes_first
-from gauntlet.threats.attacks.pixels import Pixels
-from gauntlet.threats.attacks.steps import AmsGrad
+from gauntlet.threats.attacks.algorithms.gradient import GradientAttack, arnab_steps
+from gauntlet.threats.attacks.engine.losses import jensen_shannon, rare_classes_first
+from gauntlet.threats.attacks.engine.pixels import Pixels
+from gauntlet.threats.attacks.engine.steps import AmsGrad
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_visiting_few_images_at_once_changes_nothing(monkeypatch: pytest.MonkeyP
     for name in ("cospgd", "apgd", "alma-prox", "pdpgd"):
         expected = build(name, steps=5)(network, IMAGES, VOID_LABELS)
         with monkeypatch.context() as patch:
-            patch.setattr("gauntlet.threats.attacks.problem._VISITED_AT_ONCE", 1)
+            patch.setattr("gauntlet.threats.attacks.engine.problem._VISITED_AT_ONCE", 1)
             found = build(name, steps=5)(network, IMAGES, VOID_LABELS)
         assert torch.equal(found.images, expected.images)
 

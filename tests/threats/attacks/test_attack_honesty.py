@@ -10,7 +10,7 @@ import torch
 from attack_fixture import IMAGES, LABELS, VOID_LABELS, network
 
 from gauntlet.errors import GauntletError
-from gauntlet.threats.attacks.honesty import Measured, check_attack, judge, measure
+from gauntlet.threats.attacks.checks import Measured, check_attack, judge, measure
 
 HONEST = Measured(
     classes=5,

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from gauntlet.threats.attacks import build
-from gauntlet.threats.attacks.constraints import ball, largest_at_most
-from gauntlet.threats.attacks.labels import label_map
-from gauntlet.threats.attacks.pixels import Pixels
-from gauntlet.threats.attacks.primal_dual import shrink_linf
+from gauntlet.threats.attacks.algorithms.primal_dual import shrink_linf
+from gauntlet.threats.attacks.engine.constraints import ball, largest_at_most
+from gauntlet.threats.attacks.engine.labels import label_map
+from gauntlet.threats.attacks.engine.pixels import Pixels
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "fgsm": {},

@@ -22,12 +22,12 @@ from attack_fixture import (
 )
 
 from gauntlet.threats.attacks import PixelLoss, build, losses
-from gauntlet.threats.attacks.alma import AlmaProx, AlmaState
-from gauntlet.threats.attacks.gradient import GradientAttack, ProjectedAdam
-from gauntlet.threats.attacks.inputs import pose
-from gauntlet.threats.attacks.losses import logit_cosine
-from gauntlet.threats.attacks.minimum import Smallest
-from gauntlet.threats.attacks.problem import Problem
+from gauntlet.threats.attacks.algorithms.alma import AlmaProx, AlmaState
+from gauntlet.threats.attacks.algorithms.gradient import GradientAttack, ProjectedAdam
+from gauntlet.threats.attacks.algorithms.minimum_norm import Smallest
+from gauntlet.threats.attacks.engine.inputs import pose
+from gauntlet.threats.attacks.engine.losses import logit_cosine
+from gauntlet.threats.attacks.engine.problem import Problem
 
 pytestmark = pytest.mark.skipif(not REFERENCE, reason="the shared reference file is not on this machine")
 

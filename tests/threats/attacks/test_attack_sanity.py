@@ -13,8 +13,8 @@ from attack_fixture import CLASSES, EPSILON, IMAGES, LABELS, VOID_LABELS, Record
 from gauntlet.errors import GauntletError
 from gauntlet.threats.attacks import PixelLoss, build
 from gauntlet.threats.attacks import losses as pixel_losses
-from gauntlet.threats.attacks.inputs import pose
-from gauntlet.threats.attacks.losses import losses
+from gauntlet.threats.attacks.engine.inputs import pose
+from gauntlet.threats.attacks.engine.losses import losses
 
 FIXED_BUDGET: dict[str, dict[str, Any]] = {
     "fgsm": {},
@@ -164,7 +164,7 @@ def test_t07_gradients_equal_differences(name: str) -> None:
 def test_weights_carry_no_gradient() -> None:
     """The gradient of CosPGD's loss is the weight times the gradient of the cross-entropy, nothing else."""
     logits = network(IMAGES).requires_grad_(True)
-    from gauntlet.threats.attacks.pixels import Pixels
+    from gauntlet.threats.attacks.engine.pixels import Pixels
 
     pixels = Pixels(logits, LABELS, LABELS >= 0, False)
     (found,) = torch.autograd.grad(losses["cospgd"](pixels, 0.0).sum(), logits)

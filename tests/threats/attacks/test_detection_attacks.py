@@ -12,15 +12,15 @@ import torch
 from torch.nn import functional
 
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.detection import image_f1
-from gauntlet.metrics.overlap import ignored_objects
+from gauntlet.metrics.detection.figures import image_f1
+from gauntlet.metrics.detection.overlap import ignored_objects
 from gauntlet.models.contract import Candidates
 from gauntlet.samples import Boxes, collate
 from gauntlet.threats.attacks import build, check_attack, names
-from gauntlet.threats.attacks.battery import CLEAN
-from gauntlet.threats.attacks.matching import confident, counted, found_by, recall
-from gauntlet.threats.attacks.object_targets import wanted_boxes
-from gauntlet.threats.attacks.proposals import (
+from gauntlet.threats.attacks.algorithms.tog import Mislabeling
+from gauntlet.threats.attacks.combined.battery import CLEAN
+from gauntlet.threats.attacks.detection.matching import confident, counted, found_by, recall
+from gauntlet.threats.attacks.detection.proposals import (
     NO_CLASS,
     Proposals,
     Pursuit,
@@ -28,8 +28,8 @@ from gauntlet.threats.attacks.proposals import (
     select_proposals,
     suppressed,
 )
-from gauntlet.threats.attacks.region_objects import Standing
-from gauntlet.threats.attacks.tog import Mislabeling
+from gauntlet.threats.attacks.detection.rounds import Standing
+from gauntlet.threats.attacks.detection.targets import wanted_boxes
 from tiny_detector import CELL, TinyBoxes, TinyDetector
 
 

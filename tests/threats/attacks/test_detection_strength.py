@@ -17,10 +17,10 @@ from torch import nn
 from gauntlet.models.contract import Candidates
 from gauntlet.samples import Boxes, collate
 from gauntlet.threats.attacks import build
-from gauntlet.threats.attacks.gradient import GradientAttack
-from gauntlet.threats.attacks.losses import losses
-from gauntlet.threats.attacks.matching import found_by
-from gauntlet.threats.attacks.objects import ObjectProblem
+from gauntlet.threats.attacks.algorithms.gradient import GradientAttack
+from gauntlet.threats.attacks.detection.matching import found_by
+from gauntlet.threats.attacks.detection.problem import ObjectProblem
+from gauntlet.threats.attacks.engine.losses import losses
 from tiny_detector import CELL, TinyBoxes, TinyDetector
 
 MODEL = TinyDetector()

@@ -24,8 +24,8 @@ from gauntlet.results.published.summaries import CORRUPTIONS
 from gauntlet.samples import Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import build_threat, suites
+from gauntlet.threats.compat.detecbench import corruptions as detecbench
 from gauntlet.threats.corruptions import COMMON, COMMON_3D, contact_sheet, corrupt, names, registry, write_corrupted
-from gauntlet.threats.detecbench import corruptions as detecbench
 from tiny_detector import TinyBoxes, TinyDetector
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -13,9 +13,9 @@ from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.samples import Batch, Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import build_threat
-from gauntlet.threats.corruption import CorruptionThreat
 from gauntlet.threats.corruptions import corrupt
-from gauntlet.threats.localized import LocalizedThreat
+from gauntlet.threats.kinds.corruption import CorruptionThreat
+from gauntlet.threats.kinds.localized import LocalizedThreat
 from gauntlet.threats.masks import patch_grid_mask
 
 MODEL: Any = None  # neither threat looks at a model

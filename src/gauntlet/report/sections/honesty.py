@@ -13,7 +13,7 @@ from gauntlet.report.scope import Scope
 from gauntlet.report.sections.distributions import ImagesOf
 from gauntlet.report.sections.standing import Standing
 from gauntlet.results.published.threats import threat_settings
-from gauntlet.threats.attacks import honesty
+from gauntlet.threats.attacks import checks as honesty
 
 FEW_IMAGES = 30
 LEVELS = ("warning", "note", "good")
@@ -21,7 +21,7 @@ SINGLE_STEP = ("fgsm", "fgsm-arnab")
 
 
 def from_checks(model: str, found: Sequence[honesty.Finding], images: int) -> list[Finding]:
-    """What `gauntlet.threats.attacks.honesty.check_attack` found about a model, or that it found nothing."""
+    """What `gauntlet.threats.attacks.checks.check_attack` found about a model, or that it found nothing."""
     if not found:
         return [Finding("good", model, f"The checks for a hidden gradient found nothing on {images} images.")]
     return [

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gauntlet.threats.attacks.attack import Attack, attacks, register
-from gauntlet.threats.attacks.battery import Battery, BatteryOutcome, build_battery
-from gauntlet.threats.attacks.catalogue import batteries, build, names
-from gauntlet.threats.attacks.honesty import Finding, check_attack
-from gauntlet.threats.attacks.losses import PixelLoss, losses
-from gauntlet.threats.attacks.outcome import Outcome, Queries
-from gauntlet.threats.attacks.randomised import straight_through
-from gauntlet.threats.attacks.region_aware import RegionAware
+from gauntlet.threats.attacks.checks import Finding, check_attack
+from gauntlet.threats.attacks.combined.battery import Battery, BatteryOutcome, build_battery
+from gauntlet.threats.attacks.combined.region_aware import RegionAware
+from gauntlet.threats.attacks.engine.contract import Attack, attacks, register
+from gauntlet.threats.attacks.engine.losses import PixelLoss, losses
+from gauntlet.threats.attacks.engine.outcome import Outcome, Queries
+from gauntlet.threats.attacks.engine.randomised import straight_through
+from gauntlet.threats.attacks.presets import batteries, build, names
 
 __all__ = [
     "Attack",

@@ -1,0 +1,1 @@
+"""Detection: objects and detections kept per image, figures computed from them."""

@@ -1,0 +1,257 @@
+"""The detection metric: detections and objects kept per image, every figure computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gauntlet.errors import GauntletError
+from gauntlet.metrics import worst_case
+from gauntlet.metrics.bootstrap import joint_intervals
+from gauntlet.metrics.contract import NAN, Figure, Metric
+from gauntlet.metrics.detection import voc
+from gauntlet.metrics.detection.coco import MOST_DETECTIONS, THRESHOLDS, CocoCurves, coco_curves
+from gauntlet.metrics.detection.counts import ImageObjects, ObjectView
+from gauntlet.metrics.detection.figures import IOU, SCORE
+from gauntlet.metrics.detection.table import ImageFigures, ObjectTable, WeightedPrecision, image_figures
+from gauntlet.metrics.ratios import corruption_error
+from gauntlet.metrics.segmentation.figures import FloatArray, divide, nan_mean
+from gauntlet.metrics.segmentation.metric import REGION, WHOLE
+from gauntlet.samples import Boxes
+
+MOST_CLASSES = 65536
+
+Pair = tuple[Boxes, Boxes]
+
+
+class DetectionMetric(Metric):
+    """COCO's and VOC's average precision, recall, F1 per image, boxes per image, mislabelled boxes; regions, batteries.
+
+    Args:
+        class_names: names of the K object classes.
+        eleven_points: VOC figures as in VOC 2007.
+    """
+
+    headline = "mAP"
+
+    def __init__(self, class_names: Sequence[str], eleven_points: bool = False) -> None:
+        if not 1 <= len(class_names) <= MOST_CLASSES:
+            raise GauntletError(f"detection needs 1 to {MOST_CLASSES} object classes, not {len(class_names)}.")
+        self.class_names = tuple(class_names)
+        self.eleven_points = eleven_points
+
+    def update(self, prediction: Boxes, target: Boxes, region: npt.NDArray[np.bool_] | None = None) -> ImageObjects:
+        """What is kept of one image: one view, or the two views inside and outside when there is a region.
+
+        An object or detection lies inside when the centre of its box does.
+
+        Args:
+            prediction: detections, with scores.
+            target: objects.
+            region: (H, W), True inside.
+        """
+        self._check(prediction, target)
+        everything = np.ones(len(target), bool)
+        if region is None:
+            return ImageObjects(target, (ObjectView(prediction, everything),))
+        found, there = _inside(prediction, region), _inside(target, region)
+        return ImageObjects(
+            target, (ObjectView(prediction.select(found), there), ObjectView(prediction.select(~found), ~there))
+        )
+
+    def _check(self, prediction: Boxes, target: Boxes) -> None:
+        if prediction.scores is None:
+            raise GauntletError("the detections have no scores; a detector must give one to every box.")
+        if not (np.isfinite(prediction.xyxy).all() and np.isfinite(prediction.scores).all()):
+            raise GauntletError("the detections hold NaN or infinite corners or scores; expected finite numbers.")
+        for what, boxes in (("a detection", prediction), ("an object", target)):
+            wrong = (boxes.classes < 0) | (boxes.classes >= len(self.class_names))
+            if wrong.any():
+                raise GauntletError(
+                    f"{what} has the class {boxes.classes[wrong][0]}; expected 0 to {len(self.class_names) - 1}: "
+                    "check the classes of the model and the dataset."
+                )
+
+    def decode(self, data: bytes) -> ImageObjects:
+        return ImageObjects.from_bytes(data)
+
+    def compute(self, counts: Iterable[ImageObjects], views: Sequence[str]) -> list[Figure]:
+        """Every figure; `views` says what the views of the counts are (WHOLE, REGION, or the attacks of a battery)."""
+        views, images = tuple(views), _checked(counts, views)
+        if views == WHOLE:
+            return self._headline(_pairs(images, 0))
+        if views[: len(REGION)] == REGION:
+            return self._headline(_whole_pairs(images)) + self._region_figures(images)
+        battery = self._battery(images, len(views))
+        return self._headline(battery.hardest) + self._battery_figures(battery, views)
+
+    def headline_pairs(self, counts: Iterable[ImageObjects], views: Sequence[str]) -> list[Pair]:
+        """Objects and detections behind the headline figures: the whole image, of a battery the worst candidate."""
+        views, images = tuple(views), _checked(counts, views)
+        if views == WHOLE:
+            return _pairs(images, 0)
+        return _whole_pairs(images) if views[: len(REGION)] == REGION else self._battery(images, len(views)).hardest
+
+    def image_f1(self, pairs: Sequence[Pair]) -> FloatArray:
+        """(N,) the F1 of every image, as `F1_images` is the mean of."""
+        return self._per_image(pairs).f1
+
+    def _coco(self, pairs: Sequence[Pair]) -> CocoCurves:
+        return coco_curves([truth for truth, _ in pairs], [found for _, found in pairs], len(self.class_names))
+
+    def _per_image(self, pairs: Sequence[Pair]) -> ImageFigures:
+        truths, found = [truth for truth, _ in pairs], [found for _, found in pairs]
+        return image_figures(truths, found, len(self.class_names), iou=IOU, score=SCORE)
+
+    def _headline(self, pairs: Sequence[Pair]) -> list[Figure]:
+        curves, per_image = self._coco(pairs), self._per_image(pairs)
+        truths, found = [truth for truth, _ in pairs], [found for _, found in pairs]
+        # Gauntlet's boxes end behind their last pixel: VOC's "+ 1" is in them already.
+        of_voc = voc.voc_precision(
+            truths, found, len(self.class_names), eleven_points=self.eleven_points, inclusive=False
+        )
+        values = curves.figures()
+        values |= {f"VOC_mAP{100 * t:.0f}": float(nan_mean(row)) for t, row in zip(voc.THRESHOLDS, of_voc, strict=True)}
+        values["VOC_mAP"] = float(nan_mean(of_voc))
+        values["F1_images"] = float(nan_mean(per_image.f1))
+        values["boxes_per_image"] = float(nan_mean(per_image.boxes))
+        values["mislabel_rate"] = float(divide(per_image.mislabelled.sum(), per_image.matches.sum()))
+        bounds = self._intervals(pairs, per_image)
+        figures = [Figure(name, value, "all", "", *bounds.get(name, (NAN, NAN))) for name, value in values.items()]
+        per_class = curves.per_class()
+        per_class |= {f"VOC_AP{100 * t:.0f}": row for t, row in zip(voc.THRESHOLDS, of_voc, strict=True)}
+        return figures + self._class_figures(per_class)
+
+    def _class_figures(self, per_class: dict[str, FloatArray], view: str = "all") -> list[Figure]:
+        return [
+            Figure(metric, float(value), view, name)
+            for metric, values in per_class.items()
+            for name, value in zip(self.class_names, values, strict=True)
+        ]
+
+    def _intervals(self, pairs: Sequence[Pair], per_image: ImageFigures) -> dict[str, tuple[float, float]]:
+        """Bootstrap over images: detections are matched once, a resample only weighs the images anew."""
+        if len(pairs) < 2:
+            return {}
+        table = ObjectTable.of([truth for truth, _ in pairs], [found for _, found in pairs], len(self.class_names))
+        precision = WeightedPrecision(table, THRESHOLDS, MOST_DETECTIONS[-1])
+
+        def figures(weights: FloatArray) -> dict[str, FloatArray]:
+            average = precision(weights)  # (R, T, K)
+            count = weights.sum(axis=1)
+            return {
+                "mAP": nan_mean(average.reshape(len(weights), -1), axis=1),
+                "mAP50": nan_mean(average[:, THRESHOLDS.index(0.5)], axis=1),
+                "mAP75": nan_mean(average[:, THRESHOLDS.index(0.75)], axis=1),
+                "F1_images": weights @ per_image.f1 / count,
+                "boxes_per_image": weights @ per_image.boxes / count,
+                "mislabel_rate": divide(weights @ per_image.mislabelled, weights @ per_image.matches),
+            }
+
+        return joint_intervals(figures, len(pairs))
+
+    def _region_figures(self, images: Sequence[ImageObjects]) -> list[Figure]:
+        inside, outside, clean_inside, clean_outside = (_pairs(images, view) for view in range(len(REGION)))
+        figures: list[Figure] = []
+        regions = (("M", "inside", inside, clean_inside), ("Mbar", "outside", outside, clean_outside))
+        for suffix, view, pairs, clean_pairs in regions:
+            curves, clean = self._coco(pairs), self._coco(clean_pairs)
+            values, base = curves.figures(), clean.figures()
+            for metric in ("mAP", "mAP50"):
+                figures.append(Figure(f"{metric}_{suffix}", values[metric]))
+                figures.append(Figure(f"{metric}_{suffix}_clean", base[metric]))
+            figures.append(Figure(f"RCE_{suffix}", corruption_error(values["mAP"], base["mAP"])))
+            figures += self._class_figures({"AP": curves.per_class()["AP"]}, view)
+        objects = sum(len(truth) for truth, _ in inside), sum(len(each.truth) for each in images)
+        figures.append(Figure("region_share", float(divide(*objects))))
+        return figures
+
+    def _battery(self, images: Sequence[ImageObjects], views: int) -> _Battery:
+        """Worst case per image: the candidate with the smallest F1."""
+        f1 = np.full((views, len(images)), np.nan)
+        pairs = [[each.pair(view) for each in images] for view in range(views)]
+        for view, of_view in enumerate(pairs):
+            ran = [index for index, pair in enumerate(of_view) if pair is not None]
+            f1[view, ran] = self.image_f1([of_view[index] for index in ran])  # type: ignore[misc]
+        return _Battery(pairs, f1, worst_case.select(f1))
+
+    def _battery_figures(self, battery: _Battery, views: tuple[str, ...]) -> list[Figure]:
+        figures: list[Figure] = []
+        pairs, f1, selection = battery.pairs, battery.f1, battery.selection
+        for view, (name, of_view) in enumerate(zip(views, pairs, strict=True)):
+            figures.append(Figure("chosen_by_F1", float(selection.share[view]), view=name))
+            computed = [pair for pair in of_view if pair is not None]
+            if len(computed) < len(of_view):
+                continue  # skipped on images that nothing could worsen: it has no figure of its own
+            values = self._coco(computed).figures()
+            figures += [Figure(metric, values[metric], view=name) for metric in ("mAP", "mAP50", "mAP75")]
+            figures.append(Figure("F1_images", float(nan_mean(f1[view])), view=name))
+            figures.append(Figure("credit_by_F1", float(selection.credit[view]), view=name))
+        return figures
+
+    def per_image(self, counts: ImageObjects, views: Sequence[str]) -> list[dict[str, Any]]:
+        rows = []
+        for view, name in enumerate(views):
+            pair = counts.pair(view)
+            row: dict[str, Any] = {"view": name, "F1": NAN, "objects": 0, "boxes": 0, "mislabelled": 0}
+            if pair is not None:
+                figures = self._per_image([pair])
+                row["F1"], row["objects"] = float(figures.f1[0]), len(pair[0])
+                row["boxes"], row["mislabelled"] = int(figures.boxes[0]), int(figures.mislabelled[0])
+            rows.append(row)
+        return rows
+
+
+@dataclass(frozen=True)
+class _Battery:
+    """Candidates (A, N): what was found, the F1 of the image, and which one is the worst."""
+
+    pairs: Sequence[Sequence[Pair | None]]
+    f1: FloatArray
+    selection: worst_case.Selection
+
+    @property
+    def hardest(self) -> list[Pair]:
+        """The chosen candidate of every image."""
+        found = [self.pairs[view][index] for index, view in enumerate(self.selection.choice)]
+        return [pair for pair in found if pair is not None]
+
+
+def _checked(counts: Iterable[ImageObjects], views: Sequence[str]) -> list[ImageObjects]:
+    images = list(counts)
+    for each in images:
+        if len(each.views) != len(views):
+            raise GauntletError(f"detections of {len(each.views)} views do not fit {len(views)} views.")
+    return images
+
+
+def _inside(boxes: Boxes, region: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """(n,) whether the centre of a box lies in the region; outside the image the nearest pixel decides."""
+    height, width = region.shape
+    x = np.clip(np.floor((boxes.xyxy[:, 0] + boxes.xyxy[:, 2]) / 2), 0, width - 1).astype(np.intp)
+    y = np.clip(np.floor((boxes.xyxy[:, 1] + boxes.xyxy[:, 3]) / 2), 0, height - 1).astype(np.intp)
+    return np.asarray(region[y, x])
+
+
+def _pairs(images: Sequence[ImageObjects], view: int) -> list[Pair]:
+    return [pair for each in images if (pair := each.pair(view)) is not None]
+
+
+def _whole_pairs(images: Sequence[ImageObjects]) -> list[Pair]:
+    """Objects and detections of images that were kept in two parts, inside and outside a region."""
+    parts = zip(images, _pairs(images, 0), _pairs(images, 1), strict=True)
+    return [(each.truth, _joined(inside, outside)) for each, (_, inside), (_, outside) in parts]
+
+
+def _joined(first: Boxes, second: Boxes) -> Boxes:
+    assert first.scores is not None
+    assert second.scores is not None
+    return Boxes(
+        np.concatenate([first.xyxy, second.xyxy]),
+        np.concatenate([first.classes, second.classes]),
+        np.concatenate([first.scores, second.scores]),
+    )

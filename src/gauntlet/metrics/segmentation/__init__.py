@@ -1,0 +1,1 @@
+"""Segmentation: counts from label maps, figures from counts."""

@@ -1,0 +1,281 @@
+"""The segmentation metric: counts from label maps, figures from counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gauntlet.errors import GauntletError
+from gauntlet.metrics import bootstrap, worst_case
+from gauntlet.metrics.contract import NAN, Figure, Metric
+from gauntlet.metrics.ratios import corruption_error
+from gauntlet.metrics.segmentation import figures as segmentation
+from gauntlet.metrics.segmentation.confusion import confusion
+from gauntlet.metrics.segmentation.counts import SCALARS, CountTable, ImageCounts
+from gauntlet.metrics.segmentation.figures import FloatArray, nan_mean
+from gauntlet.metrics.segmentation.spatial import importance_accuracy, region_accuracy
+
+WHOLE = ("all",)
+REGION = ("inside", "outside", "clean inside", "clean outside")
+
+
+@dataclass(frozen=True)
+class DensePrediction:
+    """What a segmentation model said about one image.
+
+    Attributes:
+        labels: (H, W) predicted classes.
+        confidence: (H, W) largest class probability, or None when it was not computed.
+        entropy: (H, W) entropy of the class probabilities in nats, or None.
+    """
+
+    labels: npt.NDArray[np.integer]
+    confidence: npt.NDArray[np.floating] | None = None
+    entropy: npt.NDArray[np.floating] | None = None
+
+
+class SegmentationMetric(Metric):
+    """aAcc, mAcc, IoU per class, CmIoU (= mIoU), NmIoU, foreground-only variants, regions, batteries.
+
+    Args:
+        class_names: names of the K classes.
+        ignore_index: the label that counts for nothing.
+        background_index: the class that foreground-only figures leave out, or None for none.
+    """
+
+    headline = "mIoU"
+
+    def __init__(
+        self, class_names: Sequence[str], ignore_index: int | None = 255, background_index: int | None = None
+    ) -> None:
+        self.class_names = tuple(class_names)
+        self.ignore_index = ignore_index
+        self.background_index = background_index
+
+    def update(
+        self,
+        prediction: DensePrediction,
+        target: npt.NDArray[np.integer],
+        region: npt.NDArray[np.bool_] | None = None,
+        importance: npt.NDArray[np.floating] | None = None,
+    ) -> ImageCounts:
+        """Counts of one image: one view, or the two views inside and outside when there is a region.
+
+        Args:
+            prediction: what the model said.
+            target: (H, W) label map.
+            region: (H, W), True inside.
+            importance: (H, W) weights >= 0 for A_P.
+        """
+        if importance is not None and (np.any(importance < 0) or not np.all(np.isfinite(importance))):
+            raise GauntletError("importance weights must be finite and not negative.")
+        parts = None if region is None else np.where(region, 0, 1).astype(np.uint8)
+        num_parts = 1 if region is None else 2
+        matrices = confusion(prediction.labels, target, len(self.class_names), self.ignore_index, parts, num_parts)
+        valid = np.ones(target.shape, bool) if self.ignore_index is None else target != self.ignore_index
+        scalars = np.full((num_parts, len(SCALARS)), NAN)
+        for part in range(num_parts):
+            here = valid if parts is None else valid & (parts == part)
+            scalars[part] = self._scalars(prediction, target, here, importance)
+        return ImageCounts(matrices, scalars)
+
+    @staticmethod
+    def _scalars(
+        prediction: DensePrediction,
+        target: npt.NDArray[np.integer],
+        here: npt.NDArray[np.bool_],
+        importance: npt.NDArray[np.floating] | None,
+    ) -> list[float]:
+        def total(values: npt.NDArray[np.floating] | None, where: npt.NDArray[np.bool_]) -> float:
+            return NAN if values is None else float(np.sum(values, where=where, dtype=np.float64))
+
+        right = here if importance is None else here & (prediction.labels == target)
+        return [
+            total(prediction.confidence, here),
+            total(prediction.entropy, here),
+            total(importance, right),
+            total(importance, here),
+        ]
+
+    def decode(self, data: bytes) -> ImageCounts:
+        return ImageCounts.from_bytes(data)
+
+    def compute(self, counts: Iterable[ImageCounts], views: Sequence[str]) -> list[Figure]:
+        """Every figure; `views` says what the views of the counts are (WHOLE, REGION, or the attacks of a battery)."""
+        views = tuple(views)
+        reduced = _Reduced(len(views), len(self.class_names), self.background_index)
+        for each in counts:
+            reduced.add(each)
+        if views == WHOLE:
+            return self._headline(reduced.table(0), reduced.foreground(0)) + self._scalar_figures(
+                reduced.table(0), reduced.scalars(0)
+            )
+        if views[: len(REGION)] == REGION:
+            return self._region_figures(reduced)
+        return self._battery_figures(reduced, views)
+
+    def _headline(self, table: CountTable, foreground: CountTable | None) -> list[Figure]:
+        bounds = bootstrap.intervals(table)
+        values = {
+            "mIoU": segmentation.cmiou(table),
+            "mAcc": segmentation.mean_class_accuracy(table),
+            "aAcc": segmentation.pixel_accuracy(table),
+            "NmIoU": segmentation.nmiou(table),
+            "aAcc_images": float(nan_mean(segmentation.image_accuracy(table))),
+        }
+        figures = [Figure(name, value, low=bounds[name][0], high=bounds[name][1]) for name, value in values.items()]
+        per_class = (("IoU", segmentation.class_iou(table)), ("Acc", segmentation.class_accuracy(table)))
+        for metric, of_class in per_class:
+            figures += [
+                Figure(metric, float(value), class_name=name)
+                for name, value in zip(self.class_names, of_class, strict=True)
+            ]
+        return figures + self._foreground_figures(foreground)
+
+    def _foreground_figures(self, table: CountTable | None) -> list[Figure]:
+        if table is None or self.background_index is None:
+            return []
+        without = table.without_class(self.background_index)
+        return [
+            Figure("fg_aAcc", segmentation.pixel_accuracy(table)),
+            Figure("fg_mIoU", segmentation.cmiou(without)),
+            Figure("fg_NmIoU", segmentation.nmiou(without)),
+            Figure("fg_NmIoU_bg_counted", segmentation.nmiou(table)),
+        ]
+
+    @staticmethod
+    def _scalar_figures(table: CountTable, scalars: FloatArray) -> list[Figure]:
+        figures = []
+        counted = table.valid > 0
+        for name, column in (("confidence", 0), ("entropy", 1)):
+            sums = scalars[counted, column]
+            if len(sums) and not np.isnan(sums).any():
+                figures.append(Figure(name, float(segmentation.divide(sums.sum(), table.valid.sum()))))
+                figures.append(Figure(f"{name}_images", float(nan_mean(sums / table.valid[counted]))))
+        if len(scalars) and not np.isnan(scalars[:, 3]).any():
+            figures.append(Figure("A_P", importance_accuracy(scalars[:, 2], scalars[:, 3])))
+        return figures
+
+    def _region_figures(self, reduced: _Reduced) -> list[Figure]:
+        inside, outside, clean_inside, clean_outside = (reduced.table(view) for view in range(len(REGION)))
+        whole = CountTable(
+            *(
+                getattr(inside, name) + getattr(outside, name)
+                for name in ("true_positives", "ground_truth", "predicted")
+            )
+        )
+        figures = self._headline(whole, None)
+        regions = (("M", "inside", inside, clean_inside), ("Mbar", "outside", outside, clean_outside))
+        for suffix, view, table, clean in regions:
+            accuracy, base = region_accuracy(table), region_accuracy(clean)
+            figures += [
+                Figure(f"A_{suffix}", accuracy),
+                Figure(f"A_{suffix}_clean", base),
+                Figure(f"RCE_{suffix}", corruption_error(accuracy, base)),
+                Figure(f"mIoU_{suffix}", segmentation.cmiou(table)),
+                Figure(f"mIoU_{suffix}_clean", segmentation.cmiou(clean)),
+                Figure(f"mAcc_{suffix}", segmentation.mean_class_accuracy(table)),
+                Figure(f"mAcc_{suffix}_clean", segmentation.mean_class_accuracy(clean)),
+            ]
+            figures += [
+                Figure("IoU", float(value), view=view, class_name=name)
+                for name, value in zip(self.class_names, segmentation.class_iou(table), strict=True)
+            ]
+        pixels = float(whole.valid.sum())
+        figures.append(Figure("region_share", float(inside.valid.sum()) / pixels if pixels else NAN))
+        return figures
+
+    def _battery_figures(self, reduced: _Reduced, views: tuple[str, ...]) -> list[Figure]:
+        tables = [reduced.table(view) for view in range(len(views))]
+        by_accuracy, by_iou = worst_case.worst_by_accuracy(tables), worst_case.worst_by_image_iou(tables)
+        hardest, hardest_iou = (worst_case.chosen(tables, each.choice) for each in (by_accuracy, by_iou))
+        bounds, bounds_iou = bootstrap.intervals(hardest), bootstrap.intervals(hardest_iou)
+        accuracy = float(nan_mean(segmentation.image_accuracy(hardest)))
+        values = {
+            "mIoU": (segmentation.cmiou(hardest_iou), bounds_iou["mIoU"]),
+            "NmIoU": (segmentation.nmiou(hardest_iou), bounds_iou["NmIoU"]),
+            "mAcc": (segmentation.mean_class_accuracy(hardest), bounds["mAcc"]),
+            "aAcc": (segmentation.pixel_accuracy(hardest), bounds["aAcc"]),
+            "aAcc_images": (accuracy, bounds["aAcc_images"]),
+            "mIoU_greedy": (worst_case.greedy_cmiou(worst_case.freeze_floor(tables))[0], (NAN, NAN)),
+        }
+        figures = [Figure(name, value, low=low, high=high) for name, (value, (low, high)) in values.items()]
+        figures += [
+            Figure("IoU", float(value), class_name=name)
+            for name, value in zip(self.class_names, segmentation.class_iou(hardest_iou), strict=True)
+        ]
+        counted = np.max([table.valid for table in tables], axis=0) > 0
+        for index, (name, table) in enumerate(zip(views, tables, strict=True)):
+            figures += [
+                Figure("chosen_by_accuracy", float(by_accuracy.share[index]), view=name),
+                Figure("chosen_by_mIoU", float(by_iou.share[index]), view=name),
+            ]
+            if np.any(counted & (table.valid == 0)):
+                continue  # skipped on images that nothing could worsen: it has no figure of its own
+            figures += [
+                Figure("mIoU", segmentation.cmiou(table), view=name),
+                Figure("NmIoU", segmentation.nmiou(table), view=name),
+                Figure("aAcc", segmentation.pixel_accuracy(table), view=name),
+                Figure("aAcc_images", float(nan_mean(segmentation.image_accuracy(table))), view=name),
+                Figure("credit_by_accuracy", float(by_accuracy.credit[index]), view=name),
+                Figure("credit_by_mIoU", float(by_iou.credit[index]), view=name),
+            ]
+        return figures
+
+    def per_image(self, counts: ImageCounts, views: Sequence[str]) -> list[dict[str, Any]]:
+        table = CountTable.of(counts.confusion, len(self.class_names))
+        accuracy, iou = segmentation.image_accuracy(table), segmentation.image_iou(table)
+        means = segmentation.divide(counts.scalars[:, :2], table.valid[:, None])
+        return [
+            {
+                "view": name,
+                "accuracy": float(accuracy[view]),
+                "mIoU": float(iou[view]),
+                "valid": int(table.valid[view]),
+                "confidence": float(means[view, 0]),
+                "entropy": float(means[view, 1]),
+            }
+            for view, name in enumerate(views)
+        ]
+
+
+class _Reduced:
+    """Counts of many images as three numbers per class and view, so that memory stays small."""
+
+    def __init__(self, views: int, num_classes: int, background: int | None) -> None:
+        self._views, self._num_classes, self._background = views, num_classes, background
+        self._rows: list[npt.NDArray[np.int64]] = []
+        self._foreground_rows: list[npt.NDArray[np.int64]] = []
+        self._scalars: list[FloatArray] = []
+
+    def add(self, counts: ImageCounts) -> None:
+        if counts.confusion.shape[:2] != (self._views, self._num_classes):
+            raise GauntletError(
+                f"counts of {counts.confusion.shape[0]} views and {counts.confusion.shape[1]} classes do not fit "
+                f"{self._views} views and {self._num_classes} classes."
+            )
+        self._rows.append(self._reduce(counts.confusion, None))
+        if self._background is not None:
+            self._foreground_rows.append(self._reduce(counts.confusion, self._background))
+        self._scalars.append(counts.scalars)
+
+    def _reduce(self, matrices: npt.NDArray[np.int64], background: int | None) -> npt.NDArray[np.int64]:
+        table = CountTable.of(matrices, self._num_classes, background)
+        return np.stack([table.true_positives, table.ground_truth, table.predicted], axis=1)  # (V, 3, K)
+
+    def table(self, view: int) -> CountTable:
+        return self._table(self._rows, view)
+
+    def foreground(self, view: int) -> CountTable | None:
+        return self._table(self._foreground_rows, view) if self._background is not None else None
+
+    def scalars(self, view: int) -> FloatArray:
+        return np.array([each[view] for each in self._scalars]).reshape(-1, len(SCALARS))
+
+    def _table(self, rows: list[npt.NDArray[np.int64]], view: int) -> CountTable:
+        stacked = np.array([row[view] for row in rows], dtype=np.int64).reshape(-1, 3, self._num_classes)
+        return CountTable(stacked[:, 0], stacked[:, 1], stacked[:, 2])

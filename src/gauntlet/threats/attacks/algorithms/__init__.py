@@ -1,0 +1,1 @@
+"""One file per algorithm; `presets` gives them their names."""

@@ -1,0 +1,280 @@
+"""A batch of images with boxes under attack, and how it is posed: the counterpart of pixels with labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from gauntlet.errors import GauntletError
+from gauntlet.metrics.detection.overlap import box_iou
+from gauntlet.models.contract import Candidates, DetectionModel
+from gauntlet.samples import Boxes
+from gauntlet.threats.attacks.detection.aims import Aim, parse_aim, pixel_mask
+from gauntlet.threats.attacks.detection.goals import Goal, Leave, Objectness, Reach
+from gauntlet.threats.attacks.detection.matching import CONFIDENCE, confident, counted, f1, recall
+from gauntlet.threats.attacks.detection.targets import wanted_boxes
+from gauntlet.threats.attacks.engine.device import computing_device
+from gauntlet.threats.attacks.engine.inputs import check_images
+from gauntlet.threats.attacks.engine.losses import PixelLoss
+from gauntlet.threats.attacks.engine.problem import NO_GRADIENT, BatchProblem, Evaluation, Tally, model_precision
+from gauntlet.threats.attacks.engine.regions import Region
+from gauntlet.threats.attacks.engine.targets import Target
+
+WHOLE = 720720
+"""Shares of F1 are counted in units of one WHOLE-th; divisible by 1 to 16, so that the usual fractions stay exact."""
+SAMPLER_SEED = 0
+LOSS, UNTARGETED, VANISHING, FABRICATION = "loss", "untargeted", "vanishing", "fabrication"
+LEAST_LIKELY, MOST_LIKELY = "mislabeling-ll", "mislabeling-ml"
+GOALS = (LOSS, UNTARGETED, VANISHING, FABRICATION, LEAST_LIKELY, MOST_LIKELY)
+
+
+@dataclass(frozen=True)
+class ObjectProblem(BatchProblem):
+    """Images of one batch whose objects have boxes, and a detector.
+
+    Attributes:
+        model: the detector.
+        truth: the objects of every image; those that are not aimed at count for nothing, as crowds do.
+        goal: what the attack wants.
+        aim: which objects count.
+        open: bool (N,), whether there is something to attack in an image.
+    """
+
+    metrics = ("f1", "recall")
+    count_every = 10
+
+    model: DetectionModel
+    truth: tuple[Boxes, ...]
+    goal: Goal
+    aim: Aim
+    open: torch.Tensor
+
+    @property
+    def counts(self) -> torch.Tensor:
+        """WHOLE where there is something to attack, int64 (N,)."""
+        return self.open.long() * WHOLE
+
+    def select(self, rows: torch.Tensor) -> ObjectProblem:
+        rows = rows.to(self.images.device)
+        return replace(
+            self,
+            images=self.images[rows],
+            region=None if self.region is None else self.region[rows],
+            rows=self.rows[rows.to(self.rows.device)],
+            truth=tuple(self.truth[row] for row in rows.tolist()),
+            goal=self.goal.select(rows),
+            aim=self.aim.select(rows),
+            open=self.open[rows],
+        )
+
+    def evaluate(
+        self,
+        points: torch.Tensor,
+        loss: PixelLoss,
+        progress: float,
+        *,
+        gradient: bool = True,
+        count: bool = False,
+        track: bool = False,
+    ) -> Evaluation:
+        values = points.new_empty(0)
+
+        def objective(inputs: torch.Tensor) -> torch.Tensor:
+            nonlocal values
+            values = self.goal.value(self.model, inputs)
+            return values
+
+        if gradient:
+            slope = self.differentiate(points, objective)
+        else:
+            slope = points.new_empty(0)
+            if track:
+                with torch.no_grad():
+                    self._ask(points, objective)
+        fooled = self.won(points) if count else torch.empty(0, dtype=torch.int64, device=points.device)
+        return Evaluation(slope, fooled, values.detach().to(points.dtype) if track else points.new_empty(0))
+
+    def differentiate(self, points: torch.Tensor, objective: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        """The gradient of the sum of an objective per image, (N, 3, H, W), averaged over `samples`."""
+        return self.averaged(lambda: self._gradient(points, objective))
+
+    def _gradient(self, points: torch.Tensor, objective: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        inputs = points.detach().requires_grad_(True)
+        values = self._ask(inputs, objective)
+        if not values.requires_grad:
+            raise GauntletError(NO_GRADIENT)
+        (gradient,) = torch.autograd.grad(values.sum(), inputs, allow_unused=True)
+        if gradient is None:
+            raise GauntletError(NO_GRADIENT)
+        self.tally.backward[self.rows] += 1
+        return self.cleaned(gradient)
+
+    def _ask(self, points: torch.Tensor, objective: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        """The objective at some points, checked; a detector that samples draws the same at every step."""
+        if self.samples == 1:
+            torch.manual_seed(SAMPLER_SEED)
+        with model_precision(self.precision, computing_device(self.model, points)):
+            values = objective(points)
+        self.tally.forward[self.rows] += 1
+        if not isinstance(values, torch.Tensor) or tuple(values.shape) != (len(points),):
+            shape = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
+            raise GauntletError(
+                f"the detector's losses have the shape {shape}; expected one per image, ({len(points)},)."
+            )
+        if torch.isnan(values.detach()).any():
+            raise GauntletError("the detector's loss is NaN under attack; check the model and its precision.")
+        return values
+
+    def detections(self, points: torch.Tensor) -> list[Boxes]:
+        """What the detector finds in each image; one forward pass."""
+        with torch.no_grad(), model_precision(self.precision, computing_device(self.model, points)):
+            found = self.model.predict(points)
+        self.tally.forward[self.rows] += 1
+        if len(found) != len(points):
+            raise GauntletError(f"the detector returned boxes for {len(found)} images of {len(points)}.")
+        return found
+
+    def candidates(self, points: torch.Tensor) -> Candidates:
+        """What the detector proposes before suppression, without a gradient; one forward pass."""
+        with torch.no_grad(), model_precision(self.precision, computing_device(self.model, points)):
+            found = self.model.candidates(points)
+        self.tally.forward[self.rows] += 1
+        return found
+
+    def won(self, points: torch.Tensor) -> torch.Tensor:
+        shares = torch.tensor(self.goal.share(self.detections(points)), dtype=torch.float64)
+        return (shares * WHOLE).round().long().to(points.device) * self.open.to(points.device)
+
+    def figures(self, points: torch.Tensor) -> dict[str, torch.Tensor]:
+        near = [self.aim.inside(row, each) for row, each in enumerate(self.detections(points))]
+        missing = torch.tensor([not self.aim.everything and len(counted(truth)) == 0 for truth in self.truth])
+        return {
+            metric: torch.tensor(
+                [figure(truth, found) for truth, found in zip(self.truth, near, strict=True)], dtype=torch.float64
+            ).masked_fill(missing, float("nan"))
+            for metric, figure in (("f1", f1), ("recall", recall))
+        }
+
+
+def pose_objects(
+    model: DetectionModel,
+    images: torch.Tensor,
+    boxes: Sequence[Boxes],
+    *,
+    goal: str = LOSS,
+    confidence: float = CONFIDENCE,
+    target: Target,
+    region: Region,
+    fooling_region: Region,
+    samples: int,
+    precision: str,
+    seeds: Sequence[int] | None = None,
+) -> ObjectProblem:
+    """The problem that an attack on a detector solves.
+
+    Args:
+        model: the detector.
+        images: (N, 3, H, W) in [0, 1]. boxes: the objects of each image.
+        goal: one of GOALS.
+        confidence: the score from which a detection of the clean image is one of the detector's own.
+        target: see `object_targets.wanted_boxes`; None for an untargeted attack.
+        region: pixels that may change.
+        fooling_region: where the centre of an object must lie to be aimed at, or its class.
+        samples, precision: see `BatchProblem`.
+        seeds: one per image, for regions that are drawn at random.
+    """
+    check_images(images)
+    check_boxes(boxes, images, model.num_classes)
+    aim = parse_aim(fooling_region, images, seeds)
+    truth = tuple(aim.marked(row, each) for row, each in enumerate(boxes))
+    something = torch.tensor([aim.everything or len(counted(each)) > 0 for each in truth], device=images.device)
+    problem = ObjectProblem(
+        model=model,
+        images=images.detach().clone() if images.is_inference() else images.detach(),
+        region=pixel_mask(region, images, "region", seeds),
+        samples=samples,
+        precision=precision,
+        rows=torch.arange(len(images)),
+        tally=Tally.of(len(images)),
+        truth=truth,
+        goal=Leave(truth, truth, aim),
+        aim=aim,
+        open=something,
+    )
+    if goal == LOSS:
+        if target is None:
+            return problem
+        return _towards(problem, wanted_boxes(target, truth, model.num_classes))
+    own = [
+        aim.marked(row, unscored(confident(each, confidence))) for row, each in enumerate(problem.detections(images))
+    ]
+    if goal in (LEAST_LIKELY, MOST_LIKELY):
+        if target is None:
+            return _towards(problem, _other_classes(problem, own, goal, confidence))
+        return _towards(problem, wanted_boxes(target, own, model.num_classes))
+    if target is not None:
+        raise GauntletError(f"the goal '{goal}' has no target; use the goal of mislabelling, or pgd with a target.")
+    everywhere = torch.ones_like(something)
+    if goal == UNTARGETED:
+        return replace(problem, goal=Leave(tuple(own), truth, aim, fabricate=True), open=everywhere)
+    before = tuple(len(counted(each)) for each in own)
+    return replace(problem, goal=Objectness(int(goal == FABRICATION), before, aim, confidence), open=everywhere)
+
+
+def _towards(problem: ObjectProblem, wanted: Sequence[Boxes]) -> ObjectProblem:
+    there = torch.tensor([len(counted(each)) > 0 for each in wanted], device=problem.images.device)
+    return replace(problem, goal=Reach(tuple(wanted)), open=there)
+
+
+def _other_classes(problem: ObjectProblem, own: Sequence[Boxes], goal: str, confidence: float) -> list[Boxes]:
+    """TOG's targets: the least likely class of each detection, or the most likely one that is not detected there.
+
+    The classes of a detection are scored by the candidate that it came from: among those that overlap it most, the one
+    with the highest score for its class. Probabilities are sigmoids of the logits.
+    """
+    if problem.model.num_classes < 2:
+        raise GauntletError("mislabelling needs a detector with at least 2 classes.")
+    candidates = problem.candidates(problem.images)
+    wanted = []
+    for row, boxes in enumerate(own):
+        scores = candidates.scores[row].cpu().double().numpy()
+        overlap = box_iou(boxes.xyxy, candidates.boxes[row].cpu().numpy())
+        classes = np.empty(len(boxes), np.int64)
+        for index, detected in enumerate(boxes.classes):
+            near = overlap[index] >= overlap[index].max() - 1e-6
+            logits = np.array(scores[np.where(near, scores[:, detected], -np.inf).argmax()])
+            logits[detected] = np.inf if goal == LEAST_LIKELY else -np.inf
+            if goal == MOST_LIKELY:
+                quiet = np.where(1 / (1 + np.exp(-logits)) <= confidence, logits, -np.inf)
+                logits = quiet if np.isfinite(quiet).any() else logits
+            classes[index] = logits.argmin() if goal == LEAST_LIKELY else logits.argmax()
+        wanted.append(replace(boxes, classes=classes))
+    return wanted
+
+
+def unscored(detected: Boxes) -> Boxes:
+    """Detections as labels for a loss."""
+    return Boxes(detected.xyxy, detected.classes)
+
+
+def check_boxes(boxes: Any, images: torch.Tensor, num_classes: int) -> None:
+    """One sentence unless there is one `Boxes` per image with classes that the detector knows."""
+    if not isinstance(boxes, Sequence) or not all(isinstance(each, Boxes) for each in boxes):
+        raise GauntletError(
+            "a detector is attacked with boxes; give one gauntlet.samples.Boxes per image instead of label maps."
+        )
+    if len(boxes) != len(images):
+        raise GauntletError(f"boxes of {len(boxes)} images were given for {len(images)} images; give one per image.")
+    for each in boxes:
+        outside = each.classes[(each.classes < 0) | (each.classes >= num_classes)]
+        if len(outside):
+            raise GauntletError(
+                f"a box has class {int(outside[0])}, but the detector has {num_classes} classes "
+                f"(0 to {num_classes - 1}); check the dataset."
+            )
+        if not np.isfinite(each.xyxy).all():
+            raise GauntletError("a box has corners that are not finite; check the dataset.")

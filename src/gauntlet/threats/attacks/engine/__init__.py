@@ -1,0 +1,1 @@
+"""What every attack is made of: the problem, losses, steps, constraints, and the way to an outcome."""

@@ -1,0 +1,1 @@
+"""The benchmarks' own file formats and names, understood as they are."""
