@@ -1,4 +1,4 @@
-"""Correlations between scores of models, with intervals (specs/metrics.md, 11)."""
+"""Correlations between scores of models, with intervals (docs/specs/metrics.md, 11)."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 def best_attack(
     per_image: pd.DataFrame, metric: str = "accuracy", *, attacks: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """How often each attack of a battery was the strongest on an image (specs/metrics.md, 7).
+    """How often each attack of a battery was the strongest on an image (docs/specs/metrics.md, 7).
 
     Args:
         per_image: image_id, view (the attack's name) and a column of the metric; an image's NaN counts for nothing.
@@ -78,7 +78,7 @@ def minimum_norms(per_image: pd.DataFrame, quantile: float = 0.99) -> pd.DataFra
 def perturbation_cdf(
     minimum: pd.DataFrame, *, levels: npt.ArrayLike | None = None, attacks: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """F(epsilon): the share of images that a perturbation of at most epsilon fools (specs/metrics.md, 8).
+    """F(epsilon): the share of images that a perturbation of at most epsilon fools (docs/specs/metrics.md, 8).
 
     Args:
         minimum: image_id, view (the attack) and minimum (norm on [0, 1], infinity for failure), as `minimum_norms`

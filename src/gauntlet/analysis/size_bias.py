@@ -1,4 +1,4 @@
-"""Are small objects lost first? Recall by object size, clean and attacked (specs/metrics.md, 9)."""
+"""Are small objects lost first? Recall by object size, clean and attacked (docs/specs/metrics.md, 9)."""
 
 from __future__ import annotations
 

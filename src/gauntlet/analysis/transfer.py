@@ -1,4 +1,4 @@
-"""Who fools whom: attacks made on one model and shown to another (specs/metrics.md, 11)."""
+"""Who fools whom: attacks made on one model and shown to another (docs/specs/metrics.md, 11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotients of figures: IoU ratio, corruption error, relative corruption error (specs/metrics.md, 4)."""
+"""Quotients of figures: IoU ratio, corruption error, relative corruption error (docs/specs/metrics.md, 4)."""
 
 from __future__ import annotations
 

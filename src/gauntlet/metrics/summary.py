@@ -1,4 +1,4 @@
-"""ReM and GAM: the benchmark's one-number summaries (specs/metrics.md, 6)."""
+"""ReM and GAM: the benchmark's one-number summaries (docs/specs/metrics.md, 6)."""
 
 from __future__ import annotations
 

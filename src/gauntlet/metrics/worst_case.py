@@ -1,4 +1,4 @@
-"""Worst case over attacks, per image and per metric (specs/metrics.md, 7)."""
+"""Worst case over attacks, per image and per metric (docs/specs/metrics.md, 7)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ masks: Registry[Callable[[Any], MaskBuilder]] = Registry("mask", "gauntlet.masks
 
 
 def patch_grid_mask(height: int, width: int, patch: Size, ratio: Number, seed: int, mode: Mode = "bernoulli") -> Mask:
-    """Patches of a grid, chosen at random (specs/corruptions.md, section 6).
+    """Patches of a grid, chosen at random (docs/specs/corruptions.md, section 6).
 
     The grid starts at the top left pixel, its last patches may be cut. One uniform number is drawn per patch, row by
     row; the masks of two ratios under one seed are therefore nested.
@@ -64,7 +64,7 @@ def patch_grid_mask(height: int, width: int, patch: Size, ratio: Number, seed: i
 def square_mask(height: int, width: int, size: Size, position: str = "centre") -> Mask:
     """A rectangle in the middle or in a corner.
 
-    Placement in the middle: top = floor((H - h) / 2), left = floor((W - w) / 2) (specs/attacks.md, section 13).
+    Placement in the middle: top = floor((H - h) / 2), left = floor((W - w) / 2) (docs/specs/attacks.md, section 13).
 
     Args:
         height, width: of the image, in pixels.

@@ -1,4 +1,4 @@
-"""The fixture of attacks.md, section 17: a two-layer tanh network, two 16x16 images, 5 classes, float64."""
+"""The fixture of docs/specs/attacks.md, section 17: a two-layer tanh network, two 16x16 images, 5 classes, float64."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ HALMOSI += ["sea-jsd", "sea-mce", "sea-msl", "sea-bce"]
 
 
 def test_image_figures_of_the_hand_example() -> None:
-    """metrics.md, section 12."""
+    """docs/specs/metrics.md, section 12."""
     rows = [[[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 0], [2, 2, 0, 255]], [[3, 0, 0, 0]] + [[0] * 4] * 3, [[255] * 4] * 4]
     truth = torch.tensor(rows)
     found = torch.tensor([[[0, 0, 1, 1], [0, 1, 1, 0], [0, 0, 0, 3], [2, 0, 0, 0]], [[0] * 4] * 4, [[0, 1, 2, 3]] * 4])

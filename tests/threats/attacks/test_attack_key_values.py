@@ -1,4 +1,4 @@
-"""The table of attacks.md, section 17, written out: correct pixels of 256 per image (clean 235, 236)."""
+"""The table of docs/specs/attacks.md, section 17, written out: correct pixels of 256 per image (clean 235, 236)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The synthetic test images of specs/corruptions.md, section 7.1."""
+"""The synthetic test images of docs/specs/corruptions.md, section 7.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts about single corruptions that a usual mistake would break (specs/corruptions.md, sections 2 and 7.4)."""
+"""Facts about single corruptions that a usual mistake would break (docs/specs/corruptions.md, sections 2 and 7.4)."""
 
 from __future__ import annotations
 

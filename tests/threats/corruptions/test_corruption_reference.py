@@ -1,4 +1,4 @@
-"""Every corruption against the measured reference: the acceptance rules of specs/corruptions.md, section 7.3."""
+"""Every corruption against the measured reference: the acceptance rules of docs/specs/corruptions.md, section 7.3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The procedural frost textures against the figures of specs/corruptions.md, section 3.1."""
+"""The procedural frost textures against the figures of docs/specs/corruptions.md, section 3.1."""
 
 from __future__ import annotations
 

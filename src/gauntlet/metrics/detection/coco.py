@@ -1,4 +1,4 @@
-"""COCO's figures, computed by faster-coco-eval (specs/metrics.md, 10)."""
+"""COCO's figures, computed by faster-coco-eval (docs/specs/metrics.md, 10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detection figures: COCO's over a dataset, F1 of one image (specs/metrics.md, 10)."""
+"""Detection figures: COCO's over a dataset, F1 of one image (docs/specs/metrics.md, 10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PASCAL VOC's average precision, by mmdet's rules (specs/metrics.md, 10)."""
+"""PASCAL VOC's average precision, by mmdet's rules (docs/specs/metrics.md, 10)."""
 
 from __future__ import annotations
 

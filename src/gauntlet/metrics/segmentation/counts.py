@@ -106,7 +106,7 @@ class CountTable:
             confusions: one (K, K) matrix per image.
             num_classes: K.
             background: when given, pixels whose ground truth is this class are treated as void: they leave the
-                ground truth and the predictions of every class (specs/metrics.md, 3, "background ignored").
+                ground truth and the predictions of every class (docs/specs/metrics.md, 3, "background ignored").
         """
         rows = []
         for matrix in confusions:

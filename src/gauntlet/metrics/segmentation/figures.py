@@ -1,4 +1,4 @@
-"""Segmentation figures from counts: fractions in [0, 1], NaN where undefined (specs/metrics.md, 2 and 3)."""
+"""Segmentation figures from counts: fractions in [0, 1], NaN where undefined (docs/specs/metrics.md, 2 and 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accuracy weighted over the image: inside a region, outside it, or by any importance (specs/metrics.md, 5)."""
+"""Accuracy weighted over the image: inside a region, outside it, or by any importance (docs/specs/metrics.md, 5)."""
 
 from __future__ import annotations
 

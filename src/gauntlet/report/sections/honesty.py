@@ -71,7 +71,7 @@ def _attack_figures(scope: Scope) -> tuple[pd.DataFrame, str]:
 
 
 def single_step_stronger(scope: Scope) -> Iterator[Finding]:
-    """An iterative attack that is weaker than one step of the same size: the gradient misleads (attacks.md, T3)."""
+    """An iterative attack that is weaker than one step of the same size: the gradient misleads (docs/specs/attacks.md, T3)."""
     rows, metric = _attack_figures(scope)
     for (model, _, _), part in rows.groupby(["model", "norm", "epsilon"], sort=False):
         single = part[part["attack"].isin(SINGLE_STEP)]
@@ -123,7 +123,7 @@ def better_than_clean(scope: Scope) -> Iterator[Finding]:
 
 
 def zero_gradients(standing: Standing, images: ImagesOf) -> Iterator[Finding]:
-    """Attacks that met a gradient with many exact zeros (attacks.md, T6)."""
+    """Attacks that met a gradient with many exact zeros (docs/specs/attacks.md, T6)."""
     for model in standing.models:
         worst, threat = 0.0, ""
         for (name, its_threat), found in images.items():

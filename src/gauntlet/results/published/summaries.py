@@ -1,4 +1,4 @@
-"""ReM and GAM from their parts (specs/metrics.md, 6), for published figures and for the store's own."""
+"""ReM and GAM from their parts (docs/specs/metrics.md, 6), for published figures and for the store's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a model robust, or does it only hide its gradient? Checks that turn doubts into findings (attacks.md, 16)."""
+"""Is a model robust, or does it only hide its gradient? Checks that turn doubts into findings (docs/specs/attacks.md, 16)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gauntlet.threats.attacks.engine.posing import pose_task
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem, steady
 
 BEST_SLACK, LAST_SLACK = 0.01, 0.02
-"""How much weaker a stronger setting may look: best iterates, last iterates (attacks.md, T3)."""
+"""How much weaker a stronger setting may look: best iterates, last iterates (docs/specs/attacks.md, T3)."""
 ZERO_ALARM, ZERO_INVALID = 0.01, 0.5
 """Share of exactly zero gradient elements that is suspicious, and that makes results invalid (T6)."""
 BY_CHANCE_ONE_IN = 20
@@ -196,7 +196,7 @@ def measure(
 
 
 def judge(measured: Measured) -> list[Finding]:
-    """What is suspicious about some figures; thresholds from attacks.md, T3 to T6."""
+    """What is suspicious about some figures; thresholds from docs/specs/attacks.md, T3 to T6."""
     findings: list[Finding] = []
 
     def note(code: str, severity: str, sentence: str, **figures: Any) -> None:

@@ -80,7 +80,7 @@ def corrupt(
 
 
 def corruption_stream(seed: ImageSeed, name: str, severity: int) -> int:
-    """The seed of a corruption of one image in one run (specs/corruptions.md, section 6).
+    """The seed of a corruption of one image in one run (docs/specs/corruptions.md, section 6).
 
     Where all severities of an image share one draw (section 4.5), the severity is no part of it.
     """

@@ -1,4 +1,4 @@
-"""Blurs (specs/corruptions.md, sections 2.4 to 2.7 and 2.17)."""
+"""Blurs (docs/specs/corruptions.md, sections 2.4 to 2.7 and 2.17)."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _defocus_residual(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32]]:
     """What the kernel has beyond "disk, then Gaussian": rows, columns and weights of the difference.
 
-    The kernel is the disk smoothed inside its own square with mirrored borders (specs/corruptions.md, 2.4). Where the
+    The kernel is the disk smoothed inside its own square with mirrored borders (docs/specs/corruptions.md, 2.4). Where the
     disk touches the border (radius 8 and 10) this cuts off the outermost smoothing and mirrors the rim inwards, so
     that the kernel sums to 1.01298 and 1.01079.
     """
@@ -166,7 +166,7 @@ def _motion_blur(
 def _walk_given(image: Image, distance: int, passes: int, offsets: npt.NDArray[np.int64]) -> None:
     """Copies neighbours onto pixels, in place, from given (column, row) offsets.
 
-    A copy, not a swap: specs/corruptions.md, 2.5. Rows and columns run downwards, so a pass reads what it wrote.
+    A copy, not a swap: docs/specs/corruptions.md, 2.5. Rows and columns run downwards, so a pass reads what it wrote.
     """
     height, width = image.shape[:2]
     position = 0

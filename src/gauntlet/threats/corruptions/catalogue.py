@@ -84,7 +84,7 @@ def _built_in(name: str, group: str, module: str, *aliases: str, random: bool, *
     return name
 
 
-# Order, groups and names of specs/corruptions.md, section 1; the aliases are the names in the benchmarks' papers.
+# Order, groups and names of docs/specs/corruptions.md, section 1; the aliases are the names in the benchmarks' papers.
 COMMON: tuple[str, ...] = (
     _built_in("gaussian_noise", "noise", "noise", random=True),
     _built_in("shot_noise", "noise", "noise", random=True),

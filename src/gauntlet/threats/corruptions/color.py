@@ -1,4 +1,4 @@
-"""Brightness, contrast, saturation and fewer colours (specs/corruptions.md, sections 2.11, 2.12, 2.19 and 4.4)."""
+"""Brightness, contrast, saturation and fewer colours (docs/specs/corruptions.md, sections 2.11, 2.12, 2.19 and 4.4)."""
 
 from __future__ import annotations
 

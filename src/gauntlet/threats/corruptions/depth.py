@@ -1,4 +1,4 @@
-"""Depth as the corruptions in 3D take it (specs/corruptions.md, section 4.0)."""
+"""Depth as the corruptions in 3D take it (docs/specs/corruptions.md, section 4.0)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elastic transform, pixelate, JPEG (specs/corruptions.md, sections 2.13 to 2.15)."""
+"""Elastic transform, pixelate, JPEG (docs/specs/corruptions.md, sections 2.13 to 2.15)."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class FastDraws(Draws):
 
 
 class LegacyDraws(Draws):
-    """NumPy's legacy stream (MT19937) in the order of the reference (specs/corruptions.md, sections 1 and 2)."""
+    """NumPy's legacy stream (MT19937) in the order of the reference (docs/specs/corruptions.md, sections 1 and 2)."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed % 2**32

@@ -120,7 +120,7 @@ def _separable_filter(
 def motion_taps(
     radius: int, sigma: float, angle: float, height: int, width: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Weights and row and column offsets of the one-sided motion kernel (specs/corruptions.md, 2.6).
+    """Weights and row and column offsets of the one-sided motion kernel (docs/specs/corruptions.md, 2.6).
 
     Args:
         angle: direction in degrees.
@@ -168,7 +168,7 @@ def motion_row(
 
 
 def zoom_window(length: int, factor: float) -> slice:
-    """The centred part of an axis that a zoom enlarges (specs/corruptions.md, 2.7)."""
+    """The centred part of an axis that a zoom enlarges (docs/specs/corruptions.md, 2.7)."""
     inner = math.ceil(length / factor)
     start = (length - inner) // 2
     return slice(start, start + inner)

@@ -1,4 +1,4 @@
-"""A lens focused too near or too far (specs/corruptions.md, section 4.1)."""
+"""A lens focused too near or too far (docs/specs/corruptions.md, section 4.1)."""
 
 from __future__ import annotations
 

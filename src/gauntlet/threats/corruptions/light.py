@@ -1,4 +1,4 @@
-"""Light on its way through the scene: fog and flash (specs/corruptions.md, sections 4.2 and 4.3)."""
+"""Light on its way through the scene: fog and flash (docs/specs/corruptions.md, sections 4.2 and 4.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A camera that moves while the shutter is open (specs/corruptions.md, section 4.5)."""
+"""A camera that moves while the shutter is open (docs/specs/corruptions.md, section 4.5)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Such a corruption is a table P(output level | input level) of 256 x 256 probabilities. The fast stream draws from the
 exact table with the alias method (Walker 1977, Vose 1991); the legacy stream evaluates the reference's formula.
-Constants: specs/corruptions.md, sections 2.1 to 2.3, 2.16 and 4.4.
+Constants: docs/specs/corruptions.md, sections 2.1 to 2.3, 2.16 and 4.4.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _low_light_table(factor: float, darkest: int, brightest: int) -> npt.NDArray
 
 
 def _sensor_probabilities(x: Probabilities, photons: int, deviation: float) -> Probabilities:
-    """P(output level) for every value x under photon counts and then normal noise (specs/corruptions.md, 4.4)."""
+    """P(output level) for every value x under photon counts and then normal noise (docs/specs/corruptions.md, 4.4)."""
     counted = np.arange(photons + 1) / photons
     return _photon_probabilities(x, photons) @ _normal_probabilities(np.full(photons + 1, deviation), counted)
 

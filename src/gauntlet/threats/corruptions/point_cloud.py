@@ -1,4 +1,4 @@
-"""An image with depth as a cloud of points, and what a moved camera sees of it (specs/corruptions.md, section 4.5)."""
+"""An image with depth as a cloud of points, and what a moved camera sees of it (docs/specs/corruptions.md, section 4.5)."""
 
 from __future__ import annotations
 

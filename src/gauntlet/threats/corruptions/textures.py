@@ -1,6 +1,6 @@
 """Frost textures: procedural ones with the statistics of the reference's photographs, or the user's own pictures.
 
-The recipe and the target figures are those of specs/corruptions.md, section 3. A texture is made at the first use, from
+The recipe and the target figures are those of docs/specs/corruptions.md, section 3. A texture is made at the first use, from
 a fixed seed, and kept in memory.
 """
 

@@ -1,4 +1,4 @@
-"""Snow, frost, fog and spatter (specs/corruptions.md, sections 2.8 to 2.10 and 2.18)."""
+"""Snow, frost, fog and spatter (docs/specs/corruptions.md, sections 2.8 to 2.10 and 2.18)."""
 
 from __future__ import annotations
 

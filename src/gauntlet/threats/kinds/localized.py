@@ -59,7 +59,7 @@ class LocalizedThreat(Threat):
     """x_M = c(x) M + x (1 - M): a threat to the whole image of which only the part inside a mask is kept.
 
     The mask of an image depends on the run seed and the image only: every threat and every severity meets the same one
-    (specs/corruptions.md, section 6).
+    (docs/specs/corruptions.md, section 6).
     """
 
     needs_model = False

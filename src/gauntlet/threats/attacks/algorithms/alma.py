@@ -1,4 +1,4 @@
-"""ALMAProx: an augmented Lagrangian with one constraint per pixel and a proximal step for the norm (attacks.md, 9)."""
+"""ALMAProx: an augmented Lagrangian with one constraint per pixel and a proximal step for the norm (docs/specs/attacks.md, 9)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PENALTY_GRADS = ("exact", "reference")
 
 
 def constraint(pixels: Pixels, offset: float = 1e-4) -> torch.Tensor:
-    """D of attacks.md, 9: the margin over a spread of logits, at most 0 where the pixel is won, (N, H, W)."""
+    """D of docs/specs/attacks.md, 9: the margin over a spread of logits, at most 0 where the pixel is won, (N, H, W)."""
     needed = 4 if pixels.targeted else 3
     if pixels.logits.shape[1] < needed:
         raise GauntletError(
@@ -141,7 +141,7 @@ class AlmaProx(MinimumNorm):
     """ALMAProx in linf.
 
     Attributes:
-        alpha: the initial rate λ₀ (0.001 by Rony and in S001's text; 0.0001 in its code, which is far weaker).
+        alpha: the initial rate λ₀ (0.001 by Rony and in Halmosi et al.'s text; 0.0001 in its code, which is far weaker).
         penalty_grad: "exact", or "reference" for the derivative of the public code.
     """
 

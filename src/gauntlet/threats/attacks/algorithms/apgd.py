@@ -60,7 +60,7 @@ class Windows:
 
 @dataclass(frozen=True, kw_only=True)
 class AutoPgd(BallAttack):
-    """APGD per image (attacks.md, 5).
+    """APGD per image (docs/specs/attacks.md, 5).
 
     Attributes:
         returns: "best" (most fooled pixels), "best-loss" (highest tracked loss, as SemSegBench) or "last". "best" on a
@@ -163,10 +163,10 @@ STAGES = ((2.0, 0.3), (1.5, 0.3), (1.0, None))
 
 @dataclass(frozen=True, kw_only=True)
 class Sea(AutoPgd):
-    """APGD in a shrinking ball: radii 2, 1.5 and 1 epsilon, each stage from the last one's best point (attacks.md, 6).
+    """APGD in a shrinking ball: radii 2, 1.5 and 1 epsilon, each stage from the last one's best point (docs/specs/attacks.md, 6).
 
     Attributes:
-        radius: "reduction", or "fixed" for the whole budget at epsilon (the code of S001).
+        radius: "reduction", or "fixed" for the whole budget at epsilon (the code of Halmosi et al.).
     """
 
     steps: int = 300

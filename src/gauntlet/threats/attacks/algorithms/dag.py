@@ -1,4 +1,4 @@
-"""DAG: normalised gradient steps on what is still right: margins of pixels (attacks.md, 8) or proposals (15)."""
+"""DAG: normalised gradient steps on what is still right: margins of pixels (docs/specs/attacks.md, 8) or proposals (15)."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ class LedProposals:
 class DenseAdversary(MinimumNorm):
     """DAG; an image stops at its first successful point.
 
-    On a detector it stops when none of the selected proposals says its object's class any more (attacks.md, 15).
+    On a detector it stops when none of the selected proposals says its object's class any more (docs/specs/attacks.md, 15).
 
     Attributes:
-        alpha: the step γ in the attack's norm; None for 0.001 on pixels (S001: 0.001 and 0.003), 0.5/255 on proposals.
+        alpha: the step γ in the attack's norm; None for 0.001 on pixels (Halmosi et al.: 0.001 and 0.003), 0.5/255 on proposals.
         steps: at most so many; None for 200 on pixels, 150 on proposals.
         on_fail: what an image without success returns: its "last" point, or "clean" as adv_lib does.
         strong: detectors only: a proposal that has come to its wanted class must also be sure of it (Xie's code; False

@@ -73,7 +73,7 @@ class BallAttack(Attack):
             last one are looked at.
         loss: name of a loss per pixel. class_weights: one weight per class, multiplied into it ("mce-bal" without
             them takes one over the image's own pixel count of the class).
-        box: stay in [0, 1]; False reproduces S004's code.
+        box: stay in [0, 1]; False reproduces Arnab et al.'s code.
     """
 
     epsilon: Any = None
@@ -161,7 +161,7 @@ class BallAttack(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class GradientAttack(BallAttack):
-    """a <- Π(a + alpha * direction(g)), `steps` times (attacks.md, 1 to 4 and 7).
+    """a <- Π(a + alpha * direction(g)), `steps` times (docs/specs/attacks.md, 1 to 4 and 7).
 
     Attributes:
         alpha: step size on the [0, 1] scale; 0.01 (linf) or 0.1 (l2) by default.
@@ -169,7 +169,7 @@ class GradientAttack(BallAttack):
         reduction: "sum" over pixels, or their "mean": matters to AMSGrad only, through its constant 1e-8.
         evaluate_last: whether the point after the last step is a candidate for "best" (one more forward pass); Rony's
             code leaves it out.
-        labels: what an untargeted attack leaves: the "truth", or the model's own clean "prediction" (S004).
+        labels: what an untargeted attack leaves: the "truth", or the model's own clean "prediction" (Arnab et al.).
         moving_target: find the least likely class anew at every iterate (iterative FGSM ll).
     """
 
@@ -247,7 +247,7 @@ class GradientAttack(BallAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class SingleStep(GradientAttack):
-    """One step to the surface of the ball: alpha = epsilon by default (attacks.md, 1)."""
+    """One step to the surface of the ball: alpha = epsilon by default (docs/specs/attacks.md, 1)."""
 
     steps: int = 1
 
@@ -257,7 +257,7 @@ class SingleStep(GradientAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class NthMostLikely(SingleStep):
-    """FGSM towards the class of rank n at every pixel of the clean image (S004)."""
+    """FGSM towards the class of rank n at every pixel of the clean image (Arnab et al.)."""
 
     rank: int = 2
 
@@ -270,7 +270,7 @@ class NthMostLikely(SingleStep):
 
 @dataclass(frozen=True, kw_only=True)
 class ArnabIterative(GradientAttack):
-    """Iterative FGSM with S004's step and number of iterations, both from epsilon (attacks.md, 2).
+    """Iterative FGSM with Arnab et al.'s step and number of iterations, both from epsilon (docs/specs/attacks.md, 2).
 
     Attributes:
         iteration_rule: "paper": ceil(max(e + 4, ceil(5e))), "kurakin": max(1, ceil(min(e + 4, 1.25e))), e in grey
@@ -292,7 +292,7 @@ class ArnabIterative(GradientAttack):
 
 
 def arnab_steps(epsilon: float, rule: str = "paper") -> int:
-    """Iterations of S004's iterative attacks.
+    """Iterations of Arnab et al.'s iterative attacks.
 
     >>> [arnab_steps(e / 255) for e in (0.25, 0.5, 1, 2, 4, 8, 16, 32)]
     [5, 5, 5, 10, 20, 40, 80, 160]
@@ -305,7 +305,7 @@ def arnab_steps(epsilon: float, rule: str = "paper") -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class MomentumAttack(GradientAttack):
-    """MI-FGSM: alpha = epsilon / steps by default (attacks.md, 1)."""
+    """MI-FGSM: alpha = epsilon / steps by default (docs/specs/attacks.md, 1)."""
 
     def default_alpha(self) -> float:
         return float(self.epsilon) / self.steps or 1.0
@@ -313,7 +313,7 @@ class MomentumAttack(GradientAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectedAdam(GradientAttack):
-    """PAdam: AMSGrad with projection (S001, section 4; attacks.md, 7)."""
+    """PAdam: AMSGrad with projection (Halmosi et al., section 4; docs/specs/attacks.md, 7)."""
 
     synonyms: ClassVar[Mapping[str, str]] = {"lr": "alpha"}
 

@@ -1,4 +1,4 @@
-"""Minimal-PGD: bisection on the radius of a PGD, per image (attacks.md, 1)."""
+"""Minimal-PGD: bisection on the radius of a PGD, per image (docs/specs/attacks.md, 1)."""
 
 from __future__ import annotations
 

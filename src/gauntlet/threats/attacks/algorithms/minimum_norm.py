@@ -19,7 +19,7 @@ CLIPS = ("elementwise", "rescale")
 
 
 def signed_margin(pixels: Pixels) -> torch.Tensor:
-    """M of attacks.md: negative where the attack has what it wants, (N, H, W), differentiable."""
+    """M of docs/specs/attacks.md: negative where the attack has what it wants, (N, H, W), differentiable."""
     return -pixels.margin if pixels.targeted else pixels.margin
 
 
@@ -28,7 +28,7 @@ def required(
 ) -> torch.Tensor:
     """Pixels that an attack works on, bool (N, H, W): the hardest are left out, more and more of them.
 
-    At the end as many as the threshold allows to fail; the last one left out stays in (attacks.md, 9.4).
+    At the end as many as the threshold allows to fail; the last one left out stays in (docs/specs/attacks.md, 9.4).
 
     Args:
         values: (N, H, W), larger where a pixel is harder.
@@ -55,7 +55,7 @@ class MinimumNorm(Attack):
         alpha: step size; its meaning is the attack's own; None where it depends on the task.
         epsilon: None for the result as found; else `images` are clipped to this ball, while `norms` and `success`
             still speak of the result before clipping (`unclipped`).
-        clip: "elementwise" clamps each element (S001's code), "rescale" shrinks the whole perturbation (its text);
+        clip: "elementwise" clamps each element (Halmosi et al.'s code), "rescale" shrinks the whole perturbation (its text);
             in l2 both shrink.
     """
 
@@ -93,7 +93,7 @@ class MinimumNorm(Attack):
 
 
 class Smallest:
-    """The smallest successful point of every image; before there is one, the one that fools most (attacks.md, 9.2).
+    """The smallest successful point of every image; before there is one, the one that fools most (docs/specs/attacks.md, 9.2).
 
     Args:
         problem: the images.

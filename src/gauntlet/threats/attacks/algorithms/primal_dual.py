@@ -1,4 +1,4 @@
-"""PDPGD (linf) and PDGD (l2): descent on a weighted sum of margins, ascent on the weights (attacks.md, 10)."""
+"""PDPGD (linf) and PDGD (l2): descent on a weighted sum of margins, ascent on the weights (docs/specs/attacks.md, 10)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PrimalDual(MinimumNorm):
     """PDPGD for linf, PDGD for l2.
 
     Attributes:
-        alpha: the primal rate η₀ (0.01 in S001 and by Rony; adv_lib's default is 0.1).
+        alpha: the primal rate η₀ (0.01 in Halmosi et al. and by Rony; adv_lib's default is 0.1).
     """
 
     alpha: Any = 0.01

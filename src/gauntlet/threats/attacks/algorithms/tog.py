@@ -1,4 +1,4 @@
-"""TOG: equal sign steps towards what a detector should say about the whole image (attacks.md, 15)."""
+"""TOG: equal sign steps towards what a detector should say about the whole image (docs/specs/attacks.md, 15)."""
 
 from __future__ import annotations
 

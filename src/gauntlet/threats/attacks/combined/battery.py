@@ -1,4 +1,4 @@
-"""Batteries: several attacks on every image, the worst case kept per image and per metric (metrics.md, 7 and 8)."""
+"""Batteries: several attacks on every image, the worst case kept per image and per metric (docs/specs/metrics.md, 7 and 8)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class BatteryOutcome:
         """The size of the smallest successful perturbation per attack and image, and over all attacks ("smallest").
 
         inf where the attack stays below the share, NaN where it was skipped (`table=True` runs it everywhere). Raw
-        material of a cumulative distribution: F(ε) is the part of entries at most ε (metrics.md, 8).
+        material of a cumulative distribution: F(ε) is the part of entries at most ε (docs/specs/metrics.md, 8).
         """
         table: dict[str, list[float]] = {}
         rows = []
@@ -344,7 +344,7 @@ battery_members.add(
     },
 )
 battery_members.add(
-    "halmosi",  # attacks.md, 12: the order is S001's attack index 0 to 9
+    "halmosi",  # docs/specs/attacks.md, 12: the order is Halmosi et al.'s attack index 0 to 9
     {
         "alma-prox": ("alma-prox", {}),
         "padam-ce": ("padam-ce", {}),

@@ -1,4 +1,4 @@
-"""The region-aware multi-attack of S000: rounds that aim at what is still right, and the worst case per pixel."""
+"""The region-aware multi-attack of Marchiori Pietrosanti et al.: rounds that aim at what is still right, and the worst case per pixel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gauntlet.threats.attacks.engine.targets import Target
 
 
 class RegionAware:
-    """Algorithm 1 of S000 around any attack (attacks.md, 13).
+    """Algorithm 1 of Marchiori Pietrosanti et al. around any attack (docs/specs/attacks.md, 13).
 
     Every round attacks the clean image anew and aims at the pixels that no earlier round has won. The result is no
     output of one image but the worst case per pixel: `Outcome.predictions` (on a detector per
@@ -201,7 +201,7 @@ def _inner(attack: Attack | Mapping[str, Any] | str, options: Mapping[str, Any])
     name = given.pop("name", "bim")
     if name == RegionAware.name:
         raise unknown_name("attack inside region-aware", name, [])
-    if name == "bim":  # S000 gives 50 steps and no step size; 2.5 epsilon / steps is ours (attacks.md, 13)
+    if name == "bim":  # Marchiori Pietrosanti et al. gives 50 steps and no step size; 2.5 epsilon / steps is ours (docs/specs/attacks.md, 13)
         given.setdefault("steps", 50)
     made = attacks[name](**given)
     if not isinstance(made, Attack):

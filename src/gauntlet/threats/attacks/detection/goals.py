@@ -139,7 +139,7 @@ class Objectness(Goal):
 
 
 def objectness(model: DetectionModel, points: torch.Tensor, aim: Aim, towards: int) -> torch.Tensor:
-    """-Σ BCE(objectness logit, towards) over the candidates of each image, (N,) (attacks.md, 15).
+    """-Σ BCE(objectness logit, towards) over the candidates of each image, (N,) (docs/specs/attacks.md, 15).
 
     Candidates that only fill up a batch have a logit that is not finite and count for nothing.
     """

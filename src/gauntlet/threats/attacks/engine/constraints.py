@@ -101,7 +101,7 @@ class LinfBall(Ball):
 
 
 class L2Ball(Ball):
-    """|x' - x|_2 <= radius over channels and pixels of one image; the box after the ball (attacks.md, 0)."""
+    """|x' - x|_2 <= radius over channels and pixels of one image; the box after the ball (docs/specs/attacks.md, 0)."""
 
     def project(self, points: torch.Tensor) -> torch.Tensor:
         difference = self._masked(points - self.images)

@@ -81,7 +81,7 @@ def pose(
         images, labels: the batch.
         target: see `targets.target_map`; None for an untargeted attack.
         retarget: whether a least-likely target is found anew at every point.
-        own_prediction: whether the model's clean prediction takes the place of the ground truth (S004).
+        own_prediction: whether the model's clean prediction takes the place of the ground truth (Arnab et al.).
         region: pixels that may change. fooling_region: pixels that the attack aims at.
         ignore_index: the void label, None for none, "model" for the model's own.
         samples, precision: see `Problem`.

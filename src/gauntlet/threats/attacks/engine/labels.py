@@ -31,7 +31,7 @@ def image_figures(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Pixel accuracy and mIoU of every image, float64 (N,) each; NaN where no pixel counts.
 
-    The mIoU of an image is the mean of TP / U over the classes with U > 0 in it (metrics.md, 3, NmIoU).
+    The mIoU of an image is the mean of TP / U over the classes with U > 0 in it (docs/specs/metrics.md, 3, NmIoU).
 
     Args:
         predictions: int64 (N, H, W).

@@ -58,7 +58,7 @@ def cross_entropy(pixels: Pixels) -> torch.Tensor:
 
 
 def still_to_win(pixels: Pixels, progress: float) -> torch.Tensor:
-    """1 on pixels that are not fooled yet (c_i of attacks.md, 6)."""
+    """1 on pixels that are not fooled yet (c_i of docs/specs/attacks.md, 6)."""
     return (~pixels.fooled).to(pixels.logits.dtype)
 
 
@@ -77,14 +77,14 @@ def rare_classes_first(pixels: Pixels, progress: float) -> torch.Tensor:
 
 
 def segpgd_weight(pixels: Pixels, progress: float) -> torch.Tensor:
-    """1 - λ on pixels that are not fooled yet, λ on the others, λ = progress / 2 (SegPGD, Eq. 5; attacks.md, 3)."""
+    """1 - λ on pixels that are not fooled yet, λ on the others, λ = progress / 2 (SegPGD, Eq. 5; docs/specs/attacks.md, 3)."""
     share = progress / 2
     fooled = pixels.fooled.to(pixels.logits.dtype)
     return fooled.mul_(2 * share - 1).add_(1 - share)
 
 
 def cosine_weight(pixels: Pixels, progress: float) -> torch.Tensor:
-    """cos(softmax(z), onehot(y)) = p_y / |p|, one minus it when targeted (CosPGD, Eq. 4; attacks.md, 4)."""
+    """cos(softmax(z), onehot(y)) = p_y / |p|, one minus it when targeted (CosPGD, Eq. 4; docs/specs/attacks.md, 4)."""
     return 1 - pixels.own_cosine if pixels.targeted else pixels.own_cosine
 
 
@@ -97,7 +97,7 @@ def sigmoid_cosine_weight(pixels: Pixels, progress: float) -> torch.Tensor:
 
 
 def jensen_shannon(pixels: Pixels) -> torch.Tensor:
-    """JSD(p, onehot(y)) in nats (attacks.md, 6), written with p_y only.
+    """JSD(p, onehot(y)) in nats (docs/specs/attacks.md, 6), written with p_y only.
 
     With m = (p + q) / 2 the classes other than y give p_c ln 2 each, hence with p = p_y
     JSD = 1/2 [(1 - p) ln 2 + p ln(2p / (1 + p)) + ln(2 / (1 + p))].
@@ -108,12 +108,12 @@ def jensen_shannon(pixels: Pixels) -> torch.Tensor:
 
 
 def spherical(pixels: Pixels) -> torch.Tensor:
-    """-z_y / |z|, the gradient goes through the norm (attacks.md, 6: MSL)."""
+    """-z_y / |z|, the gradient goes through the norm (docs/specs/attacks.md, 6: MSL)."""
     return -pixels.logit_cosine
 
 
 def logit_cosine(pixels: Pixels) -> torch.Tensor:
-    """1 - z_y / max(|z|, 1e-8) on logits (PAdam-Cos; attacks.md, 7)."""
+    """1 - z_y / max(|z|, 1e-8) on logits (PAdam-Cos; docs/specs/attacks.md, 7)."""
     return 1 - pixels.logit_cosine
 
 
@@ -123,7 +123,7 @@ def logit_difference(pixels: Pixels) -> torch.Tensor:
 
 
 def difference_of_logits_ratio(pixels: Pixels) -> torch.Tensor:
-    """-(z_y - max of the others) / (z_(1) - z_(3)): needs three classes (attacks.md, 1 and 9)."""
+    """-(z_y - max of the others) / (z_(1) - z_(3)): needs three classes (docs/specs/attacks.md, 1 and 9)."""
     if pixels.logits.shape[1] < 3:
         raise GauntletError("the loss 'dlr' needs at least 3 classes; use 'dl' for a model with fewer.")
     first, _, third = pixels.leading(3)
@@ -145,7 +145,7 @@ losses.add("dlr", PixelLoss(difference_of_logits_ratio))
 
 
 def balanced(loss: PixelLoss, class_weights: Sequence[float]) -> PixelLoss:
-    """The loss with every pixel weighted by its class, ω_y, scaled to Σω = 1 (attacks.md, 6: MCE-Bal)."""
+    """The loss with every pixel weighted by its class, ω_y, scaled to Σω = 1 (docs/specs/attacks.md, 6: MCE-Bal)."""
     total = sum(class_weights)
     shares = [weight / total for weight in class_weights]
 

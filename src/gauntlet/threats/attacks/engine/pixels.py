@@ -9,7 +9,7 @@ import torch
 
 from gauntlet.threats.attacks.engine.norms import class_length
 
-_SHORTEST = 1e-8  # below this a vector of logits has no direction (attacks.md, 7)
+_SHORTEST = 1e-8  # below this a vector of logits has no direction (docs/specs/attacks.md, 7)
 
 
 class _CrossEntropy(torch.autograd.Function):

@@ -375,5 +375,5 @@ def steady(model: Model, device: torch.device, seed: int) -> Iterator[None]:
 
 
 def model_precision(precision: str, device: torch.device) -> torch.autocast:
-    """bfloat16 when asked for; else full precision, even inside somebody's autocast (attacks.md, P1)."""
+    """bfloat16 when asked for; else full precision, even inside somebody's autocast (docs/specs/attacks.md, P1)."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")

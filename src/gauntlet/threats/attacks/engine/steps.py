@@ -49,7 +49,7 @@ class Steepest(StepRule):
 
 @step_rules.register("sign")
 class Sign(StepRule):
-    """The sign in any norm: what DetecBench does in l2 (attacks.md, 1)."""
+    """The sign in any norm: what DetecBench does in l2 (docs/specs/attacks.md, 1)."""
 
     def direction(self, gradient: torch.Tensor, step: int) -> torch.Tensor:
         return gradient.sign()
@@ -57,7 +57,7 @@ class Sign(StepRule):
 
 @step_rules.register("raw")
 class Raw(StepRule):
-    """The gradient as it is: S004 Eq. 8 as printed (attacks.md, 14)."""
+    """The gradient as it is: Arnab et al. Eq. 8 as printed (docs/specs/attacks.md, 14)."""
 
     def direction(self, gradient: torch.Tensor, step: int) -> torch.Tensor:
         return gradient
@@ -65,7 +65,7 @@ class Raw(StepRule):
 
 @step_rules.register("momentum")
 class Momentum(StepRule):
-    """MI-FGSM: G <- G + g / |g|_1, then the steepest direction of G (attacks.md, 1)."""
+    """MI-FGSM: G <- G + g / |g|_1, then the steepest direction of G (docs/specs/attacks.md, 1)."""
 
     def __init__(self, norm: str, like: torch.Tensor) -> None:
         super().__init__(norm, like)
@@ -82,7 +82,7 @@ class Momentum(StepRule):
 
 @step_rules.register("amsgrad")
 class AmsGrad(StepRule):
-    """Adam with the running maximum of the uncorrected second moment; the projection leaves it alone (S001, PAdam)."""
+    """Adam with the running maximum of the uncorrected second moment; the projection leaves it alone (Halmosi et al., PAdam)."""
 
     decay, second_decay, constant = 0.9, 0.999, 1e-8
 

@@ -1,4 +1,4 @@
-"""FGSM, BIM and PGD as DetecBench names them: epsilon and alpha in grey levels (specs/attacks.md, 15).
+"""FGSM, BIM and PGD as DetecBench names them: epsilon and alpha in grey levels (docs/specs/attacks.md, 15).
 
 Where its code and its paper differ, these are the paper's: gradients are those of what the detector sees, and class 0
 is a class. Kept as in the code: FGSM moves by alpha only, PGD starts at the image unless told otherwise, and "two"
