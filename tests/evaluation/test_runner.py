@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation import runner
+from gauntlet.evaluation import run_log
 from gauntlet.evaluation.estimate import count_passes
 from gauntlet.evaluation.plan import Plan, open_dataset, parse_plan, plan_jobs, plan_schema, read_plan
 from gauntlet.evaluation.progress import Silent
@@ -65,12 +65,12 @@ def test_what_is_stored_is_not_computed_again() -> None:
     plan, store = parse_plan(content("clean", PGD)), Store()
     first = run_jobs(plan_jobs(plan), store)
     second = run_jobs(plan_jobs(plan), store)
-    assert (len(first.computed), len(first.found)) == (2, 0)
-    assert (len(second.computed), len(second.found)) == (0, 2)
+    assert (len(first.computed), len(first.stored)) == (2, 0)
+    assert (len(second.computed), len(second.stored)) == (0, 2)
     more = run_jobs(plan_jobs(parse_plan(content("clean", PGD, "fog"))), store)
-    assert (len(more.computed), len(more.found)) == (1, 2)
+    assert (len(more.computed), len(more.stored)) == (1, 2)
     again = run_jobs(plan_jobs(plan), store, again=True)
-    assert (len(again.computed), len(again.found)) == (2, 0)
+    assert (len(again.computed), len(again.stored)) == (2, 0)
 
 
 def test_the_order_of_jobs_changes_nothing() -> None:
@@ -249,10 +249,10 @@ def test_passes_are_counted_from_the_description() -> None:
 def test_a_dead_process_is_noticed() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    host = runner.socket.gethostname()
-    assert not runner.is_alive(host, process.pid)
-    assert runner.is_alive(host, os.getpid())
-    assert runner.is_alive("another-host", process.pid)
+    host = run_log.socket.gethostname()
+    assert not run_log.is_alive(host, process.pid)
+    assert run_log.is_alive(host, os.getpid())
+    assert run_log.is_alive("another-host", process.pid)
 
 
 def test_a_tracker_that_fails_does_not_cost_the_run() -> None:
