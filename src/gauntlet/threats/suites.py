@@ -7,6 +7,7 @@ from typing import Any
 
 from gauntlet.errors import GauntletError
 from gauntlet.registry import Registry
+from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
 from gauntlet.threats.corruptions import COMMON
 
 Description = dict[str, Any]
@@ -18,7 +19,6 @@ suites: Registry[Suite] = Registry("suite", "gauntlet.suites")
 detector_suites: Registry[Suite] = Registry("suite for detectors", "gauntlet.detector_suites")
 """What a suite is on a detector, where that is more than its threats without those that aim at pixels."""
 
-SEGMENTATION, DETECTION = "segmentation", "detection"
 LINF = {"norm": "linf", "epsilon": "8/255", "alpha": 0.01, "steps": 20}
 L2 = {"norm": "l2", "epsilon": "64/255", "alpha": 0.1, "steps": 20}
 
@@ -43,7 +43,8 @@ def build(name: str, task: str = SEGMENTATION) -> list[Description]:
         return detector_suites[name]()
     threats = [description for description in suites[name]() if _aims_at_boxes(description)]
     if threats == [{"clean": {}}]:
-        raise GauntletError(f"the suite '{name}' has no threat for detectors; use 'quick', 'detecbench' or 'spatial'.")
+        *others, last = (f"'{other}'" for other in TASKS[task].suites)
+        raise GauntletError(f"the suite '{name}' has no threat for detectors; use {', '.join(others)} or {last}.")
     return threats
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from gauntlet.errors import GauntletError
+from gauntlet.tasks import DETECTION, SEGMENTATION
 from gauntlet.threats.attacks.engine.constraints import Ball, ball
 from gauntlet.threats.attacks.engine.contract import (
     Attack,
@@ -23,7 +24,6 @@ from gauntlet.threats.attacks.engine.contract import (
     whole,
 )
 from gauntlet.threats.attacks.engine.losses import PixelLoss, balanced, losses
-from gauntlet.threats.attacks.engine.posing import DETECTION, SEGMENTATION
 from gauntlet.threats.attacks.engine.problem import BatchProblem
 from gauntlet.threats.attacks.engine.steps import step_rules
 from gauntlet.threats.attacks.engine.targets import LEAST_LIKELY, needs_logits

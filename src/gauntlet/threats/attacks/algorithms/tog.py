@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gauntlet.numbers import parse_fraction
+from gauntlet.tasks import DETECTION
 from gauntlet.threats.attacks.algorithms.gradient import GradientAttack
 from gauntlet.threats.attacks.detection.matching import CONFIDENCE
 from gauntlet.threats.attacks.detection.problem import (
@@ -18,7 +19,6 @@ from gauntlet.threats.attacks.detection.problem import (
     VANISHING,
 )
 from gauntlet.threats.attacks.engine.contract import one_of, register
-from gauntlet.threats.attacks.engine.posing import DETECTION
 
 MISLABELING = {"ll": LEAST_LIKELY, "ml": MOST_LIKELY}
 

@@ -13,13 +13,14 @@ from gauntlet.errors import GauntletError
 from gauntlet.numbers import Number, parse_number
 from gauntlet.registry import Registry
 from gauntlet.samples import Boxes
+from gauntlet.tasks import DETECTION, task_of
 from gauntlet.threats.attacks.algorithms.minimum_norm import MinimumNorm
 from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.engine.contract import Attack, attacks, image_seed, positive
 from gauntlet.threats.attacks.engine.device import bridge, crosses
 from gauntlet.threats.attacks.engine.inputs import check_images, check_labels, expand_seeds
 from gauntlet.threats.attacks.engine.outcome import Queries
-from gauntlet.threats.attacks.engine.posing import DETECTION, pose_task, task_of
+from gauntlet.threats.attacks.engine.posing import pose_task
 from gauntlet.threats.attacks.engine.problem import Problem, steady
 from gauntlet.threats.attacks.engine.regions import Region
 from gauntlet.threats.attacks.engine.targets import Target

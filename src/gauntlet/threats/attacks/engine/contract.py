@@ -15,6 +15,7 @@ from gauntlet.numbers import Number, parse_fraction, parse_number
 from gauntlet.registry import Registry
 from gauntlet.samples import Boxes
 from gauntlet.seeding import torch_generator
+from gauntlet.tasks import DETECTION, SEGMENTATION, task_of
 from gauntlet.threats.attacks.detection.matching import CONFIDENCE
 from gauntlet.threats.attacks.detection.problem import LOSS
 from gauntlet.threats.attacks.engine.constraints import NORMS
@@ -22,7 +23,7 @@ from gauntlet.threats.attacks.engine.device import bridge, crosses
 from gauntlet.threats.attacks.engine.inputs import MODEL_IGNORE_INDEX, expand_seeds
 from gauntlet.threats.attacks.engine.norms import image_norm
 from gauntlet.threats.attacks.engine.outcome import Outcome, Queries
-from gauntlet.threats.attacks.engine.posing import DETECTION, SEGMENTATION, pose_task, task_of
+from gauntlet.threats.attacks.engine.posing import pose_task
 from gauntlet.threats.attacks.engine.problem import PRECISIONS, BatchProblem, steady
 from gauntlet.threats.attacks.engine.regions import Region, describe_region
 from gauntlet.threats.attacks.engine.targets import Target, describe_target

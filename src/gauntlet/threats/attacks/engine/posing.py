@@ -8,21 +8,14 @@ from typing import Any
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.models.contract import DetectionModel
 from gauntlet.samples import Boxes
+from gauntlet.tasks import DETECTION, task_of
 from gauntlet.threats.attacks.detection.matching import CONFIDENCE
 from gauntlet.threats.attacks.detection.problem import LOSS, pose_objects
 from gauntlet.threats.attacks.engine.inputs import pose
 from gauntlet.threats.attacks.engine.problem import BatchProblem
 from gauntlet.threats.attacks.engine.regions import Region
 from gauntlet.threats.attacks.engine.targets import Target, is_target_file
-
-SEGMENTATION, DETECTION = "segmentation", "detection"
-
-
-def task_of(model: Any) -> str:
-    """What a model does; any callable that is no detector gives logits per pixel."""
-    return DETECTION if isinstance(model, DetectionModel) else SEGMENTATION
 
 
 def pose_task(
@@ -45,7 +38,7 @@ def pose_task(
     """The problem of a batch; see `inputs.pose` (retarget, own_prediction, ignore_index: pixels only) and
     `objects.pose_objects` (goal, confidence: objects only).
     """
-    if isinstance(model, DetectionModel):
+    if task_of(model) == DETECTION:
         return pose_objects(
             model,
             images,
