@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation import jobs as evaluation_jobs
 from gauntlet.evaluation import run_log
 from gauntlet.evaluation.estimate import count_passes
 from gauntlet.evaluation.plan import Plan, open_dataset, parse_plan, plan_jobs, plan_schema, read_plan
@@ -71,6 +72,34 @@ def test_what_is_stored_is_not_computed_again() -> None:
     assert (len(more.computed), len(more.stored)) == (1, 2)
     again = run_jobs(plan_jobs(plan), store, again=True)
     assert (len(again.computed), len(again.stored)) == (2, 0)
+
+
+def test_a_job_is_made_once_and_the_store_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, store = parse_plan(content("clean", "fog", images=4)), Store()
+    run_jobs(plan_jobs(parse_plan(content("clean", images=4))), store)
+    jobs = plan_jobs(plan)
+    asked: list[str] = []
+    for name in ("states", "load", "started"):
+        usual = getattr(Store, name)
+        monkeypatch.setattr(Store, name, lambda *given, name=name, usual=usual: asked.append(name) or usual(*given))
+    monkeypatch.setattr(evaluation_jobs, "make_job", lambda *_: pytest.fail("the job was made in the plan"))
+    outcome = run_jobs(jobs, store)
+    assert (len(outcome.computed), len(outcome.stored)) == (1, 1)
+    assert asked == ["states"]
+
+
+def test_without_a_display_failures_are_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = parse_plan(content("clean", network="raiser"))
+    poison = collate([open_dataset(plan.datasets[0])[5]]).images.mean()
+    monkeypatch.setenv("GAUNTLET_TEST_POISON", repr(float(poison)))
+    run_jobs(plan_jobs(plan), Store())
+    (warning,) = caplog.messages
+    assert "| clean: ValueError: this image is poison" in warning
+    caplog.clear()
+    run_jobs(plan_jobs(plan), Store(), progress=Silent())
+    assert not caplog.messages
 
 
 def test_the_order_of_jobs_changes_nothing() -> None:

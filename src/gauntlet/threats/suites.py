@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ from gauntlet.errors import GauntletError
 from gauntlet.registry import Registry
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
 from gauntlet.threats.corruptions import COMMON
+
+_LOGGER = logging.getLogger(__name__)
 
 Description = dict[str, Any]
 Suite = Callable[[], list[Description]]
@@ -41,7 +44,11 @@ def build(name: str, task: str = SEGMENTATION) -> list[Description]:
     name = suites.canonical(name)
     if name in detector_suites:
         return detector_suites[name]()
-    threats = [description for description in suites[name]() if _aims_at_boxes(description)]
+    every = suites[name]()
+    threats = [description for description in every if _aims_at_boxes(description)]
+    left_out = [description for description in every if description not in threats]
+    if left_out:
+        _LOGGER.info("left out of the suite '%s', since detectors have no pixels to aim at: %s", name, left_out)
     if threats == [{"clean": {}}]:
         *others, last = (f"'{other}'" for other in TASKS[task].suites)
         raise GauntletError(f"the suite '{name}' has no threat for detectors; use {', '.join(others)} or {last}.")
