@@ -1,0 +1,224 @@
+"""Prepared models compute the same function, faster; the user's own module is left alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils import parametrizations
+
+import gauntlet
+from gauntlet.errors import GauntletError
+from gauntlet.models import SegmentationModel, wrap_model
+from gauntlet.models.preparation import choose_steps, choosing, parse_steps, prepare
+from gauntlet.models.preparation.folding import FixedLeakyReLU, Pair, ScaleAndShift, fold, foldable_pairs
+
+
+def lively_norm(channels: int, **options: bool) -> nn.BatchNorm2d:
+    """A batch norm that does something."""
+    norm = nn.BatchNorm2d(channels, **options)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    nn.init.normal_(norm.running_mean)
+    nn.init.uniform_(norm.running_var, 0.5, 2)
+    if norm.affine:
+        nn.init.normal_(norm.weight)
+        nn.init.normal_(norm.bias)
+    return norm
+
+
+class Joined(nn.Module):
+    """A block whose normalisation follows a concatenation, beside one whose convolution is used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(3, 4, 1)
+        self.joint = lively_norm(8)
+        self.twice = nn.Conv2d(8, 8, 1, bias=False)
+        self.norm = lively_norm(8)
+        self.plain = nn.Conv2d(8, 5, 3, padding=1, bias=False)
+        self.last = lively_norm(5)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        joined = torch.relu(self.joint(torch.cat((self.left(images), self.right(images)), 1)))
+        used = self.twice(joined)
+        result: torch.Tensor = self.last(self.plain(self.norm(used) + used))
+        return result
+
+
+class Branching(nn.Module):
+    """A module that tracing cannot follow, around one that it can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), lively_norm(4), nn.PReLU())
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if images.sum() > 0:
+            images = images * 2
+        result: torch.Tensor = self.body(images)
+        return result
+
+
+def same_function(module: nn.Module, size: tuple[int, int] = (9, 12)) -> None:
+    """Folded, a module gives the same outputs and gradients to 1e-5 of the largest."""
+    module = module.eval().requires_grad_(False)
+    images = torch.rand(2, 3, *size, requires_grad=True)
+    expected = module(images)
+    (slope,) = torch.autograd.grad(expected.square().sum(), images)
+    fold(module)
+    assert not [each for each in module.modules() if isinstance(each, nn.BatchNorm2d)]
+    output = module(images)
+    (folded,) = torch.autograd.grad(output.square().sum(), images)
+    assert torch.allclose(output, expected, rtol=0, atol=1e-5 * float(expected.detach().abs().max()))
+    assert torch.allclose(folded, slope, rtol=0, atol=1e-4 * float(slope.abs().max()))
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    groups=st.sampled_from([1, 3]),
+    width=st.integers(1, 4),
+    transposed=st.booleans(),
+    bias=st.booleans(),
+    affine=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_a_folded_convolution_is_the_same_function(
+    groups: int, width: int, transposed: bool, bias: bool, affine: bool, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    kind = nn.ConvTranspose2d if transposed else nn.Conv2d
+    convolution = kind(3, groups * width, 3, stride=2, groups=groups, bias=bias)
+    same_function(nn.Sequential(convolution, lively_norm(groups * width, affine=affine), nn.PReLU()))
+
+
+def test_only_a_norm_that_alone_takes_the_output_is_folded_the_others_become_scale_and_shift() -> None:
+    module = Joined().eval()
+    assert list(foldable_pairs(module)) == [Pair("plain", "last")]
+    same_function(module)
+    assert isinstance(module.joint, ScaleAndShift)
+    assert isinstance(module.norm, ScaleAndShift)
+    assert isinstance(module.last, nn.Identity)
+
+
+def test_inside_a_module_that_cannot_be_traced_blocks_are_still_found() -> None:
+    module = Branching().eval()
+    assert list(foldable_pairs(module)) == [Pair("body.0", "body.1")]
+    same_function(module)
+    assert isinstance(module.body[2], FixedLeakyReLU)
+
+
+def test_a_convolution_called_twice_or_with_a_computed_kernel_is_left_alone() -> None:
+    shared = nn.Conv2d(3, 3, 1)
+    twice = nn.Sequential(shared, lively_norm(3), shared, lively_norm(3)).eval()
+    computed = nn.Sequential(parametrizations.weight_norm(nn.Conv2d(3, 3, 1)), lively_norm(3)).eval()
+    assert list(foldable_pairs(twice)) == list(foldable_pairs(computed)) == []
+    same_function(twice)
+    same_function(computed)
+
+
+def test_a_norm_in_training_mode_is_left_alone() -> None:
+    module = nn.Sequential(nn.Conv2d(3, 4, 1), lively_norm(4))
+    fold(module)
+    assert isinstance(module[1], nn.BatchNorm2d)
+
+
+def test_preparing_copies_and_keeps_the_identity() -> None:
+    model = wrap_model(Joined(), num_classes=5)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    prepared = prepare(model, ("fold", "channels-last"))
+    assert prepared.identity == model.identity
+    assert prepared is not model
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert prepared.module.plain.weight.is_contiguous(memory_format=torch.channels_last)
+    assert not any(parameter.requires_grad for parameter in prepared.parameters())
+    assert prepare(model, ()) is model
+
+
+def test_steps_are_parsed_in_their_order_and_misspellings_are_told() -> None:
+    assert parse_steps("channels-last, fold") == ("fold", "channels-last")
+    assert parse_steps("off") == ()
+    assert parse_steps("auto") is None
+    with pytest.raises(GauntletError, match="did you mean 'channels-last'"):
+        parse_steps("fold,channel-last")
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GAUNTLET_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "preparations.json"
+
+
+@pytest.fixture
+def model() -> SegmentationModel:
+    torch.manual_seed(0)
+    return wrap_model(Joined(), num_classes=5)
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, seconds: list[float]) -> None:
+    """Every pass of the candidate of one position takes the given time."""
+    calls = iter(seconds * choosing.ROUNDS)
+    monkeypatch.setattr(choosing, "_seconds", lambda run, device: next(calls))
+
+
+def test_the_fastest_candidate_is_chosen_and_remembered(
+    own_cache: Path, model: SegmentationModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(monkeypatch, [1.0, 0.7, 0.9, 0.8])
+    assert choose_steps(model, (16, 16), 2) == ("fold",)
+    assert list(json.loads(own_cache.read_text()).values()) == [["fold"]]
+    monkeypatch.setattr(choosing, "_seconds", lambda run, device: pytest.fail("it was measured again"))
+    assert choose_steps(model, (16, 16), 2) == ("fold",)
+
+
+def test_a_gain_within_the_noise_keeps_the_plainer_candidate(
+    own_cache: Path, model: SegmentationModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(monkeypatch, [1.0, 0.98, 0.99, 0.975])
+    assert choose_steps(model, (16, 16), 2) == ()
+
+
+def test_a_preparation_that_changes_the_function_is_never_chosen(
+    own_cache: Path, model: SegmentationModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(module: nn.Module) -> None:
+        module.module.plain.weight = nn.Parameter(module.module.plain.weight * 1.1)
+
+    def broken(module: nn.Module) -> None:
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr("gauntlet.models.preparation.steps.STEPS", {"fold": wrong, "channels-last": broken})
+    timed(monkeypatch, [1.0])
+    assert choose_steps(model, (16, 16), 2) == ()
+
+
+def test_a_damaged_or_unwritable_cache_only_costs_the_measurement(
+    own_cache: Path, model: SegmentationModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_cache.parent.mkdir()
+    own_cache.write_text("{not json")
+    timed(monkeypatch, [1.0, 0.7, 0.9, 0.8])
+    assert choose_steps(model, (16, 16), 2) == ("fold",)
+    own_cache.unlink()
+    own_cache.mkdir()  # a folder in the place of the file: it can be neither read nor replaced
+    timed(monkeypatch, [1.0, 0.9, 0.7, 0.8])
+    assert choose_steps(model, (16, 16), 2) == ("channels-last",)
+
+
+@pytest.mark.parametrize(
+    "name", ["streets/enet", "streets/pspnet", "streets/segformer", "streets/fcos", "streets/detr"]
+)
+def test_shipped_models_prepared_give_the_same_outputs(name: str) -> None:
+    model = gauntlet.load_model(name)
+    prepared = prepare(model, ("fold", "channels-last"))
+    images = torch.rand(1, 3, 64, 128, generator=torch.Generator().manual_seed(0))
+    if model.task == "detection":
+        output, expected = prepared.candidates(images).scores, model.candidates(images).scores
+    else:
+        output, expected = prepared(images), model(images)
+    assert torch.allclose(output, expected, rtol=0, atol=1e-4 * float(expected.detach().abs().max()))
