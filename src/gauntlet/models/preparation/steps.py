@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -79,7 +79,11 @@ def prepare(model: Model, steps: Sequence[str]) -> Model:
     if not steps:
         return model
     identity = model.identity  # of the weights as they were given, not of the folded ones
-    prepared = copy.deepcopy(model)
+    # Weights that no step replaces stay the same memory: a copy of a large model costs next to nothing.
+    shared: dict[int, Any] = {
+        id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in model.parameters()
+    }
+    prepared = copy.deepcopy(model, shared)
     prepared._identity = identity
     for name in STEPS:
         if name in steps:

@@ -201,7 +201,9 @@ def _inner(attack: Attack | Mapping[str, Any] | str, options: Mapping[str, Any])
     name = given.pop("name", "bim")
     if name == RegionAware.name:
         raise unknown_name("attack inside region-aware", name, [])
-    if name == "bim":  # Marchiori Pietrosanti et al. gives 50 steps and no step size; 2.5 epsilon / steps is ours (docs/specs/attacks.md, 13)
+    if (
+        name == "bim"
+    ):  # Marchiori Pietrosanti et al. gives 50 steps and no step size; 2.5 epsilon / steps is ours (docs/specs/attacks.md, 13)
         given.setdefault("steps", 50)
     made = attacks[name](**given)
     if not isinstance(made, Attack):
