@@ -168,7 +168,7 @@ def fill_faces(
         stamp: which instance touched a sample last; scratch.
         silhouettes: for each instance, how many samples it would cover if nothing stood before it.
     """
-    nearness, seen, screen_nearness, screen, _ = buffers  # a tuple in the inner loop makes it a third slower
+    nearness, seen, screen_nearness, screen, _ = buffers  # reading the tuple in the inner loop is slower
     height, width = stamp.shape
     eye, focal, center_x, center_y = camera.eye, camera.focal, camera.center_x, camera.center_y
     xs, ys, places = np.empty(2 * MOST_CORNERS), np.empty(2 * MOST_CORNERS), np.empty(2 * MOST_CORNERS)

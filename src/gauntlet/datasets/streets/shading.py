@@ -366,8 +366,8 @@ def look(
         screen: the face that one looks through to see it, -1 for none.
         shade: strength of the shadow on the ground.
         row, column: place of the sample.
-        camera, street, light, faces, normals, planes, received, fractal, grain: of `Scenery`, one by one: taking
-            arrays out of a tuple at every sample costs a third of the time.
+        camera, street, light, faces, normals, planes, received, fractal, grain: of `Scenery`, one by one, since taking
+            arrays out of a tuple at every sample is slower.
     """
     right, down = (column - camera.center_x) / camera.focal, (row - camera.center_y) / camera.focal
     if seen >= 0:
