@@ -108,8 +108,8 @@ class Interrupting(Silent):
     def __init__(self, after: int) -> None:
         self.left = after
 
-    def advance(self, images: int, figure: float = 0.0, name: str = "mIoU") -> None:
-        self.left -= images
+    def advance(self, count: int, figure: float = 0.0, name: str = "mIoU", text: str = "") -> None:
+        self.left -= count
         if self.left <= 0:
             raise KeyboardInterrupt
 

@@ -16,7 +16,7 @@ CLASSES, ATTACKS, IMAGES, SIZE = 4, 3, 4, 6
 
 
 def fixture() -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
-    """Ground truth and predictions by formula (attack_reference.json, aggregation_fixture)."""
+    """Ground truth and predictions by formula (tests/data/attack_reference.json, aggregation_fixture)."""
     rows, columns = np.mgrid[0:SIZE, 0:SIZE]
     truths, predictions = [], [[] for _ in range(ATTACKS)]
     for i in range(IMAGES):

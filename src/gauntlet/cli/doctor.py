@@ -25,7 +25,6 @@ OPTIONAL = {
     "TensorBoard": ("tensorboard", "tensorboard", "pip install 'vision-gauntlet[tracking]'"),
     "Hugging Face models": ("transformers", "transformers", "pip install 'vision-gauntlet[zoo]'"),
     "torchvision models": ("torchvision", "torchvision", "pip install 'vision-gauntlet[zoo]'"),
-    "H.265 corruptions": ("av", "av", "pip install 'vision-gauntlet[video]'"),
     "PostgreSQL store": ("psycopg", "psycopg", "pip install 'vision-gauntlet[postgres]'"),
     "Figures as PNG, PDF, SVG": ("matplotlib", "matplotlib", "pip install 'vision-gauntlet[figures]'"),
     "Parquet export": ("pyarrow", "pyarrow", "pip install 'vision-gauntlet[parquet]'"),

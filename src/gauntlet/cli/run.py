@@ -15,6 +15,7 @@ from gauntlet.cli.app import app
 from gauntlet.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SeedOption, StoreOption
 from gauntlet.cli.output import percent, print_json, print_table
 from gauntlet.errors import GauntletError
+from gauntlet.numbers import format_duration, parse_number
 
 if TYPE_CHECKING:
     from gauntlet.evaluation.plan import PlannedJob
@@ -272,7 +273,7 @@ def _dry_run(jobs: Sequence[PlannedJob], address: str, as_json: bool) -> None:
     print_table("", columns, [[row[name] for name in columns] for row in rows], numbers_from=3)
     typer.echo(
         f"{len(jobs)} evaluations, {len(jobs) - len(missing)} of them stored; the rest takes about "
-        f"{_duration(sum(seconds.values()))} in one process (attacks that stop early take less)."
+        f"{format_duration(sum(seconds.values()))} in one process (attacks that stop early take less)."
     )
 
 
@@ -336,8 +337,6 @@ def _channels(option: str, text: str | None) -> list[float] | None:
     """Three numbers, one for each channel, from "a,b,c"."""
     if text is None:
         return None
-    from gauntlet.numbers import parse_number
-
     values = [parse_number(part, option) for part in text.split(",")]
     if len(values) != 3:
         raise GauntletError(f"{option} needs three numbers such as 0.485,0.456,0.406, not '{text}'.")
@@ -346,11 +345,3 @@ def _channels(option: str, text: str | None) -> list[float] | None:
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _duration(seconds: float) -> str:
-    if math.isnan(seconds):
-        return "an unknown time"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -233,8 +233,8 @@ class _Numbered:
         self._progress, self._prefix = progress, f"[{index + 1}/{jobs}] " if jobs > 1 else ""
         self.advance, self.note_once = progress.advance, progress.note_once
 
-    def start(self, label: str, total: int, done: int = 0) -> None:
-        self._progress.start(self._prefix + label, total, done)
+    def start(self, label: str, total: int, done: int = 0, unit: str = "images") -> None:
+        self._progress.start(self._prefix + label, total, done, unit)
 
 
 def _now() -> str:

@@ -259,7 +259,7 @@ def test_t13_minimum_perturbations(name: str, options: dict[str, Any]) -> None:
     wrong = torch.tensor([256 - found for found in correct(outcome.images)])
     assert torch.equal(outcome.success, wrong >= threshold * 256 - 1e-9)
     assert outcome.success.all()
-    bisected = 0.3  # minimal-PGD at 0.9 reaches 0.302 and 0.307 (attack_reference.json)
+    bisected = 0.3  # minimal-PGD at 0.9 reaches 0.302 and 0.307 (tests/data/attack_reference.json)
     assert (outcome.norms <= bisected * 1.05).all()
 
 

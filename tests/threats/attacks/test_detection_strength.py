@@ -1,4 +1,4 @@
-"""Attacks on a detector against docs/specs/attacks.md, 16: exact constraints, true gradients, strength that grows, targets hit."""
+"""Attacks on a detector (docs/specs/attacks.md, 16): exact constraints, true gradients, growing strength, targets."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image as Picture
 
+from gauntlet.compiling import compiled
 from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.registry import Registry
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions import Corruption, catalogue, contact_sheet, corrupt, names, register, registry
 from gauntlet.threats.corruptions.api import DepthRule, corruption_stream
-from gauntlet.threats.corruptions.compiling import compiled
 from gauntlet.threats.corruptions.draws import Draws
 
 IMAGE = np.random.default_rng(1).integers(0, 256, (40, 56, 3), dtype=np.uint8)
