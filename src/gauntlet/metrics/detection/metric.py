@@ -58,10 +58,10 @@ class DetectionMetric(Metric):
         everything = np.ones(len(target), bool)
         if region is None:
             return ImageObjects(target, (ObjectView(prediction, everything),))
-        detected, there = _inside(prediction, region), _inside(target, region)
-        return ImageObjects(
-            target, (ObjectView(prediction.select(detected), there), ObjectView(prediction.select(~detected), ~there))
-        )
+        kept, objects = _inside(prediction, region), _inside(target, region)
+        inside = ObjectView(prediction.select(kept), objects)
+        outside = ObjectView(prediction.select(~kept), ~objects)
+        return ImageObjects(target, (inside, outside))
 
     def stack(self, counts: Sequence[ImageObjects]) -> ImageObjects:
         return ImageObjects.stack(counts)
@@ -101,7 +101,7 @@ class DetectionMetric(Metric):
         return _whole_pairs(images, views)
 
     def image_f1(self, pairs: Sequence[Pair]) -> FloatArray:
-        """(N,) the F1 of every image, as `F1_images` is the mean of."""
+        """(N,) the F1 of every image; `F1_images` is their mean."""
         return image_figures(*_columns(pairs)).f1
 
     def _coco(self, pairs: Sequence[Pair]) -> CocoCurves:
