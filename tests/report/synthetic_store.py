@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gauntlet.metrics import SegmentationMetric
+from gauntlet.metrics import REGION, WHOLE, SegmentationMetric, Views
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
-from gauntlet.metrics.segmentation.metric import REGION, WHOLE
 from gauntlet.results import Job, Store
 from gauntlet.results.record import ImageRow
 
@@ -33,7 +32,7 @@ class MadeUpThreat:
     description: dict[str, Any]
     weak: float
     strong: float
-    views: tuple[str, ...] = WHOLE
+    views: Views = WHOLE
 
     @property
     def kind(self) -> str:

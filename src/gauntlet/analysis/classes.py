@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from gauntlet.analysis.frames import one_each, one_name_each, require_columns, with_clean
-from gauntlet.metrics.segmentation.figures import divide
+from gauntlet.metrics.arithmetic import divide
 from gauntlet.results.published.summaries import unit_columns
 
 

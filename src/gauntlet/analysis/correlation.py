@@ -15,7 +15,7 @@ from gauntlet.analysis.frames import name_images, require_columns
 from gauntlet.analysis.leaderboard import score_columns
 from gauntlet.analysis.summary import scores
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.segmentation.figures import FloatArray, divide
+from gauntlet.metrics.arithmetic import FloatArray, divide
 
 COEFFICIENTS = ("pearson", "spearman", "kendall")
 RESAMPLES = 1000

@@ -10,7 +10,7 @@ import pandas as pd
 
 from gauntlet.analysis.frames import of_metric, one_each, with_clean
 from gauntlet.errors import unknown_name
-from gauntlet.metrics.segmentation.figures import divide
+from gauntlet.metrics.arithmetic import divide
 from gauntlet.numbers import format_number, parse_number
 from gauntlet.results.published.summaries import unit_columns
 from gauntlet.results.published.threats import threat_settings

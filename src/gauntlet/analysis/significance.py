@@ -10,11 +10,11 @@ import pandas as pd
 
 from gauntlet.analysis.frames import require_columns
 from gauntlet.errors import GauntletError
+from gauntlet.metrics.arithmetic import FloatArray, divide, nan_mean
 from gauntlet.metrics.detection.coco import MOST_DETECTIONS, THRESHOLDS
 from gauntlet.metrics.detection.metric import Pair
 from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
 from gauntlet.metrics.segmentation.counts import CountTable
-from gauntlet.metrics.segmentation.figures import FloatArray, divide, nan_mean
 from gauntlet.samples import Boxes
 
 RESAMPLES = 1000

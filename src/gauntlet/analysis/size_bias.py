@@ -11,7 +11,7 @@ import pandas as pd
 
 from gauntlet.analysis.frames import one_name_each, require_columns
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.segmentation.figures import divide
+from gauntlet.metrics.arithmetic import divide
 from gauntlet.results.published.summaries import unit_columns
 
 FRACTION_EDGES = (0.0, 0.001, 0.01, 0.05, 0.2, 1.0)

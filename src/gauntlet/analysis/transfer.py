@@ -6,7 +6,7 @@ import pandas as pd
 
 from gauntlet.analysis.frames import of_metric, one_each, require_columns, with_clean
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.segmentation.figures import divide
+from gauntlet.metrics.arithmetic import divide
 from gauntlet.results.published.summaries import unit_columns
 from gauntlet.results.published.threats import threat_settings
 

@@ -211,10 +211,10 @@ def print_one(result: Evaluation) -> None:
 
 def print_many(results: Sequence[Evaluation]) -> None:
     """The headline figure of several evaluations (mIoU, mAP), a table per task."""
-    from gauntlet.metrics import METRICS
+    from gauntlet.metrics import metrics
 
     for task in dict.fromkeys(result.task for result in results):
-        _print_headline([result for result in results if result.task == task], METRICS[task].headline)
+        _print_headline([result for result in results if result.task == task], metrics[task].headline)
 
 
 def _print_headline(results: Sequence[Evaluation], metric: str) -> None:

@@ -17,6 +17,7 @@ from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, PlannedJob
 from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.evaluation.runner import Failure, describe_error
+from gauntlet.metrics import Views
 from gauntlet.results.record import Evaluation, ImageRow
 from gauntlet.results.store import Store
 
@@ -43,7 +44,7 @@ class Delivery:
     """What a worker sends back: counts, a few hundred bytes an image."""
 
     rows: list[ImageRow]
-    views: tuple[str, ...]
+    views: Views
     seconds: float
 
 

@@ -16,8 +16,7 @@ from gauntlet.evaluation.prediction import PRECISIONS
 from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.provenance import describe_run
 from gauntlet.evaluation.task import TASKS, Importance, RunningFigure, Task, build_task
-from gauntlet.metrics import Metric
-from gauntlet.metrics.segmentation.metric import WHOLE
+from gauntlet.metrics import WHOLE, Metric, Views
 from gauntlet.models import GauntletModel
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import ModelSource
@@ -105,7 +104,7 @@ class RunningJob:
     task: Task
     images: int
     done: set[int]
-    views: tuple[str, ...] | None
+    views: Views | None
     running: RunningFigure
     figure: float = float("nan")
 
@@ -114,7 +113,7 @@ class RunningJob:
         units = cut_units(self.images, self.started.batch_size)
         return [unit for unit in units if not self.done.issuperset(unit.positions)]
 
-    def commit(self, unit: Unit, rows: Sequence[ImageRow], views: tuple[str, ...], seconds: float) -> None:
+    def commit(self, unit: Unit, rows: Sequence[ImageRow], views: Views, seconds: float) -> None:
         """Writes the counts of a unit, all or nothing."""
         self.store.add_images(self.started, rows, views, seconds)
         self.done.update(unit.positions)
@@ -201,10 +200,10 @@ def compute_groups(
     task: Task,
     groups: Sequence[Loaded],
     progress: Progress | None = None,
-) -> tuple[list[ImageRow], tuple[str, ...]]:
+) -> tuple[list[ImageRow], Views]:
     """Rows of the images of a unit, in the order of the dataset, and what their views are."""
     rows: list[ImageRow] = []
-    views: tuple[str, ...] = ()
+    views = WHOLE
     for group in groups:
         more, views = _compute_group(model, threat, task, group, progress)
         rows += more
@@ -213,7 +212,7 @@ def compute_groups(
 
 def _compute_group(
     model: GauntletModel, threat: Threat, task: Task, group: Loaded, progress: Progress | None
-) -> tuple[list[ImageRow], tuple[str, ...]]:
+) -> tuple[list[ImageRow], Views]:
     outcome = None
     try:
         perturbed = group.perturbed or threat.perturb(model, group.batch, group.seeds)

@@ -15,17 +15,16 @@ import pandas as pd
 
 from gauntlet.analysis import compare_counts, compare_objects
 from gauntlet.errors import GauntletError
-from gauntlet.metrics import DetectionMetric, SegmentationMetric, worst_case
+from gauntlet.metrics import DetectionMetric, SegmentationMetric, ViewKind, Views
+from gauntlet.metrics.arithmetic import FloatArray
 from gauntlet.metrics.detection.metric import Pair
+from gauntlet.metrics.segmentation import worst_case
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
-from gauntlet.metrics.segmentation.figures import FloatArray, image_accuracy, image_iou
-from gauntlet.metrics.segmentation.metric import REGION, WHOLE
+from gauntlet.metrics.segmentation.figures import image_accuracy, image_iou
 from gauntlet.results import Store
 from gauntlet.results.record import ImageRow
 from gauntlet.results.store import Started
 from gauntlet.samples import Boxes
-
-_PARTS = ("true_positives", "ground_truth", "predicted")
 
 
 @dataclass(frozen=True)
@@ -113,17 +112,17 @@ class LabelImages(Images):
     """
 
     figure, mean, dataset = "mIoU", "NmIoU", "CmIoU"
-    views: Sequence[str]
+    views: Views
     tables: Sequence[CountTable]
 
     @cached_property
     def headline(self) -> CountTable:
         """The counts behind the headline mIoU: the whole image, of a battery the worst attack of every image."""
-        if tuple(self.views) == WHOLE:
+        if self.views.kind is ViewKind.WHOLE:
             return self.tables[0]
-        if tuple(self.views[: len(REGION)]) == REGION:
+        if self.views.kind is ViewKind.REGION:
             inside, outside = self.tables[:2]
-            return CountTable(*(getattr(inside, name) + getattr(outside, name) for name in _PARTS))
+            return inside + outside
         return worst_case.chosen(self.tables, worst_case.worst_by_image_iou(self.tables).choice)
 
     @cached_property
@@ -188,13 +187,13 @@ def read_images(store: Store, key: str) -> Images | None:
         return None
     metric = store.metric(key)
     if isinstance(metric, DetectionMetric):
-        return _read_boxes(chain([first], rows), store, started, metric)
+        return _read_boxes(chain([first], rows), store, started, started.views, metric)
     if isinstance(metric, SegmentationMetric):
         return _read_labels(chain([first], rows), started.views)
     return None
 
 
-def _read_labels(rows: Iterable[ImageRow], views: Sequence[str]) -> LabelImages:
+def _read_labels(rows: Iterable[ImageRow], views: Views) -> LabelImages:
     ids: list[str] = []
     counts: list[np.ndarray[Any, np.dtype[np.int64]]] = []
     details: list[Any] = []
@@ -209,9 +208,9 @@ def _read_labels(rows: Iterable[ImageRow], views: Sequence[str]) -> LabelImages:
     return LabelImages(ids, details, views, tables)
 
 
-def _read_boxes(rows: Iterable[ImageRow], store: Store, started: Started, metric: DetectionMetric) -> BoxImages:
-    views = started.views or ()
-
+def _read_boxes(
+    rows: Iterable[ImageRow], store: Store, started: Started, views: Views, metric: DetectionMetric
+) -> BoxImages:
     def pairs() -> list[Pair]:
         return metric.headline_pairs((metric.decode(row.counts) for row in store.image_rows(started)), views)
 

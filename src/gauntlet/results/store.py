@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError
 from sqlalchemy.pool import StaticPool
 
 from gauntlet.errors import GauntletError
-from gauntlet.metrics import METRICS, Metric
+from gauntlet.metrics import Metric, Views, metrics
 from gauntlet.metrics.contract import NAN, Figure
 from gauntlet.results import schema
 from gauntlet.results.record import Evaluation, ImageRow, Job, dataset_digest
@@ -41,7 +41,7 @@ class Started:
     key: str
     state: str
     batch_size: int
-    views: tuple[str, ...] | None
+    views: Views | None
 
 
 class Store:
@@ -133,9 +133,7 @@ class Store:
             raise GauntletError(f"the store {self.address} did not keep the evaluation {job.key}.")
         return found
 
-    def add_images(
-        self, started: Started, rows: Sequence[ImageRow], views: Sequence[str], seconds: float = 0.0
-    ) -> None:
+    def add_images(self, started: Started, rows: Sequence[ImageRow], views: Views, seconds: float = 0.0) -> None:
         """Commits the counts of a unit of images in one transaction; a row that is there already stays as it is."""
         table = schema.evaluations
         values = [
@@ -150,7 +148,7 @@ class Store:
         ]
         with self._write() as connection:
             update = table.update().where(table.c.id == started.id, table.c.key == started.key)
-            touched = connection.execute(update.values(views=list(views), duration=table.c.duration + seconds))
+            touched = connection.execute(update.values(views=views.to_json(), duration=table.c.duration + seconds))
             self._still_there(touched.rowcount, started)
             if values:
                 connection.execute(self._insert_new(schema.image_counts, ["evaluation_id", "position"]), values)
@@ -250,7 +248,7 @@ class Store:
             row = connection.execute(select(table).where(table.c.key == key)).mappings().one_or_none()
         if row is None:
             return None
-        views = tuple(row["views"]) if row["views"] is not None else None
+        views = Views.from_json(row["views"]) if row["views"] is not None else None
         return Started(row["id"], row["key"], row["state"], row["batch_size"], views)
 
     def states(self, keys: Sequence[str]) -> dict[str, str]:
@@ -296,7 +294,8 @@ class Store:
                 Figure(f.metric, _number(f.value), f.view, f.class_name, _number(f.low), _number(f.high))
                 for f in connection.execute(of_this)
             ]
-        started = Started(row["id"], key, row["state"], row["batch_size"], tuple(row["views"] or ()))
+        views = Views.from_json(row["views"] or ())
+        started = Started(row["id"], key, row["state"], row["batch_size"], views)
         return Evaluation(
             key=key,
             task=row["task"],
@@ -309,14 +308,14 @@ class Store:
             description=row["description"],
             seed=row["seed"],
             images=row["images"],
-            views=started.views or (),
+            views=views.names,
             all_figures=figures,
             provenance=row["provenance"],
             duration=row["duration"],
             created=row["created"],
             from_store=True,
             dataset_identity=row["dataset_identity"],
-            _per_image=self._per_image_reader(started, row["task"], row["metric"]),
+            _per_image=self._per_image_reader(started, views, row["task"], row["metric"]),
         )
 
     def metric(self, key: str) -> Metric:
@@ -347,13 +346,15 @@ class Store:
             raise GauntletError(f"the store {self.address} has no complete evaluation with the key '{key}'.")
         return evaluation.per_image
 
-    def _per_image_reader(self, started: Started, task: str, options: Mapping[str, Any]) -> Callable[[], pd.DataFrame]:
+    def _per_image_reader(
+        self, started: Started, views: Views, task: str, options: Mapping[str, Any]
+    ) -> Callable[[], pd.DataFrame]:
         def read() -> pd.DataFrame:
             metric = build_metric(task, options)
             rows = []
             for row in self.image_rows(started):
-                views = metric.per_image(metric.decode(row.counts), started.views or ())
-                rows += [{"image_id": row.image_id, **of_view, **row.details} for of_view in views]
+                of_image = metric.per_image(metric.decode(row.counts), views)
+                rows += [{"image_id": row.image_id, **of_view, **row.details} for of_view in of_image]
             return pd.DataFrame(rows)
 
         return read
@@ -429,9 +430,9 @@ def open_store(address: str | Path = MEMORY, *, read_only: bool = False) -> Stor
 
 def build_metric(task: str, options: Mapping[str, Any]) -> Metric:
     """The metric that made (and reads) the counts of an evaluation, from the options the store keeps."""
-    if task not in METRICS:
+    if task not in metrics:
         raise GauntletError(f"this version has no metric for the task '{task}'; upgrade vision-gauntlet.")
-    return METRICS[task](**options)
+    return metrics[task](**options)
 
 
 def _engine(address: str, read_only: bool) -> Engine:

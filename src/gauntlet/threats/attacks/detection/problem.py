@@ -154,7 +154,7 @@ class ObjectProblem(BatchProblem):
         missing = torch.tensor([not self.aim.everything and len(counted(truth)) == 0 for truth in self.truth])
         return {
             metric: torch.tensor(
-                [figure(truth, found) for truth, found in zip(self.truth, near, strict=True)], dtype=torch.float64
+                [figure(truth, detected) for truth, detected in zip(self.truth, near, strict=True)], dtype=torch.float64
             ).masked_fill(missing, float("nan"))
             for metric, figure in (("f1", f1), ("recall", recall))
         }

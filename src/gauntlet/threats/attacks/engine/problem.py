@@ -328,8 +328,8 @@ class Problem(BatchProblem):
 
     def figures(self, points: torch.Tensor) -> dict[str, torch.Tensor]:
         logits = self.look(points).logits
-        found = image_figures(label_map(logits), self.labels, self.counted, logits.shape[1])
-        return {metric: values.cpu() for metric, values in zip(self.metrics, found, strict=True)}
+        values = image_figures(label_map(logits), self.labels, self.counted, logits.shape[1])
+        return dict(zip(self.metrics, values, strict=True))
 
     def _pixels(self, logits: torch.Tensor, part: slice, workspace: torch.Tensor | None = None) -> Pixels:
         labels = self.labels[part]

@@ -1,62 +1,27 @@
-"""Worst case over attacks, per image and per metric (docs/specs/metrics.md, 7)."""
+"""Worst case over attacks of a segmentation model, per image and per metric (docs/specs/metrics.md, 7)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from gauntlet.metrics.segmentation.counts import CountTable
-from gauntlet.metrics.segmentation.figures import FloatArray, divide, image_accuracy, image_iou, nan_mean
+from gauntlet.metrics.segmentation.counts import CountTable, Int64Array
+from gauntlet.metrics.segmentation.figures import image_accuracy, image_iou, mean_iou
+from gauntlet.metrics.selection import Choice, Selection, select
 
-Choice = npt.NDArray[np.intp]
 _STRICT = 1e-12
 _MAX_ROUNDS = 1000
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Which candidate was chosen for every image, and how often each one was.
-
-    Attributes:
-        choice: (N,) index of the candidate.
-        share: (A,) share of images on which a candidate was chosen; ties go to the lowest index.
-        credit: (A,) the same with ties shared equally.
-    """
-
-    choice: Choice
-    share: FloatArray
-    credit: FloatArray
-
-
-def select(values: FloatArray) -> Selection:
-    """The candidate with the smallest value per image; ties go to the lowest index.
+def chosen(tables: Sequence[CountTable], choice: Choice) -> CountTable:
+    """The counts of the chosen candidate of every image.
 
     Args:
-        values: (A, N) a figure of every candidate on every image; NaN for an image that counts for nothing.
+        tables: A tables of counts over the same N images.
+        choice: (N,) index of the candidate.
     """
-    filled = np.where(np.isnan(values), np.inf, values)
-    smallest = filled.min(axis=0)
-    counted = np.isfinite(smallest)
-    choice = filled.argmin(axis=0)
-    hits = (filled == smallest) & counted
-    images = max(int(counted.sum()), 1)
-    first = np.arange(len(values))[:, None] == choice
-    return Selection(
-        choice, (first & counted).sum(axis=1) / images, (hits / np.maximum(hits.sum(axis=0), 1)).sum(axis=1) / images
-    )
-
-
-def chosen(tables: Sequence[CountTable], choice: Choice) -> CountTable:
-    """The counts of the chosen candidate of every image."""
-    images = np.arange(len(choice))
-    parts = [
-        np.stack([getattr(table, name) for table in tables])[choice, images]
-        for name in ("true_positives", "ground_truth", "predicted")
-    ]
-    return CountTable(*parts)
+    return CountTable(*_stacked(tables)[:, choice, np.arange(len(choice))])
 
 
 def worst_by_accuracy(tables: Sequence[CountTable]) -> Selection:
@@ -75,13 +40,18 @@ def freeze_floor(tables: Sequence[CountTable]) -> list[CountTable]:
     A battery may skip an image once nothing can lower its figure. With the later candidates frozen, a figure over
     all candidates is the same whether they were skipped or run.
     """
-    names = ("true_positives", "ground_truth", "predicted")
-    stacked = {name: np.stack([getattr(table, name) for table in tables]) for name in names}  # (A, N, K)
-    floored = (stacked["true_positives"].sum(axis=2) == 0) & (stacked["ground_truth"].sum(axis=2) > 0)  # (A, N)
+    stacked = _stacked(tables)  # (3, A, N, K)
+    true_positives, ground_truth = stacked[0].sum(axis=2), stacked[1].sum(axis=2)  # (A, N)
+    floored = (true_positives == 0) & (ground_truth > 0)
     first = np.where(floored.any(axis=0), floored.argmax(axis=0), len(tables))
     source = np.minimum(np.arange(len(tables))[:, None], first)  # (A, N)
     images = np.arange(source.shape[1])
-    return [CountTable(*(stacked[name][row, images] for name in names)) for row in source]
+    return [CountTable(*stacked[:, row, images]) for row in source]
+
+
+def _stacked(tables: Sequence[CountTable]) -> Int64Array:
+    """(3, A, N, K): true positives, ground truth and predicted pixels of A candidates."""
+    return np.stack([[each.true_positives, each.ground_truth, each.predicted] for each in tables], axis=1)
 
 
 def greedy_cmiou(tables: Sequence[CountTable], seed: int = 0) -> tuple[float, Choice]:
@@ -100,7 +70,7 @@ def greedy_cmiou(tables: Sequence[CountTable], seed: int = 0) -> tuple[float, Ch
     """
     true_positives = np.stack([table.true_positives for table in tables])  # (A, N, K)
     union = np.stack([table.union for table in tables])
-    alone = nan_mean(divide(true_positives.sum(axis=1), union.sum(axis=1)), axis=1)  # (A,)
+    alone = mean_iou(true_positives.sum(axis=1), union.sum(axis=1))  # (A,)
     best = int(np.argmin(np.where(np.isnan(alone), np.inf, alone)))
     images = true_positives.shape[1]
     starts = [
@@ -114,19 +84,19 @@ def greedy_cmiou(tables: Sequence[CountTable], seed: int = 0) -> tuple[float, Ch
 
 
 def _descend(
-    true_positives: npt.NDArray[np.int64], union: npt.NDArray[np.int64], start: Choice, generator: np.random.Generator
+    true_positives: Int64Array, union: Int64Array, start: Choice, generator: np.random.Generator
 ) -> tuple[float, Choice]:
     choice = start.copy()
     images = np.arange(len(choice))
     total_hits = true_positives[choice, images].sum(axis=0)
     total_union = union[choice, images].sum(axis=0)
-    value = float(nan_mean(divide(total_hits, total_union)))
+    value = float(mean_iou(total_hits, total_union))
     for _ in range(_MAX_ROUNDS):
         improved = False
         for image in generator.permutation(len(choice)):
             hits = total_hits - true_positives[choice[image], image] + true_positives[:, image]  # (A, K)
             unions = total_union - union[choice[image], image] + union[:, image]
-            values = nan_mean(divide(hits, unions), axis=1)
+            values = mean_iou(hits, unions)  # (A,)
             best = int(np.argmin(np.where(np.isnan(values), np.inf, values)))
             if values[best] < value - _STRICT:
                 value, choice[image], improved = float(values[best]), best, True
