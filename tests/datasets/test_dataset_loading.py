@@ -69,7 +69,7 @@ def test_every_registered_dataset_can_be_imported() -> None:
     wanted = [*EXPECTED, "hf"]
     assert set(wanted) <= set(datasets.names())
     for name in wanted:
-        assert issubclass(datasets.dataset_factory(name), Dataset)  # type: ignore[arg-type]
+        assert issubclass(datasets.datasets[name], Dataset)  # type: ignore[arg-type]
 
 
 def test_importing_the_package_imports_no_dataset() -> None:

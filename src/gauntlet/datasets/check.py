@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gauntlet.datasets import dataset_factory, datasets, load_dataset
+from gauntlet.datasets import datasets, load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.tree import LayoutError
 from gauntlet.errors import GauntletError, UnknownNameError
@@ -108,7 +108,7 @@ def check_dataset(
         limit: read only the first so many images of each split; the files of all are looked for anyway.
         options: further options of the dataset.
     """
-    factory = dataset_factory(name.partition(":")[0])
+    factory = datasets[name.partition(":")[0]]
     known: Sequence[str] = getattr(factory, "splits", ())
     wanted: Sequence[str | None] = [split] if split is not None else list(known) or [None]
     found = [_load_split(name, root, each, options) for each in wanted]

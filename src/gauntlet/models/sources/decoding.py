@@ -17,7 +17,7 @@ import torch
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.architectures.geometry import generalised_iou, iou, suppress
-from gauntlet.registry import Registry
+from gauntlet.registry import Registry, subclass_of
 from gauntlet.samples import Boxes
 
 MATCHED = 0.5
@@ -87,7 +87,9 @@ class DecodeRule(ABC):
         return Boxes(*parts)
 
 
-decode_rules: Registry[type[DecodeRule]] = Registry("decode rule", "gauntlet.decode_rules")
+decode_rules: Registry[type[DecodeRule]] = Registry(
+    "decode rule", "gauntlet.decode_rules", check=subclass_of(DecodeRule)
+)
 """Rules by name."""
 
 
