@@ -23,8 +23,9 @@ BROKEN = {
     MISSING,
     "the attack 'pgd' of the package 'gauntlet-sicklab' cannot be used: its name is taken already; update or uninstall "
     "that package.",
-    "the corruption 'seven' of the package 'gauntlet-sicklab' cannot be used: the corruption 'seven' must be a function "
-    "of (image, severity, draws) or a Corruption, but it is of the type int; update or uninstall that package.",
+    "the corruption 'seven' of the package 'gauntlet-sicklab' cannot be used: the corruption 'seven' must be a "
+    "function of (image, severity, draws) or a Corruption, but it is of the type int; update or uninstall that "
+    "package.",
     "the dataset 'nowhere' of the package 'gauntlet-sicklab' cannot be used: AttributeError: module 'sicklab.numbers' "
     "has no attribute 'nowhere'; update or uninstall that package.",
 }
@@ -45,8 +46,8 @@ listed = {
 dataset = gauntlet.load_dataset("scenes", level=150)
 model = gauntlet.load_model("brightness:0.5")
 image = dataset[0].image
-metric = metrics["agreement"]()
-right = [metric.update(sample.labels, sample) for sample in dataset]
+metric = metrics["agreement"](dataset.class_names)
+right = [metric.update(sample.labels, sample.labels) for sample in dataset]
 
 def sentence(work):
     try:

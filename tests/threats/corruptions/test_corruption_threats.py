@@ -264,6 +264,5 @@ def test_the_frost_pictures_are_an_option_of_frost() -> None:
     assert threat.describe() == {
         "corruption": {"name": "frost", "severity": 3, "frost_textures": "pictures", "channels": "bgr"}
     }
-    assert threat.name == "frost 3 bgr textures"
     none = build_threat({"corruption": {"name": "frost", "frost_textures": None}})
     assert none.describe() == {"corruption": {"name": "frost", "severity": 3}}

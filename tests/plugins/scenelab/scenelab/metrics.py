@@ -13,16 +13,19 @@ class Agreement(Metric):
 
     headline = "agreement"
 
-    def update(self, prediction: Any, sample: Any) -> int:
+    def __init__(self, class_names: Sequence[str]) -> None:
+        self.class_names = tuple(class_names)
+
+    def update(self, prediction: Any, target: Any, region: Any = None) -> int:
         """1 for an image without a wrong pixel."""
-        return int((prediction == sample.labels).all())
+        return int((prediction == target).all())
 
     def decode(self, data: bytes) -> int:
         return int.from_bytes(data, "little")
 
-    def compute(self, counts: Iterable[int], views: Sequence[str]) -> list[Figure]:
+    def compute(self, counts: Iterable[int], views: Any) -> list[Figure]:
         values = list(counts)
         return [Figure("agreement", sum(values) / len(values))]
 
-    def per_image(self, counts: int, views: Sequence[str]) -> list[dict[str, Any]]:
+    def per_image(self, counts: int, views: Any) -> list[dict[str, Any]]:
         return [{"view": "all", "agreement": counts}]
