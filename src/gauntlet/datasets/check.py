@@ -111,10 +111,10 @@ def check_dataset(
     factory = datasets[name.partition(":")[0]]
     known: Sequence[str] = getattr(factory, "splits", ())
     wanted: Sequence[str | None] = [split] if split is not None else list(known) or [None]
-    found = [_load_split(name, root, each, options) for each in wanted]
-    loaded = [each for each in found if isinstance(each, Dataset)]
+    outcomes = [_load_split(name, root, each, options) for each in wanted]
+    loaded = [each for each in outcomes if isinstance(each, Dataset)]
     reports = [_check_split(dataset, _published(factory, dataset, options), limit) for dataset in loaded]
-    reports.extend(_failures([each for each in found if isinstance(each, _Failure)], bool(loaded) and split is None))
+    reports.extend(_failures([each for each in outcomes if isinstance(each, _Failure)], bool(loaded) and split is None))
     place = str(root) if root is not None else name.partition(":")[2] or None
     return CheckReport(datasets.canonical(name.partition(":")[0]), place, reports)
 

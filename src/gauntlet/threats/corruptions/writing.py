@@ -164,16 +164,16 @@ def _claim(root: Path, settings: dict[str, Any]) -> None:
     manifest = root / MANIFEST
     text = json.dumps(settings, indent=1, sort_keys=True)
     try:
-        found = {**UNRECORDED, **json.loads(manifest.read_text())}
+        recorded = {**UNRECORDED, **json.loads(manifest.read_text())}
     except (FileNotFoundError, NotADirectoryError):
         _write_atomically(manifest, text.encode())
         return
     except (OSError, ValueError, TypeError):  # TypeError: it is JSON, but no mapping
         raise GauntletError(f"{manifest} cannot be read; remove it or choose another folder.") from None
     for key, value in json.loads(text).items():
-        if found.get(key) != value:
+        if recorded.get(key) != value:
             raise GauntletError(
-                f"{root} holds a copy with {key} {found.get(key)!r}, not {value!r}; choose another folder."
+                f"{root} holds a copy with {key} {recorded.get(key)!r}, not {value!r}; choose another folder."
             )
 
 
