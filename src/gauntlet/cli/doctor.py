@@ -65,6 +65,8 @@ def doctor(
         for name, part in facts["optional"].items()
     ]
     print_table("Optional parts", ["part", "version", "to install it"], rows, numbers_from=9)
+    for broken in facts["broken plug-ins"]:
+        typer.echo(f"Broken: {broken}")
     typer.echo("All of the core is there." if not facts["missing"] else f"Missing: {', '.join(facts['missing'])}.")
     if facts["missing"]:
         raise typer.Exit(1)
@@ -115,7 +117,18 @@ def _facts() -> dict[str, Any]:
             for name, (module, distribution, install) in OPTIONAL.items()
         },
         "missing": [name for name, found in core.items() if found is None],
+        "broken plug-ins": _broken_plugins(),
     }
+
+
+def _broken_plugins() -> list[str]:
+    """A sentence for every entry point of another package that cannot be used."""
+    import gauntlet.evaluation
+    import gauntlet.models.sources.decoding
+    import gauntlet.threats.suites  # noqa: F401 - with the other two, every module that has a registry
+    from gauntlet.registry import broken_plugins
+
+    return [str(broken) for broken in broken_plugins()]
 
 
 def _devices() -> dict[str, str]:

@@ -230,7 +230,9 @@ def _corruption_sheet(sample: Sample, names: list[str], severities: list[int], s
     from gauntlet.threats import corruptions
 
     every = [
-        name for name in corruptions.names() if sample.depth is not None or not corruptions.registry[name].needs_depth
+        name
+        for name, corruption in corruptions.registry.items()
+        if sample.depth is not None or not corruption.needs_depth
     ]
     return corruptions.contact_sheet(
         sample.image,

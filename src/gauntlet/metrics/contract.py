@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import BoolArray
 from gauntlet.metrics.views import Views
-from gauntlet.registry import Registry
+from gauntlet.registry import Registry, subclass_of
 
 NAN = float("nan")
 NOT_FRACTIONS = ("entropy", "entropy_images", "boxes_per_image")
@@ -89,5 +89,5 @@ class Metric(ABC):
         """One row of figures per view of one image."""
 
 
-metrics: Registry[type[Metric]] = Registry("metric", "gauntlet.metrics")
+metrics: Registry[type[Metric]] = Registry("metric", "gauntlet.metrics", check=subclass_of(Metric))
 """The metrics by name; the two built in have the names of the two tasks."""

@@ -109,18 +109,18 @@ def find(model_name: str, backbone: str, dataset: str, *, crop_size: str | None 
         dataset: what it was trained on ("ade20k").
         crop_size: HEIGHTxWIDTH, to choose among several.
     """
-    found = _narrow(entries(), "zoo model", "model_name", model_name, "")
-    found = _narrow(found, "backbone", "backbone", backbone, f" of the zoo model '{found[0].model_name}'")
-    found = _narrow(
-        found, "dataset", "dataset", dataset, f" of the zoo's {found[0].model_name} with {found[0].backbone}"
+    fitting = _narrow(entries(), "zoo model", "model_name", model_name, "")
+    fitting = _narrow(fitting, "backbone", "backbone", backbone, f" of the zoo model '{fitting[0].model_name}'")
+    fitting = _narrow(
+        fitting, "dataset", "dataset", dataset, f" of the zoo's {fitting[0].model_name} with {fitting[0].backbone}"
     )
     if crop_size is not None:
-        found = _narrow(found, "crop size", "crop_size", crop_size, f" of {found[0].title}")
-    return found[0]
+        fitting = _narrow(fitting, "crop size", "crop_size", crop_size, f" of {fitting[0].title}")
+    return fitting[0]
 
 
-def _narrow(found: Iterable[ZooEntry], kind: str, field: str, wanted: str, where: str) -> list[ZooEntry]:
-    candidates = list(found)
+def _narrow(entries: Iterable[ZooEntry], kind: str, field: str, wanted: str, where: str) -> list[ZooEntry]:
+    candidates = list(entries)
     kept = [entry for entry in candidates if _key(getattr(entry, field)) == _key(wanted)]
     if not kept:
         known = dict.fromkeys(getattr(entry, field) for entry in candidates)

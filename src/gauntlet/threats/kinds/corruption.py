@@ -19,7 +19,6 @@ from gauntlet.threats.corruptions.api import (
     check_channels,
     check_depth_rule,
     check_name,
-    check_options,
     check_severity,
     check_stream,
     corrupt,
@@ -28,6 +27,9 @@ from gauntlet.threats.corruptions.api import (
 from gauntlet.threats.corruptions.catalogue import Image, registry
 
 Options = TypeVar("Options", bound=BaseModel)
+
+OWN_WORDS = {"frost_textures": "textures"}
+"""What a corruption's own option adds to a threat's name, where that is not the option and its value."""
 
 
 class CorruptionOptions(BaseModel):
@@ -38,17 +40,17 @@ class CorruptionOptions(BaseModel):
         severity: 1 to 5.
         stream: "fast", or "legacy" for the reference's own random numbers.
         channels: the order in which the corruption sees the channels; "bgr" is what both benchmarks do.
-        frost_textures: a folder with the reference's frost pictures; only for frost.
         depth_rule: how corruptions in 3D read depth: "metric" as metres, "estimated" as DetecBench's images have it.
+
+    Further keys are the corruption's own options (`frost_textures` of frost).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
     name: str
     severity: int = 3
     stream: Stream = "fast"
     channels: Channels = "rgb"
-    frost_textures: str | None = None
     depth_rule: DepthRule = "metric"
 
     @field_validator("name")
@@ -80,23 +82,36 @@ class CorruptionOptions(BaseModel):
         check_depth_rule(rule)
         return rule
 
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Only keys of the schema and of the corruption; None stands for an option's default."""
+        name = given.get("name")
+        own: tuple[str, ...] = ()
+        whose = "threat 'corruption'"
+        if isinstance(name, str) and name in registry:
+            own, whose = registry[name].options, f"corruption '{registry.canonical(name)}'"
+        for key in given:
+            if key not in cls.model_fields and key not in own:
+                raise unknown_name(f"option of the {whose}", str(key), [*cls.model_fields, *own])
+        return {key: value for key, value in given.items() if key not in own or value is not None}
+
     @model_validator(mode="after")
-    def _own_options(self) -> CorruptionOptions:
-        check_options(self.name, self.arguments())
+    def _depth_rule_for_depth(self) -> CorruptionOptions:
         if self.depth_rule != "metric" and not registry[self.name].needs_depth:
             raise GauntletError(f"the corruption '{self.name}' does not look at depth; leave out depth_rule.")
         return self
 
     def arguments(self) -> dict[str, Any]:
         """The corruption's own options."""
-        return {} if self.frost_textures is None else {"frost_textures": self.frost_textures}
+        return dict(self.model_extra or {})
 
 
 def parse_options(kind: str, schema: type[Options], options: Mapping[str, Any] | None) -> Options:
     """Options checked against their schema; the first fault in one sentence."""
     given = dict(options or {})
     for key in given:
-        if key not in schema.model_fields:
+        if key not in schema.model_fields and schema.model_config.get("extra") != "allow":
             raise unknown_name(f"option of the threat '{kind}'", str(key), schema.model_fields)
     try:
         return schema.model_validate(given)
@@ -129,7 +144,7 @@ class CorruptionThreat(Threat):
         words = [options.name, str(options.severity)]
         settings = (options.stream, options.channels, options.depth_rule)
         words += [word for word in settings if word not in ("fast", "rgb", "metric")]
-        words += ["textures"] if options.frost_textures else []
+        words += [OWN_WORDS.get(key, f"{key} {value}") for key, value in options.arguments().items()]
         return " ".join(words)
 
     def describe(self) -> dict[str, Any]:
