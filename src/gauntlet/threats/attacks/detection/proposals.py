@@ -1,4 +1,4 @@
-"""DAG on a detector: the clean image's proposals are led to classes that the image does not have (docs/specs/attacks.md, 15)."""
+"""DAG on a detector: proposals of the clean image are led to classes that it lacks (docs/specs/attacks.md, 15)."""
 
 from __future__ import annotations
 

@@ -77,7 +77,10 @@ def rare_classes_first(pixels: Pixels, progress: float) -> torch.Tensor:
 
 
 def segpgd_weight(pixels: Pixels, progress: float) -> torch.Tensor:
-    """1 - λ on pixels that are not fooled yet, λ on the others, λ = progress / 2 (SegPGD, Eq. 5; docs/specs/attacks.md, 3)."""
+    """1 - λ on pixels that are not fooled yet, λ on the others, λ = progress / 2 (Gu et al., Eq. 5: SegPGD).
+
+    docs/specs/attacks.md, 3.
+    """
     share = progress / 2
     fooled = pixels.fooled.to(pixels.logits.dtype)
     return fooled.mul_(2 * share - 1).add_(1 - share)
