@@ -45,8 +45,8 @@ LABELS = torch.where((3 * _r + 5 * _q + 7 * _n) % 13 == 0, (PREDICTIONS + 1) % 5
 VOID_LABELS = torch.where((_r <= 1) & (_q < 12), VOID, LABELS)
 FORMULA_START = (IMAGES + EPSILON * torch.sin(0.37 + 1.9 * _series(IMAGES.numel())).view_as(IMAGES)).clamp(0, 1)
 
-_path = Path(__file__).resolve().parents[3] / ".." / "shared" / "specs" / "attack_reference.json"
-REFERENCE: dict[str, Any] = json.loads(_path.read_text()) if _path.is_file() else {}
+_path = Path(__file__).resolve().parents[2] / "data" / "attack_reference.json"
+REFERENCE: dict[str, Any] = json.loads(_path.read_text())
 
 
 def correct(images: torch.Tensor, labels: torch.Tensor = LABELS) -> list[int]:

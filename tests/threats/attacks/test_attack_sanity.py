@@ -1,4 +1,4 @@
-"""The sanity tests T1 to T17 of docs/specs/attacks.md, section 16, on the fixture of section 17."""
+"""The sanity tests of docs/specs/attacks.md, 16, on the fixture of section 17."""
 
 from __future__ import annotations
 

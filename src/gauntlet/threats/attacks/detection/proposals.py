@@ -83,7 +83,7 @@ def select_proposals(
     Args:
         candidates: of the clean images.
         truth: their objects that are aimed at.
-        present: the classes that each image has, those of other objects among them: nobody is led there.
+        present: the classes that each image has, those of other objects among them: no proposal is led to one of these.
         seeds: one per image, for the permutation of classes.
         wanted: the same objects with the classes they are to get, in place of that permutation.
     """

@@ -101,7 +101,7 @@ def attack_objects_in_rounds(
     """Attacks a batch; arguments as for any attack.
 
     Every round attacks the clean image anew and aims at the objects that the detector still finds. An object is lost
-    when no confident detection of its class stands there any more (targeted: when one of the target class does). Lost
+    when no confident detection of its class is left there (targeted: when one of the target class does). Lost
     objects are crowds in later rounds: as background they would draw the attack to keep them, which they still do on
     detectors that take crowds for background (see `aims.aside`).
     """
@@ -158,7 +158,7 @@ class RoundsRecord:
         return [row for row, each in enumerate(self.objects) if each.open.any()]
 
     def aims(self, rows: Sequence[int]) -> list[Boxes]:
-        """The objects of some images, those that are not aimed at any more as crowds."""
+        """The objects of some images, those that a round has won as crowds."""
         return [aside(self.objects[row].truth, ~self.objects[row].open) for row in rows]
 
     def add(self, rows: Sequence[int], outcome: Outcome, detected: Sequence[Boxes], target: Target) -> None:

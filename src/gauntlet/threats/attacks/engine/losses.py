@@ -65,7 +65,7 @@ def still_to_win(pixels: Pixels, progress: float) -> torch.Tensor:
 def rare_classes_first(pixels: Pixels, progress: float) -> torch.Tensor:
     """`still_to_win` times one over the image's own pixel count of the class, scaled to sum 1 over classes.
 
-    SEA takes the counts of a training set (`balanced`); an image's own stand in where nobody gives them.
+    SEA takes the counts of a training set (`balanced`); where no weights are given, an image's own take their place.
     """
     count, classes = pixels.logits.shape[:2]
     counts = pixels.logits.new_zeros(count, classes)
