@@ -30,7 +30,7 @@ from gauntlet.report.sections.standing import Standing
 from gauntlet.report.sections.summary import grade
 from gauntlet.report.tables import Table
 from gauntlet.results import Job, Store
-from gauntlet.threats.attacks.checks import Finding as CheckFinding
+from gauntlet.threats.attacks.checks import Suspicion
 
 pytest_plugins = ("report_fixtures",)
 
@@ -272,7 +272,7 @@ def test_a_gam_with_most_members_names_the_missing_ones() -> None:
 
 
 def test_findings_of_checks_are_taken_over() -> None:
-    found = honesty.from_checks("m", [CheckFinding("zero-gradient", "error", "the gradient is zero.")], 4)
+    found = honesty.from_checks("m", [Suspicion("zero-gradient", "error", "the gradient is zero.")], 4)
     assert found == [Finding("warning", "m", "The gradient is zero.", "check 'zero-gradient' on 4 images")]
     assert honesty.from_checks("m", [], 4)[0].level == "good"
 

@@ -10,7 +10,6 @@ from attack_fixture import (
     FORMULA_START,
     IMAGES,
     LABELS,
-    REFERENCE,
     VOID_LABELS,
     at_class,
     correct,
@@ -94,11 +93,11 @@ def test_region_aware() -> None:
 
 
 def test_epsilon_curve() -> None:
-    found = [
+    accuracies = [
         run("bim", epsilon=levels / 255, steps=40, alpha=2.5 * levels / 255 / 40)[0]
         for levels in (1, 2, 4, 8, 16, 32, 64, 128, 255)
     ]
-    assert found == [215, 204, 189, 148, 99, 53, 27, 15, 13]
+    assert accuracies == [215, 204, 189, 148, 99, 53, 27, 15, 13]
 
 
 def test_the_long_runs_of_the_table_are_those_of_the_reference_file() -> None:

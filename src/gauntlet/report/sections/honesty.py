@@ -17,10 +17,10 @@ from gauntlet.threats.attacks import checks as honesty
 
 FEW_IMAGES = 30
 LEVELS = ("warning", "note", "good")
-SINGLE_STEP = ("fgsm", "fgsm-arnab")
+SINGLE_STEP = ("fgsm", "fgsm-ll", "fgsm-nth")
 
 
-def from_checks(model: str, found: Sequence[honesty.Finding], images: int) -> list[Finding]:
+def from_checks(model: str, found: Sequence[honesty.Suspicion], images: int) -> list[Finding]:
     """What `gauntlet.threats.attacks.checks.check_attack` found about a model, or that it found nothing."""
     if not found:
         return [Finding("good", model, f"The checks for a hidden gradient found nothing on {images} images.")]

@@ -11,10 +11,11 @@ import torch
 from gauntlet.threats.attacks.algorithms.gradient import GradientAttack
 from gauntlet.threats.attacks.algorithms.minimum_norm import MinimumNorm
 from gauntlet.threats.attacks.engine.constraints import ball
-from gauntlet.threats.attacks.engine.contract import Result, positive, register, whole
 from gauntlet.threats.attacks.engine.losses import losses
+from gauntlet.threats.attacks.engine.option_checks import positive, whole
 from gauntlet.threats.attacks.engine.outcome import reached
 from gauntlet.threats.attacks.engine.problem import Problem
+from gauntlet.threats.attacks.engine.result import Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +55,13 @@ class MinimalPgd(MinimumNorm):
             size = (low + high) / 2
             allowed = ball(self.norm, problem.images, size, problem.region)
             first = problem.images if start is None else allowed.project(start)
-            found = inner.ascend(problem, allowed, first, self.alpha * size.view(-1, 1, 1, 1))
-            assert found.fooled is not None
-            success = reached(found.fooled, problem.counts, self.threshold)
-            points[success], fooled[success] = found.points[success], found.fooled[success]
+            ended = inner.ascend(problem, allowed, first, self.alpha * size.view(-1, 1, 1, 1))
+            assert ended.fooled is not None
+            success = reached(ended.fooled, problem.counts, self.threshold)
+            points[success], fooled[success] = ended.points[success], ended.fooled[success]
             high, low = torch.where(success, size, high), torch.where(success, low, size)
             succeeded |= success
         failed = torch.nonzero(~succeeded).flatten()
         if len(failed):
             fooled[failed] = problem.select(failed).look(points[failed]).fooled_counts
         return self.smallest(problem, points, fooled, {})
-
-
-register("minimal-pgd", MinimalPgd)
