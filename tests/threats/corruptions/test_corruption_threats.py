@@ -12,7 +12,7 @@ import torch
 from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.samples import Batch, Sample, collate
 from gauntlet.seeding import ImageSeed
-from gauntlet.threats import build_threat
+from gauntlet.threats import build_threat, rebuild_threat
 from gauntlet.threats.corruptions import corrupt
 from gauntlet.threats.kinds.corruption import CorruptionThreat
 from gauntlet.threats.kinds.localized import LocalizedThreat
@@ -128,7 +128,7 @@ def test_localized_in_a_region() -> None:
             "fog 3 ratio 0.25 patch 64",
         ),
         (
-            {"localized": {"corruption": {"name": "fog"}, "patch": [8, 16], "mode": "exact"}},
+            {"localized": {"corruption": {"name": "fog"}, "patch": {"height": 8, "width": 16}, "mode": "exact"}},
             {
                 "localized": {
                     "corruption": {"name": "fog", "severity": 3},
@@ -150,7 +150,7 @@ def test_descriptions_are_canonical(given_description: dict[str, Any], canonical
     threat = build_threat(given_description)
     assert threat.describe() == canonical
     assert threat.name == name
-    again = build_threat(json.loads(json.dumps(threat.describe())))
+    again = rebuild_threat(json.loads(json.dumps(threat.describe())))
     assert again.describe() == canonical
 
 

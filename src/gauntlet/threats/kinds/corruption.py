@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
@@ -26,6 +26,7 @@ from gauntlet.threats.corruptions.api import (
     corruption_stream,
 )
 from gauntlet.threats.corruptions.catalogue import Image, registry
+from gauntlet.threats.options import NAME, Option, in_name_order, options_of
 
 Options = TypeVar("Options", bound=BaseModel)
 
@@ -44,12 +45,12 @@ class CorruptionOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    name: str
-    severity: int = 3
-    stream: Stream = "fast"
-    channels: Channels = "rgb"
-    frost_textures: str | None = None
-    depth_rule: DepthRule = "metric"
+    name: Annotated[str, NAME]
+    severity: Annotated[int, Option("always", place=-1, written="{value}", swept=True, axis="severity")] = 3
+    stream: Annotated[Stream, Option(written="{value}")] = "fast"
+    channels: Annotated[Channels, Option(written="{value}")] = "rgb"
+    frost_textures: Annotated[str | None, Option(place=20, written="textures {value}")] = None
+    depth_rule: Annotated[DepthRule, Option(written="{value}")] = "metric"
 
     @field_validator("name")
     @classmethod
@@ -125,12 +126,14 @@ class CorruptionThreat(Threat):
     @property
     def name(self) -> str:
         """Such as "fog 3", followed by what is not as usual."""
-        options = self.options
-        words = [options.name, str(options.severity)]
-        settings = (options.stream, options.channels, options.depth_rule)
-        words += [word for word in settings if word not in ("fast", "rgb", "metric")]
-        words += ["textures"] if options.frost_textures else []
+        described = self.describe()["corruption"]
+        declared = {name: Option() for name in described} | self.declared_options()
+        words = [option.word(key, described[key]) for key, option in in_name_order(declared) if key in described]
         return " ".join(words)
+
+    @classmethod
+    def declared_options(cls) -> dict[str, Option]:
+        return options_of(CorruptionOptions)
 
     def describe(self) -> dict[str, Any]:
         changed = self.options.model_dump(exclude_defaults=True)

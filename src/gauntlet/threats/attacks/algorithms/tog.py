@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gauntlet.numbers import parse_fraction
@@ -19,6 +19,7 @@ from gauntlet.threats.attacks.detection.problem import (
 )
 from gauntlet.threats.attacks.engine.contract import one_of, register
 from gauntlet.threats.attacks.engine.posing import DETECTION
+from gauntlet.threats.options import Option
 
 MISLABELING = {"ll": LEAST_LIKELY, "ml": MOST_LIKELY}
 
@@ -69,7 +70,7 @@ class Mislabeling(TargetedObjectness):
     """
 
     goal: str = LEAST_LIKELY
-    towards: str = "ll"
+    towards: str = field(default="ll", metadata=Option(place=9).metadata)
 
     def __post_init__(self) -> None:
         one_of(self.towards, "towards", tuple(MISLABELING))

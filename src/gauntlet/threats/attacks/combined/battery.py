@@ -19,10 +19,11 @@ from gauntlet.threats.attacks.engine.contract import Attack, attacks, image_seed
 from gauntlet.threats.attacks.engine.device import bridge, crosses
 from gauntlet.threats.attacks.engine.inputs import check_images, check_labels, expand_seeds
 from gauntlet.threats.attacks.engine.outcome import Queries
-from gauntlet.threats.attacks.engine.posing import DETECTION, pose_task, task_of
+from gauntlet.threats.attacks.engine.posing import DETECTION, SEGMENTATION, pose_task, task_of
 from gauntlet.threats.attacks.engine.problem import Problem, steady
 from gauntlet.threats.attacks.engine.regions import Region
 from gauntlet.threats.attacks.engine.targets import Target
+from gauntlet.threats.passes import Passes
 
 CLEAN = -1
 """The index of the clean image among the candidates; it comes before the attacks, so a tie goes to it."""
@@ -155,6 +156,11 @@ class Battery:
     def version(self) -> int:
         """Raised with any member's."""
         return 1 + sum(member.version - 1 for member in self.members.values())
+
+    def passes(self, task: str = SEGMENTATION) -> Passes:
+        """How often a model of a task is asked about one image, at most: by every attack, and about what it made."""
+        look = Passes(forward=1)
+        return sum((member.passes(task) + look for member in self.members.values()), look)
 
     def describe(self) -> dict[str, Any]:
         """Every option of every member, JSON-able. `skip`, `table` and `keep` change no figure and are left out."""

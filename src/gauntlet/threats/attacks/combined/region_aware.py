@@ -16,10 +16,11 @@ from gauntlet.threats.attacks.engine.device import bridge, crosses
 from gauntlet.threats.attacks.engine.inputs import expand_seeds
 from gauntlet.threats.attacks.engine.labels import label_map
 from gauntlet.threats.attacks.engine.outcome import Outcome, Queries
-from gauntlet.threats.attacks.engine.posing import DETECTION, task_of
+from gauntlet.threats.attacks.engine.posing import DETECTION, SEGMENTATION, task_of
 from gauntlet.threats.attacks.engine.problem import Problem, steady
 from gauntlet.threats.attacks.engine.regions import Region, describe_region
 from gauntlet.threats.attacks.engine.targets import Target
+from gauntlet.threats.passes import Passes
 
 
 class RegionAware:
@@ -69,6 +70,11 @@ class RegionAware:
     def norm(self) -> str:
         """The wrapped attack's norm."""
         return self.attack.norm
+
+    def passes(self, task: str = SEGMENTATION) -> Passes:
+        """How often a model of a task is asked about one image, at most: every round is an attack and a look."""
+        look = Passes(forward=1)
+        return self.attack.posing_passes(task) + look + self.rounds * (self.attack.passes(task) + look)
 
     def describe(self) -> dict[str, Any]:
         """Every option with its value, JSON-able."""
@@ -201,7 +207,9 @@ def _inner(attack: Attack | Mapping[str, Any] | str, options: Mapping[str, Any])
     name = given.pop("name", "bim")
     if name == RegionAware.name:
         raise unknown_name("attack inside region-aware", name, [])
-    if name == "bim":  # Marchiori Pietrosanti et al. gives 50 steps and no step size; 2.5 epsilon / steps is ours (docs/specs/attacks.md, 13)
+    if (
+        name == "bim"
+    ):  # Marchiori Pietrosanti et al. gives 50 steps and no step size; 2.5 epsilon / steps is ours (docs/specs/attacks.md, 13)
         given.setdefault("steps", 50)
     made = attacks[name](**given)
     if not isinstance(made, Attack):
