@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from gauntlet.threats import build_threat
 from gauntlet.threats.contract import known_options
-from gauntlet.threats.options import STEPS, Option, merged, options_of
+from gauntlet.threats.options import PLAIN, STEPS, Option, merged, options_of
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def test_of_two_options_with_one_name_the_one_that_is_always_named_wins() -> Non
     unusual, always = Option(swept=True), Option("always", swept=True)
     assert merged([{"rounds": unusual}, {"rounds": always}]) == {"rounds": always}
     assert merged([{"rounds": always}, {"rounds": unusual}]) == {"rounds": always}
-    assert merged([{"rounds": Option()}, {"rounds": unusual}]) == {"rounds": unusual}
+    assert merged([{"rounds": PLAIN}, {"rounds": unusual}]) == {"rounds": unusual}
 
 
 def test_what_can_be_swept_and_drawn() -> None:
@@ -158,8 +158,11 @@ OWN: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 APGD = ("apgd", "sea-jsd")
 
 
+NAMES = st.sampled_from(sorted(OWN))
+
+
 @st.composite
-def attacks_with_options(draw: st.DrawFn, names: st.SearchStrategy[str] = st.sampled_from(sorted(OWN))) -> dict[str, Any]:
+def attacks_with_options(draw: st.DrawFn, names: st.SearchStrategy[str] = NAMES) -> dict[str, Any]:
     name = draw(names)
     known = {**SHARED, **OWN[name]}
     if name in APGD:
@@ -280,6 +283,9 @@ def test_names_of_batteries() -> None:
 
     assert name(name="sea") == "battery sea 8/255"
     assert name(name="sea", epsilon="4/255", budget=0.01) == "battery sea 4/255 budget 0.01"
-    assert name(name="sea", steps=3, skip=False) == "battery sea 8/255 steps 3 without skipping"
+    assert name(name="sea", steps=3, skip=False) == "battery sea 8/255 x3 without skipping"
+    assert name(name="sea", norm="l2", region={"square": {"size": {"height": 8, "width": 9}}}) == (
+        "battery sea 8/255 l2 in square [8, 9]"
+    )
     stored = build_threat({"battery": {"name": "halmosi", "epsilon": "4/255"}}).describe()["battery"]
     assert name(**stored) == "battery halmosi 4/255"

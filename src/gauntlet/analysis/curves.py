@@ -15,7 +15,7 @@ from gauntlet.metrics.segmentation.figures import divide
 from gauntlet.numbers import parse_number
 from gauntlet.results.published.summaries import unit_columns
 from gauntlet.threats.contract import known_options
-from gauntlet.threats.options import Option
+from gauntlet.threats.options import PLAIN, Option
 
 
 def curve_options() -> dict[str, Option]:
@@ -130,5 +130,5 @@ def _labels(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 def _label(settings: Mapping[str, Any], shown: Sequence[str], options: Mapping[str, Option]) -> str:
     by_key = {path.rpartition(".")[2]: value for path, value in settings.items()}
     names = [str(value) for path, value in settings.items() if path.rpartition(".")[2] == "name"]
-    parts = [options.get(key, Option()).label(key, by_key[key]) for key in shown if key in by_key and key != "name"]
+    parts = [options.get(key, PLAIN).label(key, by_key[key]) for key in shown if key in by_key and key != "name"]
     return ", ".join([" ".join(names), *parts])

@@ -83,7 +83,7 @@ class Threat(ABC):
 
     @classmethod
     def declared_options(cls) -> Mapping[str, Option]:
-        """Every option that a description of this kind may hold, at any depth, by name."""
+        """The options that this kind of threat declares, by name; those of a threat inside it are that one's."""
         return {}
 
     @abstractmethod

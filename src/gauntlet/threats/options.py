@@ -67,6 +67,10 @@ class Option:
         return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
 
 
+PLAIN = Option()
+"""What is known about an option whose field says nothing: it is in the name where it is unusual, and that is all."""
+
+
 @cache
 def options_of(schema: type[Any]) -> dict[str, Option]:
     """The options of a dataclass or a pydantic model, by name, in the order of declaration.
@@ -75,7 +79,7 @@ def options_of(schema: type[Any]) -> dict[str, Option]:
     """
     if issubclass(schema, BaseModel):
         return {
-            name: next((each for each in field.metadata if isinstance(each, Option)), Option())
+            name: next((each for each in field.metadata if isinstance(each, Option)), PLAIN)
             for name, field in schema.model_fields.items()
         }
     return {each.name: _of_field(schema, each.name) for each in fields(schema)}
@@ -87,7 +91,7 @@ def _of_field(schema: type, name: str) -> Option:
         if declared is not None and _KEY in declared.metadata:
             option: Option = declared.metadata[_KEY]
             return option
-    return Option()
+    return PLAIN
 
 
 def merged(parts: Iterable[Mapping[str, Option]]) -> dict[str, Option]:
@@ -96,7 +100,7 @@ def merged(parts: Iterable[Mapping[str, Option]]) -> dict[str, Option]:
     for part in parts:
         for name, option in part.items():
             known = together.setdefault(name, option)
-            if known == Option() or (option.named == "always" and known.named != "always"):
+            if known is not option and (known is PLAIN or (option.named == "always" and known.named != "always")):
                 together[name] = option
     return together
 

@@ -24,7 +24,7 @@ from gauntlet.threats.attacks.engine.targets import Target, is_target_file
 from gauntlet.threats.contract import Candidate, Perturbed, Threat, threats
 from gauntlet.threats.kinds.corruption import parse_options
 from gauntlet.threats.masks import MaskBuilder, canonical_mask, mask_options, mask_text, parse_mask
-from gauntlet.threats.options import EPSILON, ROUNDS, Option, in_name_order, merged, options_of
+from gauntlet.threats.options import EPSILON, PLAIN, ROUNDS, Option, in_name_order, merged, options_of
 from gauntlet.threats.passes import Passes
 
 CLEAN = "clean"
@@ -59,7 +59,9 @@ class AttackThreat(Threat):
 
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
-        return attack_options()
+        """The options of all attacks, and those of the regions that attacks are kept to."""
+        schemas = dict.fromkeys(getattr(attacks.attacks[name], "kind", None) for name in attacks.names())
+        return merged([*(options_of(schema) for schema in schemas if isinstance(schema, type)), mask_options()])
 
     def passes(self, task: str = "segmentation") -> Passes:
         return self.attack.passes(task) + self.region.looks * LOOK
@@ -104,18 +106,19 @@ class BatteryThreat(Threat):
 
     @property
     def name(self) -> str:
-        """Such as "battery halmosi 8/255 budget 0.1", followed by what else was given.
+        """Such as "battery halmosi 8/255 budget 0.1", followed by what every member was given.
 
         Members that are not those of the registered battery are told apart by a digest of their descriptions.
         """
-        epsilon = next(iter(self.battery.members.values())).describe().get("epsilon")
+        first = next(iter(self.battery.members.values()))
+        described = {**self._options, **first.describe()}
+        epsilon = described.get("epsilon")
         words = ["battery", self.battery.name, *([] if epsilon is None else [EPSILON.word("epsilon", epsilon)])]
         if "members" not in self._options:
-            words += [
-                Option().word(key, value)
-                for key, value in self._options.items()
-                if key not in ("name", "epsilon", *BATTERY_FLAGS) and (key, value) != ("budget", 1)
-            ]
+            shared = {key for key in self._options if key not in ("name", "epsilon", *BATTERY_FLAGS)}
+            shared -= {"budget"} if self._options.get("budget") == 1 else set()
+            options = dict.fromkeys(sorted(shared), PLAIN) | options_of(type(first))
+            words += [option.word(key, described[key]) for key, option in in_name_order(options) if key in shared]
         elif not self._is_registered(epsilon):
             written = json.dumps(self.battery.describe()["members"], sort_keys=True)
             words.append(f"members {hashlib.sha256(written.encode()).hexdigest()[:8]}")
@@ -128,10 +131,6 @@ class BatteryThreat(Threat):
             return False
         usual = attacks.build_battery(self.battery.name, epsilon=epsilon)
         return bool(usual.describe()["members"] == self.battery.describe()["members"])
-
-    @classmethod
-    def declared_options(cls) -> dict[str, Option]:
-        return attack_options()
 
     def passes(self, task: str = "segmentation") -> Passes:
         return self.battery.passes(task) + (len(self.battery.members) + 1) * LOOK
@@ -174,7 +173,7 @@ class RegionAwareOptions(BaseModel):
 
     attack: str | dict[str, Any] | None = None
     rounds: Annotated[Any, ROUNDS] = 3
-    literal: Annotated[bool, Option(written="literal")] = False
+    literal: Annotated[bool, Option(written="{name}")] = False
     region: dict[str, Any] | None = None
 
 
@@ -190,12 +189,14 @@ class RegionAwareThreat(Threat):
 
     @property
     def name(self) -> str:
-        words = [attack_name(self.attack.attack), ROUNDS.word("rounds", self.attack.rounds)]
-        return " ".join([*words, *(["literal"] if self.attack.literal else []), *self.region.words])
+        told = {"rounds": self.attack.rounds, **({"literal": True} if self.attack.literal else {})}
+        options = in_name_order(self.declared_options())
+        words = [option.word(key, told[key]) for key, option in options if key in told]
+        return " ".join([attack_name(self.attack.attack), *words, *self.region.words])
 
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
-        return merged([options_of(RegionAwareOptions), attack_options()])
+        return options_of(RegionAwareOptions)
 
     def passes(self, task: str = "segmentation") -> Passes:
         return self.attack.passes(task) + LOOK  # the rounds give the predictions; the figures need the clean ones
@@ -243,12 +244,6 @@ class Region:
         height, width = batch.images.shape[-2:]
         stacked = np.stack([self._build(height, width, seed.stream("mask")) for seed in seeds])
         return torch.from_numpy(stacked).to(batch.images.device)
-
-
-def attack_options() -> dict[str, Option]:
-    """What is known about the options of all attacks and of their regions, by name."""
-    schemas = dict.fromkeys(getattr(attacks.attacks[name], "kind", None) for name in attacks.names())
-    return merged([*(options_of(schema) for schema in schemas if isinstance(schema, type)), mask_options()])
 
 
 def attack_name(attack: Attack) -> str:

@@ -26,7 +26,7 @@ from gauntlet.threats.corruptions.api import (
     corruption_stream,
 )
 from gauntlet.threats.corruptions.catalogue import Image, registry
-from gauntlet.threats.options import NAME, Option, in_name_order, options_of
+from gauntlet.threats.options import NAME, PLAIN, Option, in_name_order, options_of
 
 Options = TypeVar("Options", bound=BaseModel)
 
@@ -127,7 +127,7 @@ class CorruptionThreat(Threat):
     def name(self) -> str:
         """Such as "fog 3", followed by what is not as usual."""
         described = self.describe()["corruption"]
-        declared = {name: Option() for name in described} | self.declared_options()
+        declared = dict.fromkeys(described, PLAIN) | self.declared_options()
         words = [option.word(key, described[key]) for key, option in in_name_order(declared) if key in described]
         return " ".join(words)
 

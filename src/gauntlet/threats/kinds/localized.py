@@ -16,8 +16,8 @@ from gauntlet.samples import Batch
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.contract import Perturbed, Threat, threats
 from gauntlet.threats.kinds.corruption import CorruptionThreat, parse_options
-from gauntlet.threats.masks import canonical_mask, canonical_size, mask_options, parse_mask
-from gauntlet.threats.options import MODE, PATCH, RATIO, Option, merged, options_of
+from gauntlet.threats.masks import canonical_mask, canonical_size, parse_mask
+from gauntlet.threats.options import MODE, PATCH, RATIO, Option, options_of
 from gauntlet.threats.passes import Passes
 
 GRID = ("ratio", "patch", "mode")
@@ -84,7 +84,7 @@ class LocalizedThreat(Threat):
 
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
-        return merged([options_of(LocalizedOptions), CorruptionThreat.declared_options(), mask_options()])
+        return options_of(LocalizedOptions)
 
     def passes(self, task: str = "segmentation") -> Passes:
         return Passes(forward=2)  # the figures inside and outside of the region are compared with the clean ones
