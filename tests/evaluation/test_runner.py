@@ -16,7 +16,6 @@ import yaml
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import runner
-from gauntlet.evaluation.estimate import count_passes
 from gauntlet.evaluation.plan import Plan, open_dataset, parse_plan, plan_jobs, plan_schema, read_plan
 from gauntlet.evaluation.progress import Silent
 from gauntlet.evaluation.runner import run_jobs
@@ -238,12 +237,6 @@ def test_files_that_are_no_plans(tmp_path: Path) -> None:
 
 def test_the_schema_names_every_key() -> None:
     assert set(plan_schema()["properties"]) == set(Plan.model_fields)
-
-
-def test_passes_are_counted_from_the_description() -> None:
-    assert count_passes({"clean": {}}).gradient == 0
-    assert count_passes({"attack": {"steps": 20, "restarts": 3}}).gradient == 60
-    assert count_passes({"region_aware": {"rounds": 3, "attack": {"steps": 50}}}).gradient == 150
 
 
 def test_a_dead_process_is_noticed() -> None:

@@ -67,7 +67,7 @@ class Worker:
         from gauntlet.evaluation.plan import open_dataset
         from gauntlet.evaluation.task import build_task
         from gauntlet.models import resolve_model
-        from gauntlet.threats import build_threat
+        from gauntlet.threats import rebuild_threat
 
         began = time.perf_counter()
         if repr(order.dataset) not in self._datasets:
@@ -76,7 +76,7 @@ class Worker:
         if self._model is None or self._model[0] != order.model:
             self._model = (order.model, resolve_model(order.model.address, **order.model.options).load())
         model = ready_model(self._model[1], dataset, choose_device(order.device))
-        threat = build_threat(order.threat)
+        threat = rebuild_threat(order.threat)
         task = build_task(model.task, order.metric, precision=order.precision)
         groups = load_unit(dataset, order.unit, threat, model, order.seed, model.device)
         rows, views = compute_groups(model, threat, task, groups)

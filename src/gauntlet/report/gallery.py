@@ -27,7 +27,7 @@ from gauntlet.report.images import Images
 from gauntlet.results.record import Evaluation
 from gauntlet.samples import Boxes, Sample, collate
 from gauntlet.seeding import ImageSeed
-from gauntlet.threats import build_threat
+from gauntlet.threats import rebuild_threat
 
 WIDEST = 512
 NARROWEST = 256
@@ -99,7 +99,7 @@ def _written(protocol: Mapping[str, Any]) -> str:
 def _exhibit(
     sample: Sample, model: GauntletModel, painter: _Painter[Any], evaluation: Evaluation, stored: float
 ) -> Exhibit:
-    threat = build_threat(evaluation.description)
+    threat = rebuild_threat(evaluation.description)
     batch = collate([sample], model.device, painter.dataset.ignore_index)
     perturbed = threat.perturb(model, batch, [ImageSeed(evaluation.seed, sample.id)])
     changed = (perturbed.images[0].permute(1, 2, 0) * 255).round().byte().cpu().numpy()

@@ -10,6 +10,7 @@ from attack_fixture import (
     FORMULA_START,
     IMAGES,
     LABELS,
+    REFERENCE,
     VOID_LABELS,
     at_class,
     correct,

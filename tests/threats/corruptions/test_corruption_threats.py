@@ -14,6 +14,7 @@ from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.samples import Batch, Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import build_threat
+from gauntlet.threats.build import rebuild_threat
 from gauntlet.threats.corruptions import corrupt, registry
 from gauntlet.threats.corruptions.draws import Draws
 from gauntlet.threats.kinds.corruption import CorruptionThreat
@@ -130,7 +131,7 @@ def test_localized_in_a_region() -> None:
             "fog 3 ratio 0.25 patch 64",
         ),
         (
-            {"localized": {"corruption": {"name": "fog"}, "patch": [8, 16], "mode": "exact"}},
+            {"localized": {"corruption": {"name": "fog"}, "patch": {"height": 8, "width": 16}, "mode": "exact"}},
             {
                 "localized": {
                     "corruption": {"name": "fog", "severity": 3},
@@ -152,7 +153,7 @@ def test_descriptions_are_canonical(given_description: dict[str, Any], canonical
     threat = build_threat(given_description)
     assert threat.describe() == canonical
     assert threat.name == name
-    again = build_threat(json.loads(json.dumps(threat.describe())))
+    again = rebuild_threat(json.loads(json.dumps(threat.describe())))
     assert again.describe() == canonical
 
 

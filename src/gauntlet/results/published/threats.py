@@ -35,9 +35,15 @@ def _collect(node: Mapping[str, Any], found: dict[str, Any]) -> None:
         if isinstance(value, Mapping):
             _collect(value, found)
         elif key in NUMBER_SETTINGS and value is not None:
-            found.setdefault(key, parse_number(value, key))
+            found.setdefault(key, _number_or_text(key, value))
         elif key in TEXT_SETTINGS and value is not None:
             found.setdefault(key, str(value))
+
+
+def _number_or_text(key: str, value: Any) -> float | str:
+    """A number; a text for the size of a patch in words ("quarter") or as a rectangle."""
+    sized = key == "patch" and not isinstance(value, (int, float))
+    return str(value) if sized else parse_number(value, key)
 
 
 def threat_settings(frame: pd.DataFrame) -> pd.DataFrame:
@@ -47,13 +53,15 @@ def threat_settings(frame: pd.DataFrame) -> pd.DataFrame:
         frame: has the column `description`.
 
     Returns:
-        TEXT_SETTINGS ("" where not set) and NUMBER_SETTINGS (NaN where not set); epsilon and alpha on [0, 1].
+        TEXT_SETTINGS ("" where not set) and NUMBER_SETTINGS (NaN where not set or no number, such as a patch of a
+        "quarter"); epsilon and alpha on [0, 1].
     """
     codes, unique = pd.factorize(frame["description"])
     settings = pd.DataFrame([read_description(text) for text in unique])
     settings = settings.reindex(columns=[*TEXT_SETTINGS, *NUMBER_SETTINGS])
     settings[list(TEXT_SETTINGS)] = settings[list(TEXT_SETTINGS)].astype(object).fillna("")
-    settings[list(NUMBER_SETTINGS)] = settings[list(NUMBER_SETTINGS)].astype(float)
+    numbers = settings[list(NUMBER_SETTINGS)].apply(pd.to_numeric, errors="coerce")
+    settings[list(NUMBER_SETTINGS)] = numbers.astype(float)
     return settings.take(codes).set_axis(frame.index)
 
 

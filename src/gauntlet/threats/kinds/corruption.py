@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
@@ -25,11 +25,9 @@ from gauntlet.threats.corruptions.api import (
     corruption_stream,
 )
 from gauntlet.threats.corruptions.catalogue import Image, registry
+from gauntlet.threats.options import NAME, PLAIN, Option, in_name_order, options_of
 
 Options = TypeVar("Options", bound=BaseModel)
-
-OWN_WORDS = {"frost_textures": "textures"}
-"""What a corruption's own option adds to a threat's name, where that is not the option and its value."""
 
 
 class CorruptionOptions(BaseModel):
@@ -47,11 +45,11 @@ class CorruptionOptions(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
-    name: str
-    severity: int = 3
-    stream: Stream = "fast"
-    channels: Channels = "rgb"
-    depth_rule: DepthRule = "metric"
+    name: Annotated[str, NAME]
+    severity: Annotated[int, Option("always", place=-1, written="{value}", swept=True, axis="severity")] = 3
+    stream: Annotated[Stream, Option(written="{value}")] = "fast"
+    channels: Annotated[Channels, Option(written="{value}")] = "rgb"
+    depth_rule: Annotated[DepthRule, Option(written="{value}")] = "metric"
 
     @field_validator("name")
     @classmethod
@@ -140,12 +138,14 @@ class CorruptionThreat(Threat):
     @property
     def name(self) -> str:
         """Such as "fog 3", followed by what is not as usual."""
-        options = self.options
-        words = [options.name, str(options.severity)]
-        settings = (options.stream, options.channels, options.depth_rule)
-        words += [word for word in settings if word not in ("fast", "rgb", "metric")]
-        words += [OWN_WORDS.get(key, f"{key} {value}") for key, value in options.arguments().items()]
+        described = self.describe()["corruption"]
+        declared = dict.fromkeys(described, PLAIN) | self.declared_options()
+        words = [option.word(key, described[key]) for key, option in in_name_order(declared) if key in described]
         return " ".join(words)
+
+    @classmethod
+    def declared_options(cls) -> dict[str, Option]:
+        return options_of(CorruptionOptions)
 
     def describe(self) -> dict[str, Any]:
         changed = self.options.model_dump(exclude_defaults=True)

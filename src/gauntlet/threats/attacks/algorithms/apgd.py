@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar
@@ -9,11 +10,14 @@ from typing import ClassVar
 import torch
 
 from gauntlet.threats.attacks.algorithms.gradient import BallAttack, Best
+from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.engine.constraints import Ball
 from gauntlet.threats.attacks.engine.option_checks import one_of
+from gauntlet.threats.attacks.engine.posing import DETECTION
 from gauntlet.threats.attacks.engine.problem import BatchProblem, PassResult
 from gauntlet.threats.attacks.engine.result import Result
 from gauntlet.threats.attacks.engine.steps import unit
+from gauntlet.threats.passes import Passes
 
 MOMENTUM = 0.75
 RISING_SHARE = 0.75
@@ -177,6 +181,14 @@ class AutoPgd(BallAttack):
 
     returnable: ClassVar[Sequence[str]] = ("best", "best-loss", "last")
 
+    def climb_passes(self, task: str) -> Passes:
+        return self.ascent_passes(self.steps, task)
+
+    def ascent_passes(self, steps: int, task: str) -> Passes:
+        """How often `ascend` asks the model, at most: a gradient before every step, the loss after the last one."""
+        looks = math.ceil(steps / ObjectProblem.count_every) if task == DETECTION and self.returns == "best" else 0
+        return Passes(forward=looks + 1) + steps * Passes(self.samples, self.samples)
+
     def climb(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         allowed = self.ball(problem)
         start_points = self.first_points(allowed, seeds, start, restart)
@@ -245,16 +257,23 @@ class Sea(AutoPgd):
         super().__post_init__()
         one_of(self.radius, "radius", ("reduction", "fixed"))
 
+    def climb_passes(self, task: str) -> Passes:
+        if self.radius == "fixed":
+            return super().climb_passes(task)
+        return sum((self.ascent_passes(steps, task) for _, steps in self.stages() if steps), Passes())
+
+    def stages(self) -> list[tuple[float, int]]:
+        """The radii in units of epsilon, each with its number of steps."""
+        early = [(factor, int(share * self.steps)) for factor, share in STAGES if share is not None]
+        return [*early, (STAGES[-1][0], self.steps - sum(steps for _, steps in early))]
+
     def climb(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         if self.radius == "fixed":
             return super().climb(problem, seeds, start, restart)
         allowed = self.ball(problem, STAGES[0][0])
         points = self.first_points(allowed, seeds, start, restart)
-        left = self.steps
         halvings = torch.zeros_like(problem.counts)
-        for factor, share in STAGES:
-            steps = left if share is None else int(share * self.steps)
-            left -= steps
+        for factor, steps in self.stages():
             allowed = self.ball(problem, factor)
             points = allowed.project(points)
             if steps == 0:

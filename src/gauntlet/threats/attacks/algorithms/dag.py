@@ -21,6 +21,7 @@ from gauntlet.threats.attacks.engine.posing import DETECTION, SEGMENTATION
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem
 from gauntlet.threats.attacks.engine.result import Result
 from gauntlet.threats.attacks.engine.seeds import image_seed
+from gauntlet.threats.passes import Passes
 
 
 class Margins:
@@ -108,6 +109,12 @@ class DenseAdversary(MinimumNorm):
     @property
     def tasks(self) -> tuple[str, ...]:
         return (DETECTION,) if self.strong else (SEGMENTATION, DETECTION)
+
+    def passes(self, task: str = SEGMENTATION) -> Passes:
+        pursuit = LedProposals if task == DETECTION else Margins
+        steps = pursuit.steps if self.steps is None else self.steps
+        look = Passes(forward=1)  # at the clean image's proposals, or at the points without success
+        return self.posing_passes(task) + look + steps * Passes(self.samples, self.samples)
 
     def run(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None) -> Result:
         pursuit: Margins | LedProposals

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 
 from gauntlet.errors import GauntletError
+from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.engine.constraints import Ball, ball
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.losses import PixelLoss, balanced, losses
@@ -21,6 +22,8 @@ from gauntlet.threats.attacks.engine.result import Result
 from gauntlet.threats.attacks.engine.seeds import uniform_draws
 from gauntlet.threats.attacks.engine.steps import step_rules
 from gauntlet.threats.attacks.engine.targets import needs_logits
+from gauntlet.threats.options import ALPHA, EPSILON, LOSS, STEPS, Option
+from gauntlet.threats.passes import Passes
 
 NOISES = ("uniform", "scaled")
 LABELS = ("truth", "prediction")
@@ -70,13 +73,13 @@ class BallAttack(Attack):
         box: stay in [0, 1]; False reproduces Arnab et al.'s code.
     """
 
-    epsilon: Any = None
-    steps: int = 20
-    random_start: bool = False
+    epsilon: Any = field(default=None, metadata=EPSILON.metadata)
+    steps: int = field(default=20, metadata=STEPS.metadata)
+    random_start: bool = field(default=False, metadata=Option(place=6).metadata)
     noise: str = "uniform"
-    restarts: int = 1
-    returns: str = "last"
-    loss: str = "ce"
+    restarts: int = field(default=1, metadata=Option(place=2, swept=True).metadata)
+    returns: str = field(default="last", metadata=Option(place=7).metadata)
+    loss: str = field(default="ce", metadata=LOSS.metadata)
     class_weights: tuple[float, ...] | None = None
     box: bool = True
 
@@ -128,6 +131,14 @@ class BallAttack(Attack):
         draw = uniform_draws(region.images, seeds, f"start|{restart}", normal=scaled and self.norm == "l2")
         return region.project(region.noise(draw, scaled))
 
+    def passes(self, task: str = SEGMENTATION) -> Passes:
+        judged = Passes(forward=int(self.restarts > 1 and self.returns != "best"))
+        return self.posing_passes(task) + self.restarts * (self.climb_passes(task) + judged)
+
+    def climb_passes(self, task: str) -> Passes:
+        """How often one run from one start asks the model, at most."""
+        return self.steps * Passes(self.samples, self.samples)
+
     @abstractmethod
     def climb(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         """One run from one start."""
@@ -167,8 +178,8 @@ class GradientAttack(BallAttack):
         moving_target: find the least likely class anew at every iterate (iterative FGSM ll).
     """
 
-    alpha: Any = None
-    rule: str = "steepest"
+    alpha: Any = field(default=None, metadata=ALPHA.metadata)
+    rule: str = field(default="steepest", metadata=Option(place=5).metadata)
     reduction: str = "sum"
     evaluate_last: bool = True
     labels: str = "truth"
@@ -193,6 +204,12 @@ class GradientAttack(BallAttack):
     @property
     def own_prediction(self) -> bool:
         return self.labels == "prediction"
+
+    def climb_passes(self, task: str) -> Passes:
+        looks = 0
+        if self.returns == "best":
+            looks = (self.steps - 1) // ObjectProblem.count_every + 1 if task == DETECTION else int(self.evaluate_last)
+        return Passes(forward=looks) + super().climb_passes(task)
 
     def climb(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         allowed = self.ball(problem)

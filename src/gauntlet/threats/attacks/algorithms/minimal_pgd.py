@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,8 +14,11 @@ from gauntlet.threats.attacks.engine.constraints import ball
 from gauntlet.threats.attacks.engine.losses import losses
 from gauntlet.threats.attacks.engine.option_checks import positive, whole
 from gauntlet.threats.attacks.engine.outcome import reached
+from gauntlet.threats.attacks.engine.posing import SEGMENTATION
 from gauntlet.threats.attacks.engine.problem import Problem
 from gauntlet.threats.attacks.engine.result import Result
+from gauntlet.threats.options import LOSS, Option
+from gauntlet.threats.passes import Passes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,15 +35,19 @@ class MinimalPgd(MinimumNorm):
 
     steps: int = 40
     alpha: Any = 0.1 / 3
-    rounds: int = 13
+    rounds: int = field(default=13, metadata=Option(swept=True, axis="rounds").metadata)
     largest: Any = None
-    loss: str = "ce"
+    loss: str = field(default="ce", metadata=LOSS.metadata)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         whole(self.rounds, "rounds", 1)
         largest = (1.0 if self.norm == "linf" else 80.0) if self.largest is None else self.largest
         self._set(largest=positive(largest, "largest"), loss=losses.canonical(self.loss))
+
+    def passes(self, task: str = SEGMENTATION) -> Passes:
+        looks = self.posing_passes(task) + Passes(forward=1)  # the last at what no round has won
+        return looks + (self.rounds * self.steps) * Passes(self.samples, self.samples)
 
     def run(self, problem: Problem, seeds: Sequence[int], start: torch.Tensor | None) -> Result:
         inner = GradientAttack(

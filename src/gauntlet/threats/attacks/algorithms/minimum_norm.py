@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -16,6 +16,7 @@ from gauntlet.threats.attacks.engine.outcome import reached
 from gauntlet.threats.attacks.engine.pixels import Pixels
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem
 from gauntlet.threats.attacks.engine.result import Result
+from gauntlet.threats.options import ALPHA, EPSILON, STEPS
 
 CLIPS = ("elementwise", "rescale")
 
@@ -61,9 +62,9 @@ class MinimumNorm(Attack):
             (their text); in l2 both shrink.
     """
 
-    steps: Any = 500
-    alpha: Any = 0.01
-    epsilon: Any = None
+    steps: Any = field(default=500, metadata=STEPS.metadata)
+    alpha: Any = field(default=0.01, metadata=ALPHA.metadata)
+    epsilon: Any = field(default=None, metadata=EPSILON.metadata)
     clip: str = "elementwise"
 
     settled: ClassVar[Mapping[str, Any]] = {"random_start": False, "restarts": 1, "returns": "best"}

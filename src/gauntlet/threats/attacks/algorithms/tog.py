@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gauntlet.numbers import parse_fraction
@@ -11,6 +11,7 @@ from gauntlet.threats.attacks.detection.goals import GOALS, LOSS, TO_LEAST_LIKEL
 from gauntlet.threats.attacks.detection.matching import CONFIDENCE
 from gauntlet.threats.attacks.engine.option_checks import one_of
 from gauntlet.threats.attacks.engine.posing import DETECTION
+from gauntlet.threats.options import Option
 
 MISLABELING = {"ll": TO_LEAST_LIKELY, "ml": TO_MOST_LIKELY}
 
@@ -61,7 +62,7 @@ class Mislabeling(TargetedObjectness):
     """
 
     goal: str = TO_LEAST_LIKELY
-    towards: str = "ll"
+    towards: str = field(default="ll", metadata=Option(place=9).metadata)
 
     def __post_init__(self) -> None:
         one_of(self.towards, "towards", tuple(MISLABELING))

@@ -17,12 +17,13 @@ from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.device import bridge, crosses
 from gauntlet.threats.attacks.engine.outcome import Outcome, Queries
-from gauntlet.threats.attacks.engine.posing import DETECTION, check_images, check_labels, pose, task_of
+from gauntlet.threats.attacks.engine.posing import DETECTION, SEGMENTATION, check_images, check_labels, pose, task_of
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem, steady
 from gauntlet.threats.attacks.engine.regions import Region
 from gauntlet.threats.attacks.engine.request import Request
 from gauntlet.threats.attacks.engine.seeds import expand_seeds, image_seed
 from gauntlet.threats.attacks.engine.targets import Target
+from gauntlet.threats.passes import Passes
 
 
 class Battery:
@@ -61,6 +62,11 @@ class Battery:
     def version(self) -> int:
         """Raised with any member's."""
         return 1 + sum(member.version - 1 for member in self.members.values())
+
+    def passes(self, task: str = SEGMENTATION) -> Passes:
+        """How often a model of a task is asked about one image, at most: by every attack, and about what it made."""
+        look = Passes(forward=1)
+        return sum((member.passes(task) + look for member in self.members.values()), look)
 
     def describe(self) -> dict[str, Any]:
         """Every option of every member, JSON-able. `skip`, `table` and `keep` change no figure and are left out."""

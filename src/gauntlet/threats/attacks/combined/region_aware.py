@@ -16,12 +16,13 @@ from gauntlet.threats.attacks.engine.device import bridge, crosses
 from gauntlet.threats.attacks.engine.labels import label_map
 from gauntlet.threats.attacks.engine.option_checks import whole
 from gauntlet.threats.attacks.engine.outcome import Outcome, Queries
-from gauntlet.threats.attacks.engine.posing import DETECTION, task_of
+from gauntlet.threats.attacks.engine.posing import DETECTION, SEGMENTATION, task_of
 from gauntlet.threats.attacks.engine.problem import Problem, steady
 from gauntlet.threats.attacks.engine.regions import Region, describe_region
 from gauntlet.threats.attacks.engine.registration import attacks
 from gauntlet.threats.attacks.engine.seeds import expand_seeds
 from gauntlet.threats.attacks.engine.targets import Target
+from gauntlet.threats.passes import Passes
 
 
 class RegionAware:
@@ -71,6 +72,11 @@ class RegionAware:
     def norm(self) -> str:
         """The wrapped attack's norm."""
         return self.attack.norm
+
+    def passes(self, task: str = SEGMENTATION) -> Passes:
+        """How often a model of a task is asked about one image, at most: every round is an attack and a look."""
+        look = Passes(forward=1)
+        return self.attack.posing_passes(task) + look + self.rounds * (self.attack.passes(task) + look)
 
     def describe(self) -> dict[str, Any]:
         """Every option with its value, JSON-able."""

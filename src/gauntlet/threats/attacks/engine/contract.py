@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import torch
@@ -12,7 +12,7 @@ import torch
 from gauntlet.errors import GauntletError
 from gauntlet.numbers import parse_fraction
 from gauntlet.samples import Boxes
-from gauntlet.threats.attacks.detection.goals import LOSS
+from gauntlet.threats.attacks.detection.goals import LOSS, TO_LEAST_LIKELY, TO_MOST_LIKELY
 from gauntlet.threats.attacks.detection.matching import CONFIDENCE
 from gauntlet.threats.attacks.engine.constraints import NORMS
 from gauntlet.threats.attacks.engine.device import bridge, crosses
@@ -20,12 +20,14 @@ from gauntlet.threats.attacks.engine.option_checks import one_of, whole
 from gauntlet.threats.attacks.engine.outcome import Outcome
 from gauntlet.threats.attacks.engine.posing import DETECTION, SEGMENTATION, check_start, pose, task_of
 from gauntlet.threats.attacks.engine.problem import PRECISIONS, BatchProblem, steady
-from gauntlet.threats.attacks.engine.regions import Region, describe_region
+from gauntlet.threats.attacks.engine.regions import Region, describe_region, region_text
 from gauntlet.threats.attacks.engine.registration import names_for
 from gauntlet.threats.attacks.engine.request import MODEL_IGNORE_INDEX, Request
 from gauntlet.threats.attacks.engine.result import Result, outcome_of
 from gauntlet.threats.attacks.engine.seeds import expand_seeds, image_seed
-from gauntlet.threats.attacks.engine.targets import Target, describe_target
+from gauntlet.threats.attacks.engine.targets import Target, describe_target, needs_logits, target_text
+from gauntlet.threats.options import NAME, Option
+from gauntlet.threats.passes import Passes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,15 +52,17 @@ class Attack(ABC):
     synonyms: ClassVar[Mapping[str, str]] = {}
     settled: ClassVar[Mapping[str, Any]] = {}
 
-    name: str
-    norm: str = "linf"
-    samples: int = 1
+    name: str = field(metadata=NAME.metadata)
+    norm: str = field(default="linf", metadata=Option("always", place=-3, written="{value}", swept=True).metadata)
+    samples: int = field(default=1, metadata=Option(place=3, swept=True).metadata)
     precision: str = "fp32"
-    ignore_index: int | str | None = MODEL_IGNORE_INDEX
-    target: Any = None
-    region: Any = None
-    fooling_region: Any = None
-    threshold: float = 0.99
+    ignore_index: int | str | None = field(default=MODEL_IGNORE_INDEX, metadata=Option("never").metadata)
+    target: Any = field(default=None, metadata=Option(place=20, written="to {value}", text=target_text).metadata)
+    region: Any = field(default=None, metadata=Option(place=22, written="in {value}", text=region_text).metadata)
+    fooling_region: Any = field(
+        default=None, metadata=Option(place=21, written="aimed at {value}", text=region_text).metadata
+    )
+    threshold: float = field(default=0.99, metadata=Option(place=8, swept=True).metadata)
 
     def __post_init__(self) -> None:
         one_of(self.norm, "norm", NORMS)
@@ -108,6 +112,23 @@ class Attack(ABC):
     def object_confidence(self) -> float:
         """The score from which a detection counts as one of the detector's own."""
         return CONFIDENCE
+
+    def passes(self, task: str = SEGMENTATION) -> Passes:
+        """How often a model of a task is asked about one image, at most; exactly where nothing stops early.
+
+        Here one gradient for every step of every restart; an attack that asks otherwise says so itself.
+        """
+        times = (getattr(self, "steps", None) or 1) * (getattr(self, "restarts", None) or 1)
+        return self.posing_passes(task) + times * Passes(self.samples, self.samples)
+
+    def posing_passes(self, task: str) -> Passes:
+        """The looks at the clean image that the target, or the own labels, of the attack are made from."""
+        if task == DETECTION:
+            relabels = self.object_goal in (TO_LEAST_LIKELY, TO_MOST_LIKELY) and self.target is None
+            return Passes(forward=int(self.object_goal != LOSS) + int(relabels))
+        if self.target is None:
+            return Passes(forward=int(self.own_prediction))
+        return Passes(forward=int(needs_logits(self.target) and not self.retarget))
 
     @abstractmethod
     def run(self, problem: Any, seeds: Sequence[int], start: torch.Tensor | None) -> Result:
