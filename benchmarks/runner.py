@@ -110,9 +110,9 @@ def planning(evaluations: int = 10_000) -> None:
         jobs = plan_jobs(plan)
         _fill(store, [planned.job for planned in jobs], 0)
         began = time.perf_counter()
-        summary = run_jobs(plan_jobs(plan), store)
+        outcome = run_jobs(plan_jobs(plan), store)
         seconds = time.perf_counter() - began
-    print(f"planning: {len(summary.found)} stored evaluations planned and skipped in {seconds:.1f} s")
+    print(f"planning: {len(outcome.stored)} stored evaluations planned and skipped in {seconds:.1f} s")
 
 
 def big_store(rows: int = 1_000_000) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gauntlet.cli.run import print_many
+from gauntlet.cli.evaluations import print_many
 from gauntlet.metrics import Figure
 from gauntlet.results import Evaluation, Job, Store
 

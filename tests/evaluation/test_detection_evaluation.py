@@ -19,8 +19,7 @@ from gauntlet.cli import app as application
 from gauntlet.cli import commands  # noqa: F401 - registers the commands
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.estimate import estimate
-from gauntlet.evaluation.jobs import Settings, make_job
-from gauntlet.evaluation.plan import PlannedJob
+from gauntlet.evaluation.jobs import PlannedJob, Settings, make_job
 from gauntlet.metrics.contract import Figure
 from gauntlet.metrics.detection.figures import figures, image_f1
 from gauntlet.models import GauntletModel

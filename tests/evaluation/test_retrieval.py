@@ -9,8 +9,12 @@ import yaml
 
 import gauntlet
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation import triple
 from gauntlet.evaluation.retrieval import find_published
+from gauntlet.models import GauntletModel, ModelIdentity, SegmentationModel
+from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results import Evaluation
+from tiny import TinyDataset
 
 
 def test_a_published_result_is_returned_without_a_model(tmp_path: Path) -> None:
@@ -69,6 +73,53 @@ def test_a_misspelt_triple_gets_a_suggestion() -> None:
         gauntlet.evaluate()
     with pytest.raises(GauntletError, match="a triple needs"):
         gauntlet.evaluate(model_name="segformer", dataset="ade20k")
+
+
+class Counted(ModelSource):
+    """A source that counts how often it was loaded."""
+
+    def __init__(self, model: GauntletModel) -> None:
+        self.model, self.loads = model, 0
+
+    @property
+    def identity(self) -> ModelIdentity:
+        return self.model.identity
+
+    def load(self) -> GauntletModel:
+        self.loads += 1
+        return self.model
+
+
+def test_a_triple_is_computed_once_and_then_found_in_the_store(
+    monkeypatch: pytest.MonkeyPatch, tiny_model: SegmentationModel, tmp_path: Path
+) -> None:
+    source, asked = Counted(tiny_model), []
+    monkeypatch.setattr(triple, "resolve_model", lambda **names: asked.append(names) or source)
+    monkeypatch.setattr(triple, "load_dataset", lambda name, *, root, limit: TinyDataset(limit))
+    options = {"model_name": "segformer", "backbone": "mit-b0", "dataset": "ade20k", "limit": 3}
+    model, first = gauntlet.evaluate(**options, store=tmp_path / "results.db")
+    unloaded, second = gauntlet.evaluate(**options, store=tmp_path / "results.db")
+    assert model is tiny_model
+    assert (first.from_store, second.from_store, source.loads) == (False, True, 1)
+    assert second.figures == first.figures
+    assert isinstance(unloaded, ModelSource)
+    assert unloaded.load() is tiny_model
+    assert asked[0] == {"model_name": "segformer", "backbone": "mit-b0", "dataset": "ade20k", "crop_size": None}
+
+
+def test_without_checkpoint_or_data_the_published_figures_are_taken_and_the_log_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    def nothing(**names: object) -> ModelSource:
+        raise GauntletError("no checkpoint here.")
+
+    monkeypatch.setattr(triple, "resolve_model", nothing)
+    caplog.set_level("INFO", "gauntlet")
+    _, result = gauntlet.evaluate(
+        model_name="segformer", backbone="mit-b0", dataset="ade20k", store=tmp_path / "results.db"
+    )
+    assert result.figures["mIoU"] == pytest.approx(0.3741)
+    assert [text for text in caplog.messages if "is not looked up in the store: no checkpoint here." in text]
 
 
 def attack_on_voc(name: str, **options: object) -> Evaluation:

@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation import runner
+from gauntlet.evaluation import jobs as evaluation_jobs
+from gauntlet.evaluation import run_log
 from gauntlet.evaluation.plan import Plan, open_dataset, parse_plan, plan_jobs, plan_schema, read_plan
 from gauntlet.evaluation.progress import Silent
 from gauntlet.evaluation.runner import run_jobs
@@ -64,12 +65,40 @@ def test_what_is_stored_is_not_computed_again() -> None:
     plan, store = parse_plan(content("clean", PGD)), Store()
     first = run_jobs(plan_jobs(plan), store)
     second = run_jobs(plan_jobs(plan), store)
-    assert (len(first.computed), len(first.found)) == (2, 0)
-    assert (len(second.computed), len(second.found)) == (0, 2)
+    assert (len(first.computed), len(first.stored)) == (2, 0)
+    assert (len(second.computed), len(second.stored)) == (0, 2)
     more = run_jobs(plan_jobs(parse_plan(content("clean", PGD, "fog"))), store)
-    assert (len(more.computed), len(more.found)) == (1, 2)
+    assert (len(more.computed), len(more.stored)) == (1, 2)
     again = run_jobs(plan_jobs(plan), store, again=True)
-    assert (len(again.computed), len(again.found)) == (2, 0)
+    assert (len(again.computed), len(again.stored)) == (2, 0)
+
+
+def test_a_job_is_made_once_and_the_store_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, store = parse_plan(content("clean", "fog", images=4)), Store()
+    run_jobs(plan_jobs(parse_plan(content("clean", images=4))), store)
+    jobs = plan_jobs(plan)
+    asked: list[str] = []
+    for name in ("states", "load", "started"):
+        usual = getattr(Store, name)
+        monkeypatch.setattr(Store, name, lambda *given, name=name, usual=usual: asked.append(name) or usual(*given))
+    monkeypatch.setattr(evaluation_jobs, "make_job", lambda *_: pytest.fail("the job was made in the plan"))
+    outcome = run_jobs(jobs, store)
+    assert (len(outcome.computed), len(outcome.stored)) == (1, 1)
+    assert asked == ["states"]
+
+
+def test_without_a_display_failures_are_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = parse_plan(content("clean", network="raiser"))
+    poison = collate([open_dataset(plan.datasets[0])[5]]).images.mean()
+    monkeypatch.setenv("GAUNTLET_TEST_POISON", repr(float(poison)))
+    run_jobs(plan_jobs(plan), Store())
+    (warning,) = caplog.messages
+    assert "| clean: ValueError: this image is poison" in warning
+    caplog.clear()
+    run_jobs(plan_jobs(plan), Store(), progress=Silent())
+    assert not caplog.messages
 
 
 def test_the_order_of_jobs_changes_nothing() -> None:
@@ -242,10 +271,10 @@ def test_the_schema_names_every_key() -> None:
 def test_a_dead_process_is_noticed() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    host = runner.socket.gethostname()
-    assert not runner.is_alive(host, process.pid)
-    assert runner.is_alive(host, os.getpid())
-    assert runner.is_alive("another-host", process.pid)
+    host = run_log.socket.gethostname()
+    assert not run_log.is_alive(host, process.pid)
+    assert run_log.is_alive(host, os.getpid())
+    assert run_log.is_alive("another-host", process.pid)
 
 
 def test_a_tracker_that_fails_does_not_cost_the_run() -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import pandas as pd
 
 from gauntlet.errors import GauntletError
+from gauntlet.tasks import TASKS
 
-MAIN_METRIC = {"segmentation": "mIoU", "detection": "mAP"}
+MAIN_METRIC = {name: task.main_figure for name, task in TASKS.items()}
 MODEL_FACTS = (
     *("architecture", "backbone", "backbone_type", "proposal_type", "training", "crop_size", "parameters", "date"),
     *("model_flag", "model_reason"),

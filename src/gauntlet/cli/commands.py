@@ -1,6 +1,6 @@
 """Every command group, imported so that it registers itself."""
 
-from gauntlet.cli import card, compare, data, demo, doctor, leaderboard, listing, report, run, show, site, train
+from gauntlet.cli import card, compare, data, demo, doctor, leaderboard, listing, report, run, runs, show, site, train
 
 __all__ = [
     "card",
@@ -12,6 +12,7 @@ __all__ = [
     "listing",
     "report",
     "run",
+    "runs",
     "show",
     "site",
     "train",

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from gauntlet.cli.app import app
+from gauntlet.cli.evaluations import print_many
 from gauntlet.cli.options import DeviceOption
-from gauntlet.cli.run import print_many
 
 MODELS = ["streets/enet", "streets/enet-at"]
 """One network, trained normally and on attacked images: the difference is what Gauntlet is for."""

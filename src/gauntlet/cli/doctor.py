@@ -109,14 +109,14 @@ def _facts() -> dict[str, Any]:
             "python": f"{platform.python_version()} ({sys.executable})",
             "platform": platform.platform(),
             "free disk": f"{shutil.disk_usage('.').free / 2**30:.1f} GiB here",
-            **{name: found or "missing" for name, found in core.items()},
+            **{name: installed or "missing" for name, installed in core.items()},
         },
         "devices": _devices(),
         "optional": {
             name: {"version": _version(distribution) if importlib.util.find_spec(module) else None, "install": install}
             for name, (module, distribution, install) in OPTIONAL.items()
         },
-        "missing": [name for name, found in core.items() if found is None],
+        "missing": [name for name, installed in core.items() if installed is None],
         "broken plug-ins": _broken_plugins(),
     }
 

@@ -11,6 +11,7 @@ import typer
 from gauntlet.cli.app import app
 from gauntlet.cli.options import JsonOption
 from gauntlet.cli.output import percent, print_json, print_table
+from gauntlet.tasks import SEGMENTATION
 
 Row = dict[str, Any]
 
@@ -54,7 +55,7 @@ def _models() -> list[Row]:
         rows.append(
             {
                 "model": name,
-                "task": card["model"].get("task", "segmentation"),
+                "task": card["model"].get("task", SEGMENTATION),
                 "architecture": card["model"]["architecture"],
                 "parameters": card["model"]["parameters"],
                 "training": card["kind"],

@@ -1,29 +1,26 @@
-"""`gauntlet run`: evaluate one model or thousands; `gauntlet runs`: what ran."""
+"""`gauntlet run`: evaluate one model or thousands."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gauntlet.cli.app import app
+from gauntlet.cli.dry_run import print_dry_run
+from gauntlet.cli.evaluations import print_many, print_one
 from gauntlet.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SeedOption, StoreOption
-from gauntlet.cli.output import percent, print_json, print_table
-from gauntlet.errors import GauntletError
-from gauntlet.numbers import format_duration, parse_number
+from gauntlet.cli.output import print_json
+from gauntlet.cli.plan_arguments import given, parse_channels, plan_from_file, plan_from_options
 
 if TYPE_CHECKING:
-    from gauntlet.evaluation.plan import PlannedJob
-    from gauntlet.evaluation.runner import Executor, Summary
-    from gauntlet.results import Evaluation
+    from gauntlet.evaluation.jobs import PlannedJob
+    from gauntlet.evaluation.run_log import RunOutcome
+    from gauntlet.evaluation.runner import Executor
 
 EXECUTORS = ("local", "ray")
-_MANY = 4
 DEFAULT_BATCH_SIZE = 4
 
 
@@ -94,57 +91,40 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate models on datasets under threats; what is stored already is not computed again."""
-    from gauntlet.evaluation.plan import parse_plan, plan_jobs, plan_schema, read_plan
+    from gauntlet.evaluation.plan import plan_jobs, plan_schema
     from gauntlet.evaluation.progress import Terminal
 
     if schema:
         print_json(plan_schema())
         return
-    options = _given(
+    model_options = given(
         {
             "weights": weights,
             "num_classes": num_classes,
             "class_names": [name.strip() for name in class_names.split(",")] if class_names else None,
-            "mean": _channels("--mean", mean),
-            "std": _channels("--std", std),
+            "mean": parse_channels("--mean", mean),
+            "std": parse_channels("--std", std),
             "channel_order": channel_order,
             "trust": trust or None,
         }
     )
+    place = {"split": split, "root": root, "limit": limit, "protocol": protocol}
     if plan is not None:
-        if model or dataset or threat or suite:
-            raise GauntletError("give either a plan or --model, --dataset, --threat and --suite, not both.")
-        beside = {"--split": split, "--root": root, "--limit": limit, "--protocol": protocol, "--seed": seed or None}
-        beside |= {"--batch-size": batch_size if batch_size != DEFAULT_BATCH_SIZE else None}
-        beside |= {"--precision": precision if precision != "fp32" else None}
-        ignored = [name for name, value in beside.items() if value is not None]
-        if ignored:
-            raise GauntletError(f"write {', '.join(ignored)} into the plan; beside a plan it has no effect.")
-        if options:
-            raise GauntletError(
-                f"with a plan, write {', '.join(options)} into it, as options of the model they are meant for."
-            )
-        chosen = read_plan(plan)
-    else:
-        if not model:
-            raise GauntletError("say which model to evaluate: --model streets/enet, or give a plan.")
-        place = {"split": split, "root": root, "limit": limit, "protocol": protocol}
-        content = {
-            "models": [{"address": each, "options": options} for each in model],
-            "datasets": [{"name": name, **_given(place)} for name in dataset or ["streets"]],
-            "suites": suite or [],
-            "threats": [parse_threat(each) for each in threat or ([] if suite else ["clean"])],
-            "seeds": [seed],
-            "batch_size": batch_size,
-            "precision": precision,
+        beside = {f"--{name}": value for name, value in place.items()} | {
+            "--seed": seed or None,
+            "--batch-size": batch_size if batch_size != DEFAULT_BATCH_SIZE else None,
+            "--precision": precision if precision != "fp32" else None,
         }
-        chosen = parse_plan(content, "the command line")
+        chosen = plan_from_file(plan, (model, dataset, threat, suite), beside, model_options)
+    else:
+        how = {"seeds": [seed], "batch_size": batch_size, "precision": precision}
+        chosen = plan_from_options(model, model_options, dataset, place, suite, threat, **how)
     jobs = plan_jobs(chosen, device, Terminal())
-    kinds = [name for name, wanted in (("wandb", wandb), ("mlflow", mlflow), ("tensorboard", tensorboard)) if wanted]
     if dry_run:
-        _dry_run(jobs, store, as_json)
+        print_dry_run(jobs, store, as_json)
         return
-    _run(jobs, store, _executor(executor, address, workers, cpus_per_worker), kinds, again, as_json)
+    trackers = [name for name, wanted in (("wandb", wandb), ("mlflow", mlflow), ("tensorboard", tensorboard)) if wanted]
+    _run(jobs, store, _executor(executor, address, workers, cpus_per_worker), trackers, again, as_json)
 
 
 def _run(
@@ -163,9 +143,10 @@ def _run(
     with open_store(address) as store:
         listeners = [TrackerListener(kind, Path("gauntlet-logs")) for kind in trackers]
         with Terminal() as progress:
-            summary = run_jobs(jobs, store, executor=executor, progress=progress, listeners=listeners, again=again)
-        results = [found for planned in jobs if (found := store.load(planned.job.key)) is not None]
-        computed = {evaluation.key for evaluation in summary.computed}
+            outcome = run_jobs(jobs, store, executor=executor, progress=progress, listeners=listeners, again=again)
+        computed = {evaluation.key: evaluation for evaluation in outcome.computed}
+        known = [computed.get(planned.job.key) or store.load(planned.job.key) for planned in jobs]
+        results = [each for each in known if each is not None]
         if as_json:
             documents = [
                 {**each.as_dict(), "from_store": each.key not in computed, "store": address} for each in results
@@ -175,115 +156,20 @@ def _run(
             print_one(results[0])
         else:
             print_many(results)
-    _say_summary(summary, address, as_json)
+    _print_outcome(outcome, address, as_json)
 
 
-def _say_summary(summary: Summary, address: str, as_json: bool) -> None:
-    text = f"{len(summary.computed)} computed, {len(summary.found)} found in {address}"
-    if summary.log is not None:
-        text += f"; log: {summary.log}"
+def _print_outcome(outcome: RunOutcome, address: str, as_json: bool) -> None:
+    """Says how much was computed and what failed; the exit code is 1 where something failed, 2 where all did."""
+    text = f"{len(outcome.computed)} computed, {len(outcome.stored)} found in {address}"
+    if outcome.log is not None:
+        text += f"; log: {outcome.log}"
     if not as_json:
         typer.echo(text)
-    for failure in summary.failures:
+    for failure in outcome.failures:
         typer.echo(f"failed: {failure.planned.job.model} | {failure.planned.job.threat}: {failure.error}", err=True)
-    if summary.failures:
-        raise typer.Exit(1 if len(summary.failures) > 1 or summary.computed else 2)
-
-
-def print_one(result: Evaluation) -> None:
-    """Every headline figure of one evaluation, with its interval."""
-    from gauntlet.metrics.contract import NOT_FRACTIONS
-
-    def text(name: str, value: float) -> str:
-        return f"{value:.2f} (not %)" if name in NOT_FRACTIONS and not math.isnan(value) else percent(value)
-
-    rows = [
-        (
-            name,
-            text(name, value),
-            "" if (bounds := result.intervals.get(name)) is None else " to ".join(text(name, b) for b in bounds),
-        )
-        for name, value in result.figures.items()
-    ]
-    title = f"{result.model} on {result.dataset}/{result.split} ({result.images} images), {result.threat}"
-    print_table(title, ["figure", "%", "95 % interval"], rows)
-
-
-def print_many(results: Sequence[Evaluation]) -> None:
-    """The headline figure of several evaluations (mIoU, mAP), a table per task."""
-    from gauntlet.metrics import metrics
-
-    for task in dict.fromkeys(result.task for result in results):
-        _print_headline([result for result in results if result.task == task], metrics[task].headline)
-
-
-def _print_headline(results: Sequence[Evaluation], metric: str) -> None:
-    """Models in columns when they are few, else one row each."""
-    models = list(dict.fromkeys(result.model for result in results))
-    names = _dataset_names(results)
-    cells = {(names[_images_of(r)], r.threat, r.seed, r.model): r.figures[metric] for r in results}
-    if len(models) > _MANY:
-        rows = [[model, dataset, threat, percent(value)] for (dataset, threat, _, model), value in cells.items()]
-        print_table(f"{metric} %", ["model", "dataset", "threat", metric], rows, numbers_from=3)
-        return
-    rows = []
-    for dataset, threat, seed in dict.fromkeys(key[:3] for key in cells):
-        values = [percent(cells.get((dataset, threat, seed, model), math.nan)) for model in models]
-        rows.append([dataset, threat, *values])
-    print_table(f"{metric} %", ["dataset", "threat", *models], rows, numbers_from=2)
-
-
-def _dataset_names(results: Sequence[Evaluation]) -> dict[tuple[str, str, str], str]:
-    """What images are called; their number and digest are added where one name and split stands for several sets."""
-    numbers = {_images_of(result): result.images for result in results}
-    several = Counter(key[:2] for key in numbers)
-    return {
-        (dataset, split, digest): f"{dataset}/{split}"
-        + (f", {images} images [{digest[:8]}]" if several[dataset, split] > 1 else "")
-        for (dataset, split, digest), images in numbers.items()
-    }
-
-
-def _images_of(result: Evaluation) -> tuple[str, str, str]:
-    return result.dataset, result.split, result.dataset_digest
-
-
-def _dry_run(jobs: Sequence[PlannedJob], address: str, as_json: bool) -> None:
-    from gauntlet.evaluation.estimate import estimate
-
-    states = _states(jobs, address)
-    missing = [planned for planned in jobs if states.get(planned.job.key) != "complete"]
-    seconds = dict(zip((planned.job.key for planned in missing), estimate(missing), strict=True))
-    rows = [
-        {
-            "model": planned.job.model,
-            "dataset": planned.job.dataset["name"],
-            "threat": planned.job.threat,
-            "images": len(planned.dataset),
-            "state": states.get(planned.job.key, "new"),
-            "seconds": round(seconds.get(planned.job.key, 0.0), 1),
-            "key": planned.job.key,
-        }
-        for planned in jobs
-    ]
-    if as_json:
-        print_json(rows)
-        return
-    columns = ["model", "dataset", "threat", "images", "state", "seconds"]
-    print_table("", columns, [[row[name] for name in columns] for row in rows], numbers_from=3)
-    typer.echo(
-        f"{len(jobs)} evaluations, {len(jobs) - len(missing)} of them stored; the rest takes about "
-        f"{format_duration(sum(seconds.values()))} in one process (attacks that stop early take less)."
-    )
-
-
-def _states(jobs: Sequence[PlannedJob], address: str) -> dict[str, str]:
-    from gauntlet.results import open_store
-
-    if "://" not in address and not Path(address).exists():
-        return {}
-    with open_store(address, read_only=True) as store:
-        return store.states([planned.job.key for planned in jobs])
+    if outcome.failures:
+        raise typer.Exit(1 if len(outcome.failures) > 1 or outcome.computed else 2)
 
 
 def _executor(name: str, address: str | None, workers: int | None, cpus_per_worker: int) -> Executor | None:
@@ -296,52 +182,3 @@ def _executor(name: str, address: str | None, workers: int | None, cpus_per_work
     from gauntlet.errors import unknown_name
 
     raise unknown_name("executor", name, EXECUTORS)
-
-
-@app.command(epilog="Example: gauntlet runs --store results.db")
-def runs(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
-    """List the runs that wrote into a store, with their state."""
-    from gauntlet.evaluation.runner import is_alive
-    from gauntlet.results import open_store
-
-    with open_store(store, read_only=True) as opened:
-        frame = opened.runs()
-    rows = frame.to_dict("records")
-    for row in rows:
-        if row["state"] == "running" and not is_alive(row["host"], row["process"]):
-            row["state"] = "killed"
-    if as_json:
-        print_json(rows)
-        return
-    columns = ["id", "state", "started", "jobs", "done", "failed", "command"]
-    print_table("", columns, [[row[name] for name in columns] for row in rows], numbers_from=9)
-
-
-def parse_threat(text: str) -> str | dict[str, Any]:
-    """A name or path as it is; a YAML or JSON mapping as a description."""
-    if not text.lstrip().startswith("{"):
-        return text
-    import yaml
-
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        value = None
-    if not isinstance(value, dict):
-        example = json.dumps({"attack": {"name": "pgd", "epsilon": "8/255"}})
-        raise GauntletError(f"the threat {text} is not a YAML or JSON mapping; write for example {example}.")
-    return value
-
-
-def _channels(option: str, text: str | None) -> list[float] | None:
-    """Three numbers, one for each channel, from "a,b,c"."""
-    if text is None:
-        return None
-    values = [parse_number(part, option) for part in text.split(",")]
-    if len(values) != 3:
-        raise GauntletError(f"{option} needs three numbers such as 0.485,0.456,0.406, not '{text}'.")
-    return values
-
-
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}

@@ -50,7 +50,7 @@ def show(
     """Draw a sample: labels or boxes, prediction, errors, and what a threat does to it; or a sheet of corruptions."""
     import cv2
 
-    from gauntlet.cli.run import parse_threat
+    from gauntlet.cli.plan_arguments import parse_threat
     from gauntlet.datasets import load_dataset
     from gauntlet.report import pictures
 

@@ -11,12 +11,14 @@ from typing import Any
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.jobs import RunningJob, begin_job, finish_job
-from gauntlet.evaluation.pipeline import Unit
-from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, PlannedJob
+from gauntlet.evaluation.counting import COUNTERS
+from gauntlet.evaluation.failures import Failure, describe_error
+from gauntlet.evaluation.jobs import PlannedJob
+from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.provenance import choose_device
-from gauntlet.evaluation.runner import Failure, describe_error
+from gauntlet.evaluation.session import Session, begin_session
+from gauntlet.evaluation.units import Unit
 from gauntlet.metrics import Views
 from gauntlet.results.record import Evaluation, ImageRow
 from gauntlet.results.store import Store
@@ -62,10 +64,10 @@ class Worker:
 
     def compute(self, order: Order) -> Delivery:
         """The rows of one unit."""
-        from gauntlet.evaluation.jobs import compute_groups, ready_model
-        from gauntlet.evaluation.pipeline import load_unit
+        from gauntlet.evaluation.counting import build_counter
+        from gauntlet.evaluation.jobs import ready_model
         from gauntlet.evaluation.plan import open_dataset
-        from gauntlet.evaluation.task import build_task
+        from gauntlet.evaluation.units import UnitComputer
         from gauntlet.models import resolve_model
         from gauntlet.threats import rebuild_threat
 
@@ -76,31 +78,37 @@ class Worker:
         if self._model is None or self._model[0] != order.model:
             self._model = (order.model, resolve_model(order.model.address, **order.model.options).load())
         model = ready_model(self._model[1], dataset, choose_device(order.device))
+        counter = build_counter(model.task, order.metric, precision=order.precision)
         threat = rebuild_threat(order.threat)
-        task = build_task(model.task, order.metric, precision=order.precision)
-        groups = load_unit(dataset, order.unit, threat, model, order.seed, model.device)
-        rows, views = compute_groups(model, threat, task, groups)
+        computer = UnitComputer(dataset, model, threat, order.seed, counter, model.device)
+        rows, views = computer.compute(computer.load(order.unit))
         return Delivery(rows, views, time.perf_counter() - began)
 
 
 @dataclass
-class _Task:
-    """A unit on its way: whose it is, and how often it was tried."""
+class _PendingUnit:
+    """A unit that is not committed: whose it is, and how often it was tried."""
 
     job: int
     unit: Unit
     tries: int = 0
-    error: str = ""
 
 
 @dataclass
-class _Hand:
-    """A worker as the driver sees it."""
+class _WorkerHandle:
+    """A worker as the driver sees it.
+
+    Attributes:
+        actor: Ray's handle.
+        starting: the reference of its first answer; None once it has come, and only then it is given work.
+        model: what it has loaded, or will have.
+        calls: units it was given and has not delivered, with the references of their answers, oldest first.
+    """
 
     actor: Any
-    starting: Any  # the reference of its first answer; None once it has come: only then it is given work
+    starting: Any
     model: ModelEntry | None = None
-    flying: list[tuple[Any, _Task]] = field(default_factory=list)
+    calls: list[tuple[Any, _PendingUnit]] = field(default_factory=list)
 
 
 @dataclass
@@ -131,170 +139,181 @@ class RayExecutor:
         gpus = int(ray.cluster_resources().get("GPU", 0))
         count = self.workers or gpus or max(1, int(ray.cluster_resources().get("CPU", 1)) // self.cpus_per_worker)
         resources = {"num_gpus": 1} if gpus else {"num_cpus": self.cpus_per_worker}
-        make = ray.remote(**resources, max_restarts=0)(Worker).remote
+        make_actor = ray.remote(**resources, max_restarts=0)(Worker).remote
 
-        def hire() -> _Hand:
-            actor = make(self.cpus_per_worker)
-            return _Hand(actor, actor.ready.remote())
+        def start_worker() -> _WorkerHandle:
+            actor = make_actor(self.cpus_per_worker)
+            return _WorkerHandle(actor, actor.ready.remote())
 
-        run = _Run(jobs, store, progress, ray, [hire() for _ in range(count)], hire, self, on_gpus=gpus > 0)
+        device = torch.device("cuda" if gpus else "cpu")  # of the workers; the driver may have none
+        sessions = [begin_session(store, planned, device, threads=self.cpus_per_worker) for planned in jobs]
+        driver = _Driver(jobs, sessions, progress, ray, start_worker, count, str(device))
         try:
-            yield from run.loop()
+            yield from driver.run()
         finally:
-            for hand in run.hands:
-                ray.kill(hand.actor)
+            for worker in driver.workers:
+                ray.kill(worker.actor)
             if self.address is None:
                 ray.shutdown()
 
 
-class _Run:
-    """The driver's loop over one list of jobs."""
+class _Driver:
+    """Hands out the units of some jobs to workers, and commits what they deliver.
+
+    Args:
+        jobs, sessions: what is computed, and where it goes; one session per job.
+        progress: told what is going on.
+        ray: the module.
+        start_worker: makes a new worker.
+        count: how many workers there are.
+        device: of the workers.
+    """
 
     def __init__(
         self,
         jobs: Sequence[PlannedJob],
-        store: Store,
+        sessions: Sequence[Session],
         progress: Progress,
         ray: Any,
-        hands: list[_Hand],
-        hire: Callable[[], _Hand],
-        executor: RayExecutor,
-        *,
-        on_gpus: bool,
+        start_worker: Callable[[], _WorkerHandle],
+        count: int,
+        device: str,
     ) -> None:
-        self.jobs, self.store, self.progress, self.ray = jobs, store, progress, ray
-        self.hands, self._hire = hands, hire
-        self._device = torch.device("cuda" if on_gpus else "cpu")  # of the workers; the driver may have none
+        self._jobs, self._sessions, self._progress, self._ray, self._device = jobs, sessions, progress, ray, device
+        self._start_worker = start_worker
         self._deaths_at_start = 0
-        self._running: list[RunningJob] = []
-        self._left: list[int] = []
+        self._units_left: list[int] = []
         self._failed: dict[int, str] = {}
-        self._queues: dict[str, deque[_Task]] = {}
-        for index, planned in enumerate(jobs):
-            running = begin_job(
-                store, planned.job, planned.dataset, planned.settings, self._device, threads=executor.cpus_per_worker
-            )
-            store.forget_failures(running.started)
-            units = running.units_left()
-            self._running.append(running)
-            self._left.append(len(units))
-            self._queue_of(planned).extend(_Task(index, unit) for unit in units)
+        self._queues: dict[str, deque[_PendingUnit]] = {}
+        for index, (planned, session) in enumerate(zip(jobs, sessions, strict=True)):
+            session.store.forget_failures(session.started)
+            units = session.units_left()
+            self._units_left.append(len(units))
+            self._queue_of(planned).extend(_PendingUnit(index, unit) for unit in units)
+        self.workers = [start_worker() for _ in range(count)]
 
-    def loop(self) -> Iterator[Evaluation | Failure]:
-        images = sum(running.images for running in self._running)
-        done = sum(len(running.done) for running in self._running)
-        self.progress.start(f"{len(self.jobs)} evaluations on {len(self.hands)} workers", images, done)
-        for index, left in enumerate(self._left):
+    def run(self) -> Iterator[Evaluation | Failure]:
+        """Yields every job as it ends."""
+        images = sum(session.images for session in self._sessions)
+        done = sum(len(session.done) for session in self._sessions)
+        self._progress.start(f"{len(self._jobs)} evaluations on {len(self.workers)} workers", images, done)
+        for index, left in enumerate(self._units_left):
             if left == 0:  # every image was committed before, only the figures are missing
-                yield finish_job(self._running[index])
-        while any(hand.flying for hand in self.hands) or any(self._queues.values()):
-            refs = [hand.starting for hand in self.hands if hand.starting is not None]
-            refs += [ref for hand in self.hands for ref, _ in hand.flying]
-            (first, *_), _ = self.ray.wait(refs, num_returns=1)
-            started = next((hand for hand in self.hands if hand.starting is first), None)
+                yield self._sessions[index].finish()
+        while any(worker.calls for worker in self.workers) or any(self._queues.values()):
+            answers = [worker.starting for worker in self.workers if worker.starting is not None]
+            answers += [answer for worker in self.workers for answer, _ in worker.calls]
+            (first, *_), _ = self._ray.wait(answers, num_returns=1)
+            started = next((worker for worker in self.workers if worker.starting is first), None)
             if started is not None:
-                self._started(started)
+                self._check_start(started)
             else:
-                for ended in self._collect(first):
-                    yield self._end(ended)
-            self._fill()
+                for index in self._collect(first):
+                    yield self._end(index)
+            self._hand_out()
 
-    def _started(self, hand: _Hand) -> None:
-        """A worker has found a place; one that died before it could answer is replaced."""
+    def _check_start(self, worker: _WorkerHandle) -> None:
+        """Marks a worker as started; one that died before it could answer is replaced."""
         try:
-            self.ray.get(hand.starting)
-            hand.starting = None
-        except self.ray.exceptions.RayActorError:
+            self._ray.get(worker.starting)
+            worker.starting = None
+        except self._ray.exceptions.RayActorError:
             self._deaths_at_start += 1
-            if self._deaths_at_start > MAX_TRIES * len(self.hands):
+            if self._deaths_at_start > MAX_TRIES * len(self.workers):
                 raise GauntletError("Ray's workers die before they start; see Ray's own logs.") from None
-            self.hands[self.hands.index(hand)] = self._hire()
+            self._replace(worker)
 
-    def _queue_of(self, planned: PlannedJob) -> deque[_Task]:
+    def _replace(self, worker: _WorkerHandle) -> None:
+        self.workers[self.workers.index(worker)] = self._start_worker()
+
+    def _queue_of(self, planned: PlannedJob) -> deque[_PendingUnit]:
         return self._queues.setdefault(repr(planned.model_entry), deque())
 
-    def _fill(self) -> None:
+    def _hand_out(self) -> None:
         """Gives every worker units, of the model it has loaded while there are any."""
-        for hand in self.hands:
-            while hand.starting is None and len(hand.flying) < IN_FLIGHT:
-                queue = self._choose_queue(hand)
+        for worker in self.workers:
+            while worker.starting is None and len(worker.calls) < IN_FLIGHT:
+                queue = self._choose_queue(worker)
                 if queue is None:
                     break
-                task = queue.popleft()
-                planned = self.jobs[task.job]
-                hand.model = planned.model_entry
-                hand.flying.append((hand.actor.compute.remote(self._order(planned, task.unit)), task))
+                pending = queue.popleft()
+                planned = self._jobs[pending.job]
+                worker.model = planned.model_entry
+                worker.calls.append((worker.actor.compute.remote(self._order(planned, pending.unit)), pending))
 
-    def _choose_queue(self, hand: _Hand) -> deque[_Task] | None:
-        own = self._queues.get(repr(hand.model))
+    def _choose_queue(self, worker: _WorkerHandle) -> deque[_PendingUnit] | None:
+        own = self._queues.get(repr(worker.model))
         if own:
             return own
-        taken = {repr(other.model) for other in self.hands if other is not hand}
+        taken = {repr(other.model) for other in self.workers if other is not worker}
         waiting = [(name in taken, -len(queue), queue) for name, queue in self._queues.items() if queue]
         return min(waiting, key=lambda each: each[:2])[2] if waiting else None
 
     def _order(self, planned: PlannedJob, unit: Unit) -> Order:
-        from gauntlet.evaluation.task import TASKS
-
         assert planned.model_entry is not None
         assert planned.dataset_entry is not None
         return Order(
             planned.model_entry,
             planned.dataset_entry,
             planned.threat.describe(),
-            TASKS[planned.job.task].metric_options(planned.dataset),
+            COUNTERS[planned.job.task].metric_options(planned.dataset),
             planned.settings.seed,
             planned.settings.precision,
-            str(self._device),
+            self._device,
             unit,
         )
 
-    def _collect(self, ref: Any) -> Iterator[int]:
+    def _collect(self, answer: Any) -> Iterator[int]:
         """Takes in one finished call; yields the job that ended with it, if one did."""
-        hand, task = next((hand, task) for hand in self.hands for each, task in hand.flying if each is ref)
+        worker, pending = next(
+            (worker, pending) for worker in self.workers for each, pending in worker.calls if each is answer
+        )
         try:
-            delivery = self.ray.get(ref)
-        except self.ray.exceptions.RayActorError as error:
-            yield from self._worker_died(hand, str(error).splitlines()[0])
+            delivery = self._ray.get(answer)
+        except self._ray.exceptions.RayActorError as error:
+            yield from self._after_death(worker, str(error).splitlines()[0])
             return
-        except self.ray.exceptions.RayError as error:
+        except self._ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None) or error
-            hand.flying = [pair for pair in hand.flying if pair[0] is not ref]
-            yield from self._try_again(task, describe_error(cause))
+            worker.calls = [call for call in worker.calls if call[0] is not answer]
+            yield from self._try_again(pending, describe_error(cause))
             return
-        hand.flying = [pair for pair in hand.flying if pair[0] is not ref]
-        running = self._running[task.job]
-        running.commit(task.unit, delivery.rows, delivery.views, delivery.seconds)
-        self.progress.advance(len(delivery.rows), running.figure, running.running.name)
-        yield from self._one_less(task.job)
+        worker.calls = [call for call in worker.calls if call[0] is not answer]
+        session = self._sessions[pending.job]
+        session.commit(pending.unit, delivery.rows, delivery.views, delivery.seconds)
+        self._progress.advance(len(delivery.rows), session.figure, session.running_figure.name)
+        yield from self._one_less(pending.job)
 
-    def _worker_died(self, hand: _Hand, reason: str) -> Iterator[int]:
+    def _after_death(self, worker: _WorkerHandle, reason: str) -> Iterator[int]:
         """The unit it computed is tried again, the one that waited goes back as it was; a new worker takes over."""
-        self.progress.note_once(f"a worker died ({reason}); its work is done again by another.")
-        (_, computed), *waited = hand.flying
-        self.hands[self.hands.index(hand)] = self._hire()
-        for _, task in waited:
-            self._queue_of(self.jobs[task.job]).appendleft(task)
+        self._progress.note_once(f"a worker died ({reason}); its work is done again by another.")
+        (_, computed), *waited = worker.calls
+        self._replace(worker)
+        for _, pending in waited:
+            self._queue_of(self._jobs[pending.job]).appendleft(pending)
         yield from self._try_again(computed, f"the worker died: {reason}")
 
-    def _try_again(self, task: _Task, error: str) -> Iterator[int]:
-        task.tries, task.error = task.tries + 1, error
-        if task.tries < MAX_TRIES:
-            self._queue_of(self.jobs[task.job]).append(task)
+    def _try_again(self, pending: _PendingUnit, error: str) -> Iterator[int]:
+        """Puts a unit back into its queue; after the last try it is set aside. Yields its job if that ended it."""
+        pending.tries += 1
+        if pending.tries < MAX_TRIES:
+            self._queue_of(self._jobs[pending.job]).append(pending)
             return
-        self.store.set_aside(self._running[task.job].started, task.unit.start, task.unit.stop, error)
-        self._failed[task.job] = f"images {task.unit.start} to {task.unit.stop - 1}, {MAX_TRIES} tries: {error}"
-        yield from self._one_less(task.job)
+        session, unit = self._sessions[pending.job], pending.unit
+        session.store.set_aside(session.started, unit.start, unit.stop, error)
+        self._failed[pending.job] = f"images {unit.start} to {unit.stop - 1}, {MAX_TRIES} tries: {error}"
+        yield from self._one_less(pending.job)
 
     def _one_less(self, job: int) -> Iterator[int]:
-        self._left[job] -= 1
-        if self._left[job] == 0:
+        """Counts a unit of a job as ended; yields the job when it was the last one."""
+        self._units_left[job] -= 1
+        if self._units_left[job] == 0:
             yield job
 
     def _end(self, job: int) -> Evaluation | Failure:
         if job in self._failed:
-            return Failure(self.jobs[job], self._failed[job])
-        return finish_job(self._running[job])
+            return Failure(self._jobs[job], self._failed[job])
+        return self._sessions[job].finish()
 
 
 def _start_ray(address: str | None) -> Any:

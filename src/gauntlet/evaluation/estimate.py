@@ -11,13 +11,11 @@ from typing import Any
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.jobs import ready_model
-from gauntlet.evaluation.pipeline import Unit, load_unit
-from gauntlet.evaluation.plan import PlannedJob
+from gauntlet.evaluation.jobs import PlannedJob, ready_model
 from gauntlet.evaluation.provenance import choose_device
+from gauntlet.evaluation.units import Unit, load_unit
 from gauntlet.models import DetectionModel
 from gauntlet.samples import Batch
-from gauntlet.threats.contract import Clean
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ def probe(planned: PlannedJob) -> Probe | None:
     unit = Unit(0, min(planned.settings.batch_size, len(planned.dataset)))
 
     def load() -> Batch:
-        return load_unit(planned.dataset, unit, Clean(), model, 0, device)[0].batch
+        return load_unit(planned.dataset, unit, 0, device)[0].batch
 
     batch = load()  # warm-up: files, compiled code
     loading, batch = _timed(load)

@@ -1,29 +1,26 @@
-"""A job from its beginning to its figures; local runs and clusters share these steps."""
+"""Jobs: what is evaluated and how, the key that names it, and whether its parts fit each other."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gauntlet.datasets.contract import Dataset, DatasetIdentity
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.pipeline import Loaded, Unit, cut_units
+from gauntlet.evaluation.counting import Importance
 from gauntlet.evaluation.prediction import PRECISIONS
-from gauntlet.evaluation.progress import Progress
-from gauntlet.evaluation.provenance import describe_run
-from gauntlet.evaluation.task import TASKS, Importance, RunningFigure, Task, build_task
-from gauntlet.metrics import WHOLE, Metric, Views
 from gauntlet.models import GauntletModel
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import ModelSource
-from gauntlet.results.record import Evaluation, ImageRow, Job
-from gauntlet.results.store import Started, Store
-from gauntlet.samples import Batch
+from gauntlet.results.record import Job
+from gauntlet.tasks import get_task
 from gauntlet.threats.contract import Threat
+
+if TYPE_CHECKING:
+    from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 
 DEFAULT_BATCH_SIZE = 4
 
@@ -73,6 +70,32 @@ def _fingerprint(function: Importance) -> str:
     return f"{function.__qualname__}:{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 
 
+@dataclass(frozen=True)
+class PlannedJob:
+    """One evaluation, with everything that is needed to run it here or elsewhere.
+
+    Attributes:
+        model, dataset, threat: the objects; the model may not be loaded yet.
+        settings: seed, batch size, precision.
+        job: identity and key.
+        model_entry, dataset_entry: how a worker finds them again; None for objects that only live here.
+    """
+
+    model: GauntletModel | ModelSource
+    dataset: Dataset
+    threat: Threat
+    settings: Settings
+    job: Job
+    model_entry: ModelEntry | None = None
+    dataset_entry: DatasetEntry | None = None
+
+
+def plan_job(model: GauntletModel | ModelSource, dataset: Dataset, threat: Threat, settings: Settings) -> PlannedJob:
+    """The job of one model, dataset and threat that are at hand."""
+    job = make_job(model.identity, model.task, dataset.identity, threat, settings)
+    return PlannedJob(model, dataset, threat, settings, job)
+
+
 def make_job(identity: ModelIdentity, task: str, dataset: DatasetIdentity, threat: Threat, settings: Settings) -> Job:
     """What is to be evaluated, with its key."""
     description = threat.describe()
@@ -90,82 +113,6 @@ def make_job(identity: ModelIdentity, task: str, dataset: DatasetIdentity, threa
     )
 
 
-@dataclass
-class RunningJob:
-    """A job that the store knows: what of it is done, and where the rest goes.
-
-    Attributes:
-        running: the figure over the images computed in this session so far (mIoU, or the mean F1 of images).
-        figure: its value, NaN where the threat has no plain one.
-    """
-
-    store: Store
-    started: Started
-    task: Task
-    images: int
-    done: set[int]
-    views: Views | None
-    running: RunningFigure
-    figure: float = float("nan")
-
-    def units_left(self) -> list[Unit]:
-        """Units with an image that is not committed; cut as they were when the evaluation began."""
-        units = cut_units(self.images, self.started.batch_size)
-        return [unit for unit in units if not self.done.issuperset(unit.positions)]
-
-    def commit(self, unit: Unit, rows: Sequence[ImageRow], views: Views, seconds: float) -> None:
-        """Writes the counts of a unit, all or nothing."""
-        self.store.add_images(self.started, rows, views, seconds)
-        self.done.update(unit.positions)
-        self.views = views
-        if views == WHOLE:
-            self.figure = self.running.add([self.task.metric.decode(row.counts) for row in rows])
-
-
-def begin_job(
-    store: Store,
-    job: Job,
-    dataset: Dataset,
-    settings: Settings,
-    device: torch.device,
-    threads: int | None = None,
-) -> RunningJob:
-    """Registers a job in the store, or finds what is there of it.
-
-    Args:
-        store, job, dataset, settings: what is to be computed, and where it goes.
-        device: where it is computed.
-        threads: torch threads of the workers that compute it; this process's by default.
-    """
-    options = TASKS[job.task].metric_options(dataset)
-    task = build_task(job.task, options, importance=settings.importance, precision=settings.precision)
-    provenance = describe_run(
-        device=device, batch_size=settings.batch_size, precision=settings.precision, threads=threads
-    )
-    started = store.begin(
-        job, images=len(dataset), batch_size=settings.batch_size, metric=options, provenance=provenance
-    )
-    return RunningJob(store, started, task, len(dataset), store.positions(started), started.views, task.running())
-
-
-def finish_job(running: RunningJob) -> Evaluation:
-    """Computes the figures of a job whose images are all committed, and marks it complete."""
-    if running.views is None:
-        raise GauntletError("the dataset has no images; nothing was evaluated.")
-    counts = stored_counts(running.store, running.started, running.task.metric)
-    running.store.finish(running.started, running.task.metric.compute(counts, running.views))
-    finished = running.store.load(running.started.key)
-    if finished is None:
-        raise GauntletError(f"the evaluation {running.started.key} was removed from the store while it ran.")
-    return replace(finished, from_store=False)
-
-
-def stored_counts(store: Store, started: Started, metric: Metric) -> Iterator[Any]:
-    """The counts of every image, in order, a page at a time."""
-    for row in store.image_rows(started):
-        yield metric.decode(row.counts)
-
-
 def check_depth(threat: Threat, dataset: Dataset) -> None:
     """An error where a threat needs depth and the dataset has none."""
     if threat.needs_depth and not dataset.has_depth:
@@ -177,7 +124,7 @@ def check_depth(threat: Threat, dataset: Dataset) -> None:
 
 def ready_model(source: GauntletModel | ModelSource, dataset: Dataset, device: torch.device) -> GauntletModel:
     """The model, frozen and on its device; an error where it does not fit the dataset."""
-    classes = TASKS[source.task].class_names(dataset)
+    classes = get_task(source.task).class_names(dataset)
     model = source.load() if isinstance(source, ModelSource) else source
     if model.task != source.task:
         raise GauntletError(
@@ -185,70 +132,9 @@ def ready_model(source: GauntletModel | ModelSource, dataset: Dataset, device: t
             f'task "{model.task}".'
         )
     if model.num_classes != len(classes):
-        what = "classes" if model.task == "segmentation" else "classes of boxes"
         raise GauntletError(
             f"the model '{model.identity.name}' has {model.num_classes} classes, the dataset '{dataset.name}' "
-            f"{len(classes)} {what}; they must agree."
+            f"{len(classes)} {get_task(model.task).classes_word}; they must agree."
         )
     model.freeze()
     return model.to(device)
-
-
-def compute_groups(
-    model: GauntletModel,
-    threat: Threat,
-    task: Task,
-    groups: Sequence[Loaded],
-    progress: Progress | None = None,
-) -> tuple[list[ImageRow], Views]:
-    """Rows of the images of a unit, in the order of the dataset, and what their views are."""
-    rows: list[ImageRow] = []
-    views = WHOLE
-    for group in groups:
-        more, views = _compute_group(model, threat, task, group, progress)
-        rows += more
-    return sorted(rows, key=lambda row: row.position), views
-
-
-def _compute_group(
-    model: GauntletModel, threat: Threat, task: Task, group: Loaded, progress: Progress | None
-) -> tuple[list[ImageRow], Views]:
-    outcome = None
-    try:
-        perturbed = group.perturbed or threat.perturb(model, group.batch, group.seeds)
-        outcome = perturbed, *task.count(model, group.batch, perturbed)
-    except torch.cuda.OutOfMemoryError:
-        pass  # tried again below: inside this block the traceback would keep the failed pass in memory
-    if outcome is None:
-        if len(group.positions) == 1:
-            raise GauntletError(
-                f"image '{group.batch.samples[0].id}' alone does not fit into the memory of {model.device}; "
-                "use smaller images (a protocol) or another device."
-            )
-        torch.cuda.empty_cache()
-        if progress is not None:
-            progress.note_once("out of memory: batches are halved where they do not fit.")
-        return compute_groups(model, threat, task, _halves(group), progress)
-    perturbed, counts, views = outcome
-    rows = []
-    for index, (position, sample) in enumerate(zip(group.positions, group.batch.samples, strict=True)):
-        details = {name: values[index] for name, values in perturbed.details.items()}
-        rows.append(ImageRow(position, sample.id, counts[index].to_bytes(), details))
-    return rows, views
-
-
-def _halves(group: Loaded) -> list[Loaded]:
-    """The group cut in two; a threat that ran ahead runs again, on each half."""
-    middle = len(group.positions) // 2
-
-    def part(which: slice) -> Loaded:
-        batch = group.batch
-        labels = None if batch.labels is None else batch.labels[which]
-        return Loaded(
-            group.positions[which],
-            Batch(batch.samples[which], batch.images[which], labels, batch.ignore_index),
-            group.seeds[which],
-            None,
-        )
-
-    return [part(slice(None, middle)), part(slice(middle, None))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, Settings, check_depth, make_job
-from gauntlet.evaluation.progress import Progress, Silent
-from gauntlet.evaluation.task import TASKS
+from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, check_depth, make_job
+from gauntlet.evaluation.progress import Logged, Progress
 from gauntlet.models import resolve_model
-from gauntlet.models.contract import GauntletModel
-from gauntlet.models.sources.contract import ModelSource
-from gauntlet.results.record import Job
+from gauntlet.tasks import SEGMENTATION, get_task
 from gauntlet.threats import build_threats, suites
 from gauntlet.threats.contract import Threat
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class _Section(BaseModel):
@@ -107,37 +107,18 @@ def plan_schema() -> dict[str, Any]:
     return Plan.model_json_schema()
 
 
-@dataclass(frozen=True)
-class PlannedJob:
-    """One evaluation of a plan, with everything that is needed to run it here or elsewhere.
-
-    Attributes:
-        model, dataset, threat: the objects; the model is not loaded yet.
-        model_entry, dataset_entry: how a worker finds them again; None for objects that only live here.
-        settings: seed, batch size, precision.
-        job: identity and key.
-    """
-
-    model: GauntletModel | ModelSource
-    dataset: Dataset
-    threat: Threat
-    settings: Settings
-    job: Job
-    model_entry: ModelEntry | None = None
-    dataset_entry: DatasetEntry | None = None
-
-
 def plan_jobs(plan: Plan, device: str | None = None, progress: Progress | None = None) -> list[PlannedJob]:
     """Every evaluation of a plan, those of one model together; nothing is loaded, duplicates are dropped.
 
     Args:
         plan: what to evaluate.
         device: a torch device, or None for the best there is.
-        progress: told what is left out: threats of a suite that need depth, on a dataset that has none.
+        progress: told what is left out: threats of a suite that need depth, on a dataset that has none; without it
+            the log is told.
     """
-    telling = progress or Silent()
+    progress = progress or Logged(_LOGGER)
     # By task, since a suite is another one on detectors; a wrong name is told before any model is looked for.
-    threats = {suites.SEGMENTATION: plan_threats(plan, suites.SEGMENTATION)}
+    threats = {SEGMENTATION: plan_threats(plan, SEGMENTATION)}
     datasets = [(entry, open_dataset(entry)) for entry in plan.datasets]
     jobs: dict[str, PlannedJob] = {}
     identities = {id(dataset): dataset.identity for _, dataset in datasets}
@@ -147,8 +128,8 @@ def plan_jobs(plan: Plan, device: str | None = None, progress: Progress | None =
         if source.task not in threats:
             threats[source.task] = plan_threats(plan, source.task)
         for dataset_entry, dataset in datasets:
-            TASKS[source.task].class_names(dataset)  # an error now, not in the middle of the night
-            for threat in _fitting(threats[source.task], dataset, telling):
+            get_task(source.task).class_names(dataset)  # an error now, not in the middle of the night
+            for threat in _fitting(threats[source.task], dataset, progress):
                 for seed in plan.seeds:
                     settings = Settings(seed, plan.batch_size, device, plan.precision)
                     job = make_job(model_identity, source.task, identities[id(dataset)], threat, settings)

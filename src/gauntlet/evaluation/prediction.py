@@ -50,14 +50,14 @@ def predict_objects(
 ) -> list[Boxes]:
     """Detections of every image; the arguments are those of `predict_dense`."""
     with _precision(images, precision):
-        found = model.predict(images)
+        detections = model.predict(images)
     name = model.identity.name
-    if len(found) != len(images) or not all(isinstance(each, Boxes) for each in found):
+    if len(detections) != len(images) or not all(isinstance(each, Boxes) for each in detections):
         raise GauntletError(
             f"the model '{name}' returned something else than Boxes for each of the {len(images)} images from "
             f"'{ids[0]}' on."
         )
-    return list(found)
+    return list(detections)
 
 
 def _precision(images: torch.Tensor, name: str) -> torch.autocast:
@@ -77,7 +77,7 @@ def _check_logits(model: SegmentationModel, logits: object, images: torch.Tensor
         raise GauntletError(
             f"the model '{name}' returned the shape {tuple(logits.shape)} for image '{ids[0]}'; expected {expected}."
         )
-    # A sum is NaN or infinite whenever an entry is NaN: one pass, no mask. -inf alone (a class ruled out) is fine.
+    # The maximum of an image is NaN as soon as one entry is: one pass, no mask. -inf alone (a class ruled out) is fine.
     nan = torch.isnan(logits.amax(dim=(1, 2, 3)))
     if bool(nan.any()):
         raise GauntletError(f"the model '{name}' returned NaN for image '{ids[int(nan.nonzero()[0])]}'.")

@@ -1,7 +1,8 @@
-"""Progress that is honest: a bar with remaining time on a terminal, plain lines elsewhere."""
+"""Progress that is honest: a bar with remaining time on a terminal, plain lines elsewhere; else notes to the log."""
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 import time
@@ -41,6 +42,23 @@ class Silent:
     def advance(self, count: int, figure: float = math.nan, name: str = "mIoU", text: str = "") -> None: ...
 
     def note_once(self, text: str) -> None: ...
+
+
+class Logged(Silent):
+    """Shows no progress, and gives notes to a module's logger as warnings: for callers that gave no display.
+
+    Args:
+        logger: of the module that makes the notes.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._notes: set[str] = set()
+
+    def note_once(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes.add(text)
+            self._logger.warning(text)
 
 
 class Terminal:

@@ -1,4 +1,4 @@
-"""Benchmark triples: a result that exists (stored here, or published) before one is computed."""
+"""Published figures as evaluations: what a benchmark has printed need not be computed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import pandas as pd
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import Figure
-from gauntlet.models import zoo
-from gauntlet.models.sources.contract import ModelSource
 from gauntlet.numbers import format_number
 from gauntlet.results import published
 from gauntlet.results.published.lookup import TRIPLE_SOURCES
@@ -36,14 +34,14 @@ def find_published(
         threat: the threat.
         crop_size: needed where a triple was published in several crop sizes.
     """
-    rows = published.find(model_name, backbone, dataset, crop_size)
-    found = published.of_threat(rows, _budget(threat.describe()))
-    if found.empty:
+    of_model = published.find(model_name, backbone, dataset, crop_size)
+    rows = published.of_threat(of_model, _budget(threat.describe()))
+    if rows.empty:
         return None
-    found = _one_run(found, threat.describe())
-    first = found.iloc[0]
+    rows = _one_run(rows, threat.describe())
+    first = rows.iloc[0]
     source = SOURCES[str(first["source"])]
-    flags = sorted({reason for reason in (*found["reason"], *found["model_reason"]) if reason})
+    flags = sorted({reason for reason in (*rows["reason"], *rows["model_reason"]) if reason})
     flags += _other_step(str(first["description"]), threat.describe())
     return Evaluation(
         key=f"published:{first['source']}:{first['model']}:{dataset}:{first['threat']}:"
@@ -59,7 +57,7 @@ def find_published(
         seed=0,
         images=0,
         views=("all",),
-        all_figures=[Figure(str(m), float(v)) for m, v in zip(found["metric"], found["value"], strict=True)],
+        all_figures=[Figure(str(m), float(v)) for m, v in zip(rows["metric"], rows["value"], strict=True)],
         provenance={
             "published": str(first["source"]),
             "reference": source.reference,
@@ -92,31 +90,6 @@ def _other_step(published_description: str, description: Mapping[str, Any]) -> l
     if wanted is None or there is None or abs(there - wanted) < 1e-6:
         return []
     return [f"published with alpha {format_number(there)}, not the {format_number(wanted)} of the threat"]
-
-
-def resolve_triple(model_name: str, backbone: str, dataset: str, crop_size: str | None = None) -> ModelSource:
-    """The source of a triple's public checkpoint, not loaded yet."""
-    from gauntlet.models import resolve_model
-
-    entry = zoo.find(model_name, backbone, dataset, crop_size=crop_size)
-    return resolve_model(entry.require_address(), **entry.options)
-
-
-class Unresolved(ModelSource):
-    """A triple whose figures were found without its weights: loading says where they would come from."""
-
-    def __init__(self, model_name: str, backbone: str, dataset: str, crop_size: str | None) -> None:
-        self._triple = (model_name, backbone, dataset, crop_size)
-
-    @property
-    def identity(self) -> Any:
-        return self._source().identity
-
-    def load(self) -> Any:
-        return self._source().load()
-
-    def _source(self) -> ModelSource:
-        return resolve_triple(*self._triple)
 
 
 def _budget(description: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from torch import nn
 
 from gauntlet.errors import GauntletError
 from gauntlet.samples import Boxes
+from gauntlet.tasks import DETECTION, SEGMENTATION
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class GauntletModel(nn.Module, ABC):
 class SegmentationModel(GauntletModel):
     """`forward(images) -> logits`: (N, 3, H, W) in [0, 1] to (N, K, H, W) at the same resolution."""
 
-    task = "segmentation"
+    task = SEGMENTATION
 
     @abstractmethod
     def forward(self, images: torch.Tensor) -> torch.Tensor: ...
@@ -109,7 +110,7 @@ class Candidates:
 class DetectionModel(GauntletModel):
     """A detector: a differentiable loss per image, final boxes, and candidates before suppression."""
 
-    task = "detection"
+    task = DETECTION
 
     @abstractmethod
     def losses(self, images: torch.Tensor, targets: Sequence[Boxes]) -> torch.Tensor:

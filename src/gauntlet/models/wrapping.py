@@ -10,8 +10,7 @@ from torch.nn import functional
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import ModelIdentity, SegmentationModel, weights_digest
-
-TASKS = ("segmentation", "detection")
+from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
 
 
 class Normalisation(nn.Module):
@@ -84,7 +83,7 @@ class WrappedSegmentation(SegmentationModel):
 def wrap_model(
     module: nn.Module,
     *,
-    task: str = "segmentation",
+    task: str = SEGMENTATION,
     num_classes: int,
     mean: Sequence[float] = (0.0, 0.0, 0.0),
     std: Sequence[float] = (1.0, 1.0, 1.0),
@@ -109,7 +108,7 @@ def wrap_model(
     """
     if task not in TASKS:
         raise GauntletError(f"task must be one of {', '.join(TASKS)}, not '{task}'.")
-    if task == "detection":
+    if task == DETECTION:
         raise GauntletError("a detector has losses and boxes; implement gauntlet.models.DetectionModel instead.")
     model = WrappedSegmentation(
         module,

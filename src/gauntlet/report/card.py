@@ -19,11 +19,9 @@ from gauntlet.report.sections.standing import Standing
 from gauntlet.report.sections.summary import GRADES_IN_WORDS, verdict
 from gauntlet.report.tables import Cell, Column, Interval, Table
 from gauntlet.results import Evaluation, Store
+from gauntlet.tasks import TASKS
 
-TASKS = {
-    "segmentation": ("image-segmentation", "Semantic segmentation"),
-    "detection": ("object-detection", "Object detection"),
-}
+HUB_TASKS = {name: (task.hub_name, task.title) for name, task in TASKS.items()}
 HUB_METRICS = {"mIoU": "mean_iou", "mAP": "map", "aAcc": "accuracy"}
 """Names that the Hub knows; others keep their own."""
 SHOWN = ("mIoU", "mAcc", "aAcc", "NmIoU", "mAP", "mAP50", "mAP75")
@@ -96,7 +94,7 @@ def front_matter(data: Mapping[str, Any]) -> dict[str, Any]:
     """The YAML header of a Hugging Face model card, with a model-index; values in per cent."""
     results = []
     for each in data["results"]:
-        kind, name = TASKS.get(each["task"], (each["task"], each["task"]))
+        kind, name = HUB_TASKS.get(each["task"], (each["task"], each["task"]))
         metrics = [
             {
                 "type": HUB_METRICS.get(metric, metric),
@@ -112,7 +110,7 @@ def front_matter(data: Mapping[str, Any]) -> dict[str, Any]:
             dataset["split"] = each["split"]
         dataset["args"] = {"threat": each["description"], "images": each["images"], "seed": each["seed"]}
         results.append({"task": {"type": kind, "name": name}, "dataset": dataset, "metrics": metrics})
-    tasks = sorted({TASKS.get(each["task"], (each["task"],))[0] for each in data["results"]})
+    tasks = sorted({HUB_TASKS.get(each["task"], (each["task"],))[0] for each in data["results"]})
     used = sorted(
         {HUB_METRICS.get(name, name) for each in data["results"] for name in SHOWN if name in each["figures"]}
     )

@@ -13,6 +13,7 @@ from gauntlet.report.scope import scopes
 from gauntlet.report.sections.honesty import from_checks
 from gauntlet.results import Store
 from gauntlet.samples import collate
+from gauntlet.tasks import SEGMENTATION
 from gauntlet.threats.attacks.checks import check_attack
 
 
@@ -27,7 +28,7 @@ def check_models(store: Store, images: int, loaders: Loaders | None = None) -> l
     loaders = loaders or Loaders()
     findings: list[Finding] = []
     for scope in scopes(store.frame()):
-        if scope.task != "segmentation":
+        if scope.task != SEGMENTATION:
             text = "No check for hidden gradients: the checks are for segmentation models."
             findings += [Finding("note", model, text) for model in scope.models]
             continue

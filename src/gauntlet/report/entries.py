@@ -19,9 +19,10 @@ from gauntlet.report.sections.standing import Standing
 from gauntlet.report.tables import Column, Table
 from gauntlet.results.published.flags import FLAGS
 from gauntlet.results.published.summaries import unit_columns
+from gauntlet.tasks import TASKS
 
 OWN = "store"
-METRICS = {"segmentation": ("mIoU", "mAcc", "aAcc", "NmIoU"), "detection": ("mAP", "mAP50", "mAP75")}
+METRICS = {name: task.figures for name, task in TASKS.items()}
 """What a leaderboard can be read in, the usual one first."""
 _FACTS = tuple(name for name in MODEL_FACTS if name not in ("date", "model_flag", "model_reason"))
 

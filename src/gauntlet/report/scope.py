@@ -14,6 +14,7 @@ import pandas as pd
 from gauntlet.analysis.frames import MAIN_METRIC, one_name_each
 from gauntlet.report.naming import slug
 from gauntlet.report.tables import Interval
+from gauntlet.tasks import DETECTION
 
 MINIMUM = "minimum"
 """An attack without a budget: it always wins in the end, and its size is its figure."""
@@ -62,7 +63,7 @@ class Scope:
 
     @property
     def id(self) -> str:
-        boxes, data = "-boxes" if self.task == "detection" else "", f"-{self.data}" if self.data else ""
+        boxes, data = "-boxes" if self.task == DETECTION else "", f"-{self.data}" if self.data else ""
         return slug(f"{self.dataset}-{self.split}-{self.images}{boxes}{data}")
 
     @property

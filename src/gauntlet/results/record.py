@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -19,7 +20,7 @@ class Job:
     """One (model, dataset, threat) to evaluate; everything that decides the figures.
 
     Attributes:
-        task: "segmentation" or "detection".
+        task: "segmentation" or "detection" (`gauntlet.tasks`).
         model, model_digest: identity of the model.
         dataset: identity of the dataset, JSON-able (name, split, length, ids, protocol).
         threat: short readable name of the threat.
@@ -41,7 +42,7 @@ class Job:
     seed: int
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Digest of everything above but the readable threat name: same key, same figures."""
         parts = {
@@ -77,7 +78,7 @@ class Evaluation:
         provenance: package and torch versions, device, batch size, threads, command.
         duration: seconds of computing, over all sessions that worked on it.
         created: UTC time of the start, ISO 8601.
-        from_store: whether it was found rather than computed.
+        from_store: whether it was read from a store, or from published figures, rather than computed.
         dataset_identity: which images: name, split, length, digest of their ids, protocol; empty for published figures.
     """
 

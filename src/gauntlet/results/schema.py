@@ -25,6 +25,9 @@ from gauntlet.errors import GauntletError
 
 SCHEMA_VERSION = 1
 
+RUNNING, COMPLETE = "running", "complete"
+"""States of an evaluation."""
+
 metadata = MetaData()
 
 meta = Table("meta", metadata, Column("name", String(64), primary_key=True), Column("value", Text, nullable=False))

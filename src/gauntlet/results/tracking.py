@@ -13,13 +13,13 @@ PROJECT = "gauntlet"
 
 
 class Tracker(Protocol):
-    """Receives figures by name now and then."""
+    """Receives figures by name, step by step."""
 
     def log(self, figures: Mapping[str, float], step: int) -> None:
         """Takes the figures of one step."""
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """Ends the run in the tracker; nothing is logged after it."""
 
 
 class TensorBoardTracker:
@@ -65,8 +65,8 @@ class MlflowTracker:
 
         uri = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{folder.resolve() / 'mlflow.db'}")
         self._client = mlflow.MlflowClient(tracking_uri=uri)
-        found = self._client.get_experiment_by_name(PROJECT)
-        experiment = found.experiment_id if found is not None else self._client.create_experiment(PROJECT)
+        existing = self._client.get_experiment_by_name(PROJECT)
+        experiment = existing.experiment_id if existing is not None else self._client.create_experiment(PROJECT)
         self._run_id = self._client.create_run(experiment, run_name=name).info.run_id
         for key, value in config.items():
             self._client.log_param(self._run_id, key, str(value)[:500])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from gauntlet.errors import GauntletError
 from gauntlet.registry import Registry
+from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
 from gauntlet.threats.corruptions import COMMON
+
+_LOGGER = logging.getLogger(__name__)
 
 Description = dict[str, Any]
 Suite = Callable[[], list[Description]]
@@ -18,7 +22,6 @@ suites: Registry[Suite] = Registry("suite", "gauntlet.suites")
 detector_suites: Registry[Suite] = Registry("suite for detectors", "gauntlet.detector_suites")
 """What a suite is on a detector, where that is more than its threats without those that aim at pixels."""
 
-SEGMENTATION, DETECTION = "segmentation", "detection"
 LINF = {"norm": "linf", "epsilon": "8/255", "alpha": 0.01, "steps": 20}
 L2 = {"norm": "l2", "epsilon": "64/255", "alpha": 0.1, "steps": 20}
 
@@ -41,9 +44,14 @@ def build(name: str, task: str = SEGMENTATION) -> list[Description]:
     name = suites.canonical(name)
     if name in detector_suites:
         return detector_suites[name]()
-    threats = [description for description in suites[name]() if _aims_at_boxes(description)]
+    every = suites[name]()
+    threats = [description for description in every if _aims_at_boxes(description)]
+    left_out = [description for description in every if description not in threats]
+    if left_out:
+        _LOGGER.info("left out of the suite '%s', since detectors have no pixels to aim at: %s", name, left_out)
     if threats == [{"clean": {}}]:
-        raise GauntletError(f"the suite '{name}' has no threat for detectors; use 'quick', 'detecbench' or 'spatial'.")
+        *others, last = (f"'{other}'" for other in TASKS[task].suites)
+        raise GauntletError(f"the suite '{name}' has no threat for detectors; use {', '.join(others)} or {last}.")
     return threats
 
 

@@ -18,7 +18,8 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.protocols import Protocol, Resized
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate, plan
-from gauntlet.evaluation.plan import PlannedJob, parse_plan, plan_jobs
+from gauntlet.evaluation.jobs import PlannedJob
+from gauntlet.evaluation.plan import parse_plan, plan_jobs
 from gauntlet.evaluation.progress import Silent
 from gauntlet.results.published.summaries import CORRUPTIONS
 from gauntlet.samples import Sample, collate

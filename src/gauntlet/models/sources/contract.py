@@ -13,6 +13,7 @@ from typing import Any
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.registry import Registry, callable_as
+from gauntlet.tasks import SEGMENTATION
 
 
 class ModelSource(ABC):
@@ -26,7 +27,7 @@ class ModelSource(ABC):
     @property
     def task(self) -> str:
         """Either "segmentation" or "detection", without loading anything; a source of detectors says so."""
-        return "segmentation"
+        return SEGMENTATION
 
     @abstractmethod
     def load(self) -> GauntletModel:

@@ -8,6 +8,7 @@ from gauntlet.report.document import Section
 from gauntlet.report.scope import Scope
 from gauntlet.report.sections.standing import Standing
 from gauntlet.report.tables import Cell, Column, Table
+from gauntlet.tasks import DETECTION
 
 COLUMNS = (
     Column("mAP", "percent", heat=True, note="COCO: mean over IoU thresholds 0.50 to 0.95"),
@@ -31,7 +32,7 @@ def section(scope: Scope, standing: Standing) -> Section | None:
     names = [column.name for column in COLUMNS]
     rows = scope.frame[scope.frame["class_name"].eq("") & scope.frame["view"].eq("all")]
     rows = rows[rows["metric"].isin(names)].sort_values("created", kind="stable")
-    if scope.task != "detection" or rows["metric"].nunique() < 2:
+    if scope.task != DETECTION or rows["metric"].nunique() < 2:
         return None
     values = {
         (str(model), str(threat), str(metric)): float(value)

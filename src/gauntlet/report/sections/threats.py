@@ -8,14 +8,15 @@ from gauntlet.report.naming import slug
 from gauntlet.report.scope import Scope, kind_title, kind_word
 from gauntlet.report.sections.standing import Standing
 from gauntlet.report.tables import Cell, Column, Table
+from gauntlet.tasks import SEGMENTATION, TASKS
 
-_REGION_FIGURE = {"segmentation": ("A", "accuracy"), "detection": ("mAP", "mAP of the objects whose centre lies")}
+_REGION_FIGURE = {name: (task.region_figure, task.region_words) for name, task in TASKS.items()}
 _CHOSEN_BY = (("chosen_by_accuracy", "by accuracy"), ("chosen_by_mIoU", "by mIoU"), ("chosen_by_F1", "by F1"))
 
 
 def region_metrics(task: str) -> list[tuple[str, str, str]]:
     """Name, kind of column and meaning of the figures inside (M) and outside (Mbar) the region of a threat."""
-    figure, words = _REGION_FIGURE.get(task, _REGION_FIGURE["segmentation"])
+    figure, words = _REGION_FIGURE.get(task, _REGION_FIGURE[SEGMENTATION])
     found = []
     for part, where in (("M", "inside"), ("Mbar", "outside")):
         name = f"{figure}_{part}"

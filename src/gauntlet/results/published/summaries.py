@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gauntlet.metrics.summary import DETECTION_ATTACKS, SEGMENTATION_ATTACKS
 from gauntlet.results.published.threats import grey_levels, threat_settings
+from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
 
 CORRUPTION_FAMILIES: dict[str, tuple[str, ...]] = {
     "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),
@@ -30,8 +30,8 @@ COMMON_3D = (
 DEPTH_CORRUPTIONS = ("far_focus", "fog_3d", "near_focus", "xy_motion_blur", "z_motion_blur")
 """Those of the eight that look at depth; the benchmark reads it by the rule "estimated" (`depth_rule`)."""
 
-ATTACKS = {"segmentation": SEGMENTATION_ATTACKS, "detection": DETECTION_ATTACKS}
-CORRUPTIONS = {"segmentation": COMMON_CORRUPTIONS, "detection": (*COMMON_CORRUPTIONS, *COMMON_3D)}
+ATTACKS = {name: task.rem_attacks for name, task in TASKS.items()}
+CORRUPTIONS = {SEGMENTATION: COMMON_CORRUPTIONS, DETECTION: (*COMMON_CORRUPTIONS, *COMMON_3D)}
 _AIMS = ("target", "region", "fooling_region")
 UNIT_COLUMNS = (
     *("source", "table", "task", "model", "model_digest", "dataset", "split", "dataset_digest", "seed", "view"),

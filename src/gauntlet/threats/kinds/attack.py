@@ -14,9 +14,10 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from gauntlet.errors import GauntletError
-from gauntlet.models.contract import DetectionModel, GauntletModel
+from gauntlet.models.contract import GauntletModel
 from gauntlet.samples import Batch, Boxes
 from gauntlet.seeding import ImageSeed
+from gauntlet.tasks import DETECTION, task_of
 from gauntlet.threats import attacks
 from gauntlet.threats.attacks import Attack, Battery, RegionAware
 from gauntlet.threats.attacks.detection.targets import wanted_boxes
@@ -271,12 +272,12 @@ def attack_name(attack: Attack) -> str:
 
 def truth_of(model: GauntletModel, batch: Batch) -> torch.Tensor | list[Boxes]:
     """What a model of its task is attacked with: labels or boxes; an error where the dataset has none."""
-    return batch.boxes if isinstance(model, DetectionModel) else need_labels(batch)
+    return batch.boxes if task_of(model) == DETECTION else need_labels(batch)
 
 
 def target_of(attack: Attack, model: GauntletModel, batch: Batch) -> Target:
     """The target of a call: None for the attack's own; the entries of a target file by the ids of the images."""
-    if not isinstance(model, DetectionModel) or not is_target_file(attack.target):
+    if task_of(model) != DETECTION or not is_target_file(attack.target):
         return None
     ids = [sample.id for sample in batch.samples]
     return wanted_boxes(attack.target, batch.boxes, model.num_classes, ids)

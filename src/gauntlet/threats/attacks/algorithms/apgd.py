@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import torch
 
+from gauntlet.tasks import DETECTION
 from gauntlet.threats.attacks.algorithms.gradient import BallAttack, Best
 from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.engine.constraints import Ball
 from gauntlet.threats.attacks.engine.option_checks import one_of
-from gauntlet.threats.attacks.engine.posing import DETECTION
 from gauntlet.threats.attacks.engine.problem import BatchProblem, PassResult
 from gauntlet.threats.attacks.engine.result import Result
 from gauntlet.threats.attacks.engine.steps import unit

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from gauntlet.tasks import DETECTION, SEGMENTATION
 from gauntlet.threats.attacks.algorithms.minimum_norm import MinimumNorm, signed_margin
 from gauntlet.threats.attacks.detection.goals import Reach
 from gauntlet.threats.attacks.detection.matching import counted
@@ -17,7 +18,6 @@ from gauntlet.threats.attacks.engine.norms import image_length
 from gauntlet.threats.attacks.engine.option_checks import one_of
 from gauntlet.threats.attacks.engine.outcome import reached
 from gauntlet.threats.attacks.engine.pixels import Pixels
-from gauntlet.threats.attacks.engine.posing import DETECTION, SEGMENTATION
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem
 from gauntlet.threats.attacks.engine.result import Result
 from gauntlet.threats.attacks.engine.seeds import image_seed

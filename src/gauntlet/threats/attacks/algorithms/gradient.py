@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import torch
 
 from gauntlet.errors import GauntletError
+from gauntlet.tasks import DETECTION, SEGMENTATION
 from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.engine.constraints import Ball, ball
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.losses import PixelLoss, balanced, losses
 from gauntlet.threats.attacks.engine.option_checks import one_of, positive, radius, whole
-from gauntlet.threats.attacks.engine.posing import DETECTION, SEGMENTATION
 from gauntlet.threats.attacks.engine.problem import BatchProblem
 from gauntlet.threats.attacks.engine.result import Result
 from gauntlet.threats.attacks.engine.seeds import uniform_draws

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
+from gauntlet.tasks import SEGMENTATION
 from gauntlet.threats.attacks.algorithms.gradient import GradientAttack
 from gauntlet.threats.attacks.algorithms.minimum_norm import MinimumNorm
 from gauntlet.threats.attacks.engine.constraints import ball
 from gauntlet.threats.attacks.engine.losses import losses
 from gauntlet.threats.attacks.engine.option_checks import positive, whole
 from gauntlet.threats.attacks.engine.outcome import reached
-from gauntlet.threats.attacks.engine.posing import SEGMENTATION
 from gauntlet.threats.attacks.engine.problem import Problem
 from gauntlet.threats.attacks.engine.result import Result
 from gauntlet.threats.options import LOSS, Option

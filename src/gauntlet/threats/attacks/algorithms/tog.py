@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gauntlet.numbers import parse_fraction
+from gauntlet.tasks import DETECTION
 from gauntlet.threats.attacks.algorithms.gradient import GradientAttack
 from gauntlet.threats.attacks.detection.goals import GOALS, LOSS, TO_LEAST_LIKELY, TO_MOST_LIKELY, UNTARGETED
 from gauntlet.threats.attacks.detection.matching import CONFIDENCE
 from gauntlet.threats.attacks.engine.option_checks import one_of
-from gauntlet.threats.attacks.engine.posing import DETECTION
 from gauntlet.threats.options import Option
 
 MISLABELING = {"ll": TO_LEAST_LIKELY, "ml": TO_MOST_LIKELY}

@@ -11,13 +11,14 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.samples import Boxes
+from gauntlet.tasks import DETECTION, SEGMENTATION, task_of
 from gauntlet.threats.attacks.algorithms.minimum_norm import MinimumNorm
 from gauntlet.threats.attacks.combined.battery_outcome import CLEAN, BatteryOutcome, joined
 from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.device import bridge, crosses
 from gauntlet.threats.attacks.engine.outcome import Outcome, Queries
-from gauntlet.threats.attacks.engine.posing import DETECTION, SEGMENTATION, check_images, check_labels, pose, task_of
+from gauntlet.threats.attacks.engine.posing import check_images, check_labels, pose
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem, steady
 from gauntlet.threats.attacks.engine.regions import Region
 from gauntlet.threats.attacks.engine.request import Request

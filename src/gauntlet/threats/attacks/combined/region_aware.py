@@ -10,13 +10,13 @@ import torch
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.samples import Boxes
+from gauntlet.tasks import DETECTION, SEGMENTATION, task_of
 from gauntlet.threats.attacks.detection.rounds import attack_objects_in_rounds
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.device import bridge, crosses
 from gauntlet.threats.attacks.engine.labels import label_map
 from gauntlet.threats.attacks.engine.option_checks import whole
 from gauntlet.threats.attacks.engine.outcome import Outcome, Queries
-from gauntlet.threats.attacks.engine.posing import DETECTION, SEGMENTATION, task_of
 from gauntlet.threats.attacks.engine.problem import Problem, steady
 from gauntlet.threats.attacks.engine.regions import Region, describe_region
 from gauntlet.threats.attacks.engine.registration import attacks

@@ -12,13 +12,14 @@ import torch
 from gauntlet.errors import GauntletError
 from gauntlet.numbers import parse_fraction
 from gauntlet.samples import Boxes
+from gauntlet.tasks import DETECTION, SEGMENTATION, task_of
 from gauntlet.threats.attacks.detection.goals import LOSS, TO_LEAST_LIKELY, TO_MOST_LIKELY
 from gauntlet.threats.attacks.detection.matching import CONFIDENCE
 from gauntlet.threats.attacks.engine.constraints import NORMS
 from gauntlet.threats.attacks.engine.device import bridge, crosses
 from gauntlet.threats.attacks.engine.option_checks import one_of, whole
 from gauntlet.threats.attacks.engine.outcome import Outcome
-from gauntlet.threats.attacks.engine.posing import DETECTION, SEGMENTATION, check_start, pose, task_of
+from gauntlet.threats.attacks.engine.posing import check_start, pose
 from gauntlet.threats.attacks.engine.problem import PRECISIONS, BatchProblem, steady
 from gauntlet.threats.attacks.engine.regions import Region, describe_region, region_text
 from gauntlet.threats.attacks.engine.registration import names_for

@@ -14,6 +14,7 @@ from torch import nn
 
 from gauntlet.models.contract import Candidates, DetectionModel
 from gauntlet.samples import Boxes
+from gauntlet.tasks import DETECTION, task_of
 
 WITHOUT_FLOAT64 = ("mps",)
 """Kinds of devices that cannot compute in float64."""
@@ -37,7 +38,7 @@ def bridge(model: Any, images: torch.Tensor, truth: Truth) -> tuple[Any, torch.T
     """
     if not crosses(model, images):
         return model, images, truth
-    kind = BridgedDetector if isinstance(model, DetectionModel) else BridgedPixels
+    kind = BridgedDetector if task_of(model) == DETECTION else BridgedPixels
     return kind(model, images.device), images.cpu(), moved(truth, torch.device("cpu"))
 
 

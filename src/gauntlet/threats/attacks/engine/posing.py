@@ -9,20 +9,13 @@ from typing import Any
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.models.contract import DetectionModel
 from gauntlet.samples import Boxes
+from gauntlet.tasks import DETECTION, task_of
 from gauntlet.threats.attacks.detection.problem import pose_objects
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Model, Problem, Tally
 from gauntlet.threats.attacks.engine.regions import region_mask
 from gauntlet.threats.attacks.engine.request import Request
 from gauntlet.threats.attacks.engine.targets import LEAST_LIKELY, Target, is_target_file, needs_logits, target_map
-
-SEGMENTATION, DETECTION = "segmentation", "detection"
-
-
-def task_of(model: Any) -> str:
-    """What a model does; any callable that is no detector gives logits per pixel."""
-    return DETECTION if isinstance(model, DetectionModel) else SEGMENTATION
 
 
 def pose(model: Any, images: torch.Tensor, truth: torch.Tensor | Sequence[Boxes], request: Request) -> BatchProblem:
@@ -35,7 +28,7 @@ def pose(model: Any, images: torch.Tensor, truth: torch.Tensor | Sequence[Boxes]
         request: what the attack wants.
     """
     check_images(images)
-    if isinstance(model, DetectionModel):
+    if task_of(model) == DETECTION:
         return pose_objects(model, images, truth, request)
     return pose_pixels(model, images, truth, request)
 

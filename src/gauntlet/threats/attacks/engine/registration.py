@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.registry import Registry
-from gauntlet.threats.attacks.engine.posing import SEGMENTATION
+from gauntlet.tasks import SEGMENTATION
 
 if TYPE_CHECKING:
     from gauntlet.threats.attacks.engine.contract import Attack

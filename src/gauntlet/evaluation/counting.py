@@ -1,4 +1,7 @@
-"""The part of an evaluation that depends on the task: which metric, how a perturbed batch becomes counts."""
+"""From a perturbed batch to the counts of its images: asks the model, and gives what it says to the metric.
+
+One class per task (`gauntlet.tasks`).
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
 from gauntlet.models import GauntletModel
 from gauntlet.samples import Batch, Boxes, Sample
+from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
 from gauntlet.threats.contract import Candidate, Perturbed
 
 Importance = Callable[[Sample], npt.NDArray[np.floating]]
@@ -39,8 +43,8 @@ class RunningFigure(ABC):
         """The figure with some images more."""
 
 
-class Task(ABC):
-    """Counts of what a model predicts; one class per task.
+class Counter(ABC):
+    """Counts what a model predicts; one class per task.
 
     Attributes:
         metric: what is counted.
@@ -50,16 +54,11 @@ class Task(ABC):
 
     @classmethod
     @abstractmethod
-    def class_names(cls, dataset: Dataset) -> Sequence[str]:
-        """The classes of a dataset in this task; an error where it has no ground truth for it."""
-
-    @classmethod
-    @abstractmethod
     def metric_options(cls, dataset: Dataset) -> dict[str, Any]:
-        """What the store keeps, so that the counts can be read again."""
+        """The options of the metric for a dataset; the store keeps them, so that the counts can be read again."""
 
     @abstractmethod
-    def running(self) -> RunningFigure:
+    def running_figure(self) -> RunningFigure:
         """A figure that can be followed while the evaluation runs."""
 
     @abstractmethod
@@ -67,15 +66,15 @@ class Task(ABC):
         """What the model says about every image."""
 
     @abstractmethod
-    def _given(self, predictions: Any) -> Sequence[Any]:
-        """The predictions that a threat made itself."""
+    def _from_threat(self, predictions: Any) -> Sequence[Any]:
+        """The predictions that a threat made itself, one per image."""
 
     @abstractmethod
     def _update(self, sample: Sample, prediction: Any, region: npt.NDArray[np.bool_] | None) -> Any:
         """The counts of one image."""
 
     @abstractmethod
-    def _nothing(self, sample: Sample) -> Any:
+    def _skipped(self, sample: Sample) -> Any:
         """The counts of an image that a battery skipped."""
 
     @abstractmethod
@@ -91,7 +90,7 @@ class Task(ABC):
         if perturbed.predictions is None:
             predictions = self._predict(model, perturbed.images, _ids(batch.samples))
         else:
-            predictions = self._given(perturbed.predictions)
+            predictions = self._from_threat(perturbed.predictions)
         if perturbed.region is None:
             return self._update_all(batch.samples, predictions, None), WHOLE
         regions = perturbed.region.cpu().numpy().astype(bool)
@@ -109,7 +108,7 @@ class Task(ABC):
         """One view per candidate; an image that a battery skipped has no counts in that view."""
         per_candidate: list[list[Any]] = []
         for candidate in candidates.values():
-            counts = [self._nothing(sample) for sample in batch.samples]
+            counts = [self._skipped(sample) for sample in batch.samples]
             ran = candidate.ran.nonzero().flatten().tolist()
             if ran:
                 samples = [batch.samples[index] for index in ran]
@@ -132,7 +131,7 @@ class Task(ABC):
 
 
 @dataclass(frozen=True)
-class SegmentationTask(Task):
+class SegmentationCounter(Counter):
     """Counts of label maps.
 
     Attributes:
@@ -146,24 +145,20 @@ class SegmentationTask(Task):
     precision: str = "fp32"
 
     @classmethod
-    def class_names(cls, dataset: Dataset) -> Sequence[str]:
-        return dataset.class_names
-
-    @classmethod
     def metric_options(cls, dataset: Dataset) -> dict[str, Any]:
         return {
-            "class_names": list(dataset.class_names),
+            "class_names": list(TASKS[SEGMENTATION].class_names(dataset)),
             "ignore_index": dataset.ignore_index,
             "background_index": dataset.background_index,
         }
 
-    def running(self) -> RunningFigure:
+    def running_figure(self) -> RunningFigure:
         return _RunningIoU()
 
     def _predict(self, model: Any, images: torch.Tensor, ids: Sequence[str]) -> list[DensePrediction]:
         return predict_dense(model, images, ids, self.precision)
 
-    def _given(self, predictions: torch.Tensor) -> list[DensePrediction]:
+    def _from_threat(self, predictions: torch.Tensor) -> list[DensePrediction]:
         return [DensePrediction(labels.cpu().numpy()) for labels in predictions]
 
     def _update(self, sample: Sample, prediction: DensePrediction, region: npt.NDArray[np.bool_] | None) -> ImageCounts:
@@ -172,7 +167,7 @@ class SegmentationTask(Task):
         weights = None if self.importance is None else self.importance(sample)
         return self.metric.update(prediction, sample.labels, region, weights)
 
-    def _nothing(self, sample: Sample) -> ImageCounts:
+    def _skipped(self, sample: Sample) -> ImageCounts:
         return self.metric.skipped(sample.labels)
 
     def _stack(self, views: Sequence[ImageCounts]) -> ImageCounts:
@@ -180,7 +175,7 @@ class SegmentationTask(Task):
 
 
 @dataclass(frozen=True)
-class DetectionTask(Task):
+class DetectionCounter(Counter):
     """Detections beside the objects.
 
     Attributes:
@@ -192,58 +187,51 @@ class DetectionTask(Task):
     precision: str = "fp32"
 
     @classmethod
-    def class_names(cls, dataset: Dataset) -> Sequence[str]:
-        if not dataset.box_class_names:
-            raise GauntletError(
-                f"the dataset '{dataset.name}' has no boxes; a detector needs one with boxes, such as streets or coco."
-            )
-        return dataset.box_class_names
-
-    @classmethod
     def metric_options(cls, dataset: Dataset) -> dict[str, Any]:
-        return {"class_names": list(cls.class_names(dataset)), "eleven_points": dataset.name == "voc2007"}
+        return {"class_names": list(TASKS[DETECTION].class_names(dataset)), "eleven_points": dataset.name == "voc2007"}
 
-    def running(self) -> RunningFigure:
+    def running_figure(self) -> RunningFigure:
         return _RunningF1(self.metric)
 
     def _predict(self, model: Any, images: torch.Tensor, ids: Sequence[str]) -> list[Boxes]:
         return predict_objects(model, images, ids, self.precision)
 
-    def _given(self, predictions: Sequence[Boxes]) -> Sequence[Boxes]:
+    def _from_threat(self, predictions: Sequence[Boxes]) -> Sequence[Boxes]:
         return predictions
 
     def _update(self, sample: Sample, prediction: Boxes, region: npt.NDArray[np.bool_] | None) -> ImageObjects:
         return self.metric.update(prediction, _objects(sample), region)
 
-    def _nothing(self, sample: Sample) -> ImageObjects:
+    def _skipped(self, sample: Sample) -> ImageObjects:
         return self.metric.skipped(_objects(sample))
 
     def _stack(self, views: Sequence[ImageObjects]) -> ImageObjects:
         return self.metric.stack(views)
 
 
-TASKS: dict[str, type[SegmentationTask] | type[DetectionTask]] = {
-    "segmentation": SegmentationTask,
-    "detection": DetectionTask,
+COUNTERS: dict[str, type[SegmentationCounter] | type[DetectionCounter]] = {
+    SEGMENTATION: SegmentationCounter,
+    DETECTION: DetectionCounter,
 }
+"""The counter of every task."""
 
 
-def build_task(
-    name: str, options: Mapping[str, Any], *, importance: Importance | None = None, precision: str = "fp32"
-) -> Task:
-    """The task of a model, with its metric.
+def build_counter(
+    task: str, options: Mapping[str, Any], *, importance: Importance | None = None, precision: str = "fp32"
+) -> Counter:
+    """The counter of a task, with its metric.
 
     Args:
-        name: "segmentation" or "detection".
+        task: "segmentation" or "detection".
         options: of the metric, as `metric_options` gives them.
         importance: weights of pixels for A_P; segmentation only.
         precision: of the model's forward pass.
     """
-    if name == "segmentation":
-        return SegmentationTask(SegmentationMetric(**options), importance, precision)
+    if task == SEGMENTATION:
+        return SegmentationCounter(SegmentationMetric(**options), importance, precision)
     if importance is not None:
         raise GauntletError("importance weighs pixels, and a detector predicts boxes; leave it out.")
-    return DetectionTask(DetectionMetric(**options), precision)
+    return DetectionCounter(DetectionMetric(**options), precision)
 
 
 class _RunningIoU(RunningFigure):

@@ -1,0 +1,68 @@
+"""`gauntlet run --dry-run`: what would run, what is stored, how long the rest takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from gauntlet.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from gauntlet.evaluation.jobs import PlannedJob
+
+
+def print_dry_run(jobs: Sequence[PlannedJob], address: str, as_json: bool) -> None:
+    """One row per evaluation: whether it is stored, and the seconds it takes at most where it is not.
+
+    Args:
+        jobs: what would run.
+        address: of the store.
+        as_json: print JSON instead of a table.
+    """
+    from gauntlet.evaluation.estimate import estimate
+
+    states = _states(jobs, address)
+    missing = [planned for planned in jobs if states.get(planned.job.key) != "complete"]
+    seconds = dict(zip((planned.job.key for planned in missing), estimate(missing), strict=True))
+    rows = [
+        {
+            "model": planned.job.model,
+            "dataset": planned.job.dataset["name"],
+            "threat": planned.job.threat,
+            "images": len(planned.dataset),
+            "state": states.get(planned.job.key, "new"),
+            "seconds": round(seconds.get(planned.job.key, 0.0), 1),
+            "key": planned.job.key,
+        }
+        for planned in jobs
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ["model", "dataset", "threat", "images", "state", "seconds"]
+    print_table("", columns, [[row[name] for name in columns] for row in rows], numbers_from=3)
+    typer.echo(
+        f"{len(jobs)} evaluations, {len(jobs) - len(missing)} of them stored; the rest takes about "
+        f"{_duration(sum(seconds.values()))} in one process (attacks that stop early take less)."
+    )
+
+
+def _states(jobs: Sequence[PlannedJob], address: str) -> dict[str, str]:
+    from gauntlet.results import open_store
+
+    if "://" not in address and not Path(address).exists():
+        return {}
+    with open_store(address, read_only=True) as store:
+        return store.states([planned.job.key for planned in jobs])
+
+
+def _duration(seconds: float) -> str:
+    if math.isnan(seconds):
+        return "an unknown time"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

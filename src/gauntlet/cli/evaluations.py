@@ -1,0 +1,72 @@
+"""Evaluations as tables on the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gauntlet.cli.output import percent, print_table
+from gauntlet.tasks import get_task
+
+if TYPE_CHECKING:
+    from gauntlet.results import Evaluation
+
+_MANY = 4
+
+
+def print_one(result: Evaluation) -> None:
+    """Every headline figure of one evaluation, with its interval."""
+    from gauntlet.metrics.contract import NOT_FRACTIONS
+
+    def text(name: str, value: float) -> str:
+        return f"{value:.2f} (not %)" if name in NOT_FRACTIONS and not math.isnan(value) else percent(value)
+
+    rows = [
+        (
+            name,
+            text(name, value),
+            "" if (bounds := result.intervals.get(name)) is None else " to ".join(text(name, b) for b in bounds),
+        )
+        for name, value in result.figures.items()
+    ]
+    title = f"{result.model} on {result.dataset}/{result.split} ({result.images} images), {result.threat}"
+    print_table(title, ["figure", "%", "95 % interval"], rows)
+
+
+def print_many(results: Sequence[Evaluation]) -> None:
+    """The main figure of several evaluations (mIoU, mAP), a table per task."""
+    for task in dict.fromkeys(result.task for result in results):
+        _print_figure([result for result in results if result.task == task], get_task(task).main_figure)
+
+
+def _print_figure(results: Sequence[Evaluation], metric: str) -> None:
+    """Models in columns when they are few, else one row each."""
+    models = list(dict.fromkeys(result.model for result in results))
+    names = _dataset_names(results)
+    cells = {(names[_images_of(r)], r.threat, r.seed, r.model): r.figures[metric] for r in results}
+    if len(models) > _MANY:
+        rows = [[model, dataset, threat, percent(value)] for (dataset, threat, _, model), value in cells.items()]
+        print_table(f"{metric} %", ["model", "dataset", "threat", metric], rows, numbers_from=3)
+        return
+    rows = []
+    for dataset, threat, seed in dict.fromkeys(key[:3] for key in cells):
+        values = [percent(cells.get((dataset, threat, seed, model), math.nan)) for model in models]
+        rows.append([dataset, threat, *values])
+    print_table(f"{metric} %", ["dataset", "threat", *models], rows, numbers_from=2)
+
+
+def _dataset_names(results: Sequence[Evaluation]) -> dict[tuple[str, str, str], str]:
+    """What images are called; their number and digest are added where one name and split stands for several sets."""
+    numbers = {_images_of(result): result.images for result in results}
+    several = Counter(key[:2] for key in numbers)
+    return {
+        (dataset, split, digest): f"{dataset}/{split}"
+        + (f", {images} images [{digest[:8]}]" if several[dataset, split] > 1 else "")
+        for (dataset, split, digest), images in numbers.items()
+    }
+
+
+def _images_of(result: Evaluation) -> tuple[str, str, str]:
+    return result.dataset, result.split, result.dataset_digest

@@ -1,0 +1,105 @@
+"""From the options of `gauntlet run` to a plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gauntlet.errors import GauntletError
+
+if TYPE_CHECKING:
+    from gauntlet.evaluation.plan import Plan
+
+
+def plan_from_file(
+    path: Path, instead: Sequence[object], beside: Mapping[str, object], model_options: Mapping[str, object]
+) -> Plan:
+    """The plan of a YAML file; an error where options were given that only work without one.
+
+    Args:
+        path: of the file.
+        instead: the values of options that stand in for a plan; all must be empty.
+        beside: options by name that belong into the plan, None where they were not given.
+        model_options: options of a model.
+    """
+    from gauntlet.evaluation.plan import read_plan
+
+    if any(instead):
+        raise GauntletError("give either a plan or --model, --dataset, --threat and --suite, not both.")
+    without_effect = list(given(beside))
+    if without_effect:
+        raise GauntletError(f"write {', '.join(without_effect)} into the plan; beside a plan it has no effect.")
+    if model_options:
+        raise GauntletError(
+            f"with a plan, write {', '.join(model_options)} into it, as options of the model they are meant for."
+        )
+    return read_plan(path)
+
+
+def plan_from_options(
+    models: Sequence[str] | None,
+    model_options: Mapping[str, object],
+    datasets: Sequence[str] | None,
+    dataset_options: Mapping[str, object],
+    suites: Sequence[str] | None,
+    threats: Sequence[str] | None,
+    **settings: object,
+) -> Plan:
+    """The plan that the command line describes; the clean images of streets where it names no threat and no dataset.
+
+    Args:
+        models: addresses; all get the same options.
+        model_options: of every model.
+        datasets: names; all get the same options.
+        dataset_options: of every dataset, None where they were not given.
+        suites: names of suites.
+        threats: names, files or YAML descriptions.
+        settings: further keys of the plan (seeds, batch_size, precision).
+    """
+    from gauntlet.evaluation.plan import parse_plan
+
+    if not models:
+        raise GauntletError("say which model to evaluate: --model streets/enet, or give a plan.")
+    content = {
+        "models": [{"address": address, "options": dict(model_options)} for address in models],
+        "datasets": [{"name": name, **given(dataset_options)} for name in datasets or ["streets"]],
+        "suites": list(suites or []),
+        "threats": [parse_threat(each) for each in threats or ([] if suites else ["clean"])],
+        **settings,
+    }
+    return parse_plan(content, "the command line")
+
+
+def parse_threat(text: str) -> str | dict[str, Any]:
+    """A name or path as it is; a YAML or JSON mapping as a description."""
+    if not text.lstrip().startswith("{"):
+        return text
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = None
+    if not isinstance(value, dict):
+        example = json.dumps({"attack": {"name": "pgd", "epsilon": "8/255"}})
+        raise GauntletError(f"the threat {text} is not a YAML or JSON mapping; write for example {example}.")
+    return value
+
+
+def parse_channels(option: str, text: str | None) -> list[float] | None:
+    """Three numbers, one for each channel, from "a,b,c"."""
+    if text is None:
+        return None
+    from gauntlet.numbers import parse_number
+
+    values = [parse_number(part, option) for part in text.split(",")]
+    if len(values) != 3:
+        raise GauntletError(f"{option} needs three numbers such as 0.485,0.456,0.406, not '{text}'.")
+    return values
+
+
+def given(options: Mapping[str, object]) -> dict[str, object]:
+    """Those of some options that are not None."""
+    return {name: value for name, value in options.items() if value is not None}

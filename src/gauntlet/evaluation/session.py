@@ -1,0 +1,81 @@
+"""A session of work on one job: what the store has of it already, where new counts go, and its figures at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from gauntlet.errors import GauntletError
+from gauntlet.evaluation.counting import COUNTERS, Counter, RunningFigure, build_counter
+from gauntlet.evaluation.jobs import PlannedJob
+from gauntlet.evaluation.provenance import describe_run
+from gauntlet.evaluation.units import Unit, cut_units
+from gauntlet.metrics import WHOLE, Views
+from gauntlet.results.record import Evaluation, ImageRow
+from gauntlet.results.store import Started, Store
+
+
+@dataclass
+class Session:
+    """Work on a job that the store knows.
+
+    Attributes:
+        store, started: where counts go.
+        counter: makes the counts, and reads them.
+        images: how many the dataset has.
+        done: positions of the images whose counts are committed.
+        views: what the views of the counts are; None before the first unit.
+        running_figure: the figure over the images computed in this session so far (mIoU, or the mean F1 of images).
+        figure: its value, NaN where the threat has no plain one.
+    """
+
+    store: Store
+    started: Started
+    counter: Counter
+    images: int
+    done: set[int]
+    views: Views | None
+    running_figure: RunningFigure
+    figure: float = float("nan")
+
+    def units_left(self) -> list[Unit]:
+        """Units with an image that is not committed; cut as they were when the evaluation began."""
+        units = cut_units(self.images, self.started.batch_size)
+        return [unit for unit in units if not self.done.issuperset(unit.positions)]
+
+    def commit(self, unit: Unit, rows: Sequence[ImageRow], views: Views, seconds: float) -> None:
+        """Writes the counts of a unit, all or nothing."""
+        self.store.add_images(self.started, rows, views, seconds)
+        self.done.update(unit.positions)
+        self.views = views
+        if views == WHOLE:
+            self.figure = self.running_figure.add([self.counter.metric.decode(row.counts) for row in rows])
+
+    def finish(self) -> Evaluation:
+        """Computes the figures of a job whose images are all committed, and marks it complete."""
+        if self.views is None:
+            raise GauntletError("the dataset has no images; nothing was evaluated.")
+        metric = self.counter.metric
+        counts = (metric.decode(row.counts) for row in self.store.image_rows(self.started))
+        return self.store.finish(self.started, metric.compute(counts, self.views))
+
+
+def begin_session(store: Store, planned: PlannedJob, device: torch.device, threads: int | None = None) -> Session:
+    """Registers a job in the store, or takes up what is there of it.
+
+    Args:
+        store: where the job goes.
+        planned: what is to be computed.
+        device: where it is computed.
+        threads: torch threads of the workers that compute it; this process's by default.
+    """
+    job, settings, images = planned.job, planned.settings, len(planned.dataset)
+    options = COUNTERS[job.task].metric_options(planned.dataset)
+    counter = build_counter(job.task, options, importance=settings.importance, precision=settings.precision)
+    provenance = describe_run(
+        device=device, batch_size=settings.batch_size, precision=settings.precision, threads=threads
+    )
+    started = store.begin(job, images=images, batch_size=settings.batch_size, metric=options, provenance=provenance)
+    return Session(store, started, counter, images, store.positions(started), started.views, counter.running_figure())

@@ -1,0 +1,126 @@
+"""The database behind a store: SQLite or PostgreSQL, its tables brought up to date, its transactions."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, create_engine, event, inspect
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.pool import StaticPool
+
+from gauntlet.errors import GauntletError
+from gauntlet.results import schema
+
+MEMORY = ":memory:"
+_BUSY_SECONDS = 60
+_IMMEDIATE = "gauntlet_immediate"
+
+
+class Database:
+    """Connections to the tables of a store.
+
+    Args:
+        address: path of a SQLite file, ":memory:", or a SQLAlchemy URL.
+        read_only: fail instead of creating or migrating anything.
+    """
+
+    def __init__(self, address: str, read_only: bool) -> None:
+        self._address, self._read_only = address, read_only
+        self._engine = _engine(address, read_only)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        try:
+            # Look before writing: a store that is up to date, or too new, is opened without a write.
+            with self.read() as connection:
+                known = inspect(connection).has_table("meta")
+                current = known and schema.stored_version(connection, self._address) == schema.SCHEMA_VERSION
+            if current:
+                return
+            if self._read_only:
+                state = "needs migrating" if known else "is not a Gauntlet store"
+                raise GauntletError(f"{self._address} {state}; open it for writing once.")
+            with self.write() as connection:
+                schema.prepare(connection, self._address)
+        except DBAPIError as error:
+            raise _store_error(self._address, error) from error
+
+    def close(self) -> None:
+        """Gives back the connections."""
+        self._engine.dispose()
+
+    def read(self) -> Connection:
+        """A connection to read with; use it as a context."""
+        return self._engine.connect()
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One write transaction; on PostgreSQL, the first creation is serialised by an advisory lock."""
+        try:
+            with self._engine.execution_options(**{_IMMEDIATE: True}).begin() as connection:
+                if connection.dialect.name == "postgresql":
+                    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7219446)")
+                yield connection
+        except OperationalError as error:
+            raise _store_error(self._address, error) from error
+
+    def insert_new(self, table: Table, key: list[str]) -> Any:
+        """An INSERT that leaves rows alone whose key is there already."""
+        dialect = postgresql if self._engine.dialect.name == "postgresql" else sqlite
+        return dialect.insert(table).on_conflict_do_nothing(index_elements=key)
+
+
+def _engine(address: str, read_only: bool) -> Engine:
+    if "://" in address:
+        try:
+            return create_engine(address, pool_pre_ping=True)
+        except (NoSuchModuleError, ModuleNotFoundError) as error:
+            raise GauntletError(
+                f"no driver for {address.split('://')[0]}; install it with: pip install 'vision-gauntlet[postgres]'."
+            ) from error
+    if address == MEMORY:
+        engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    else:
+        path = Path(address)
+        if read_only and not path.is_file():
+            raise GauntletError(f"there is no store at {address}; 'gauntlet run' makes one.")
+        if path.is_dir():
+            raise GauntletError(f"{address} is a folder; a store is a file, for example {path / 'results.db'}.")
+        if not read_only:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        where = f"sqlite:///file:{path}?mode=ro&uri=true" if read_only else f"sqlite:///{path}"
+        engine = create_engine(where, connect_args={"timeout": _BUSY_SECONDS})
+    _configure_sqlite(engine, write_ahead=address != MEMORY and not read_only)
+    return engine
+
+
+def _configure_sqlite(engine: Engine, *, write_ahead: bool) -> None:
+    """WAL, foreign keys, and transactions that take the write lock when they begin (no upgrade can fail later)."""
+
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None  # SQLAlchemy's "begin" event below decides
+        connection.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
+        if write_ahead:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: Connection) -> None:
+        immediate = connection.get_execution_options().get(_IMMEDIATE, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _store_error(address: str, error: DBAPIError) -> GauntletError:
+    reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else "no reason given"
+    return GauntletError(f"the store {address} cannot be used: {reason}.")

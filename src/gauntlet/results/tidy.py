@@ -1,0 +1,62 @@
+"""Figures of a store as one tidy table, and that table as a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+from sqlalchemy import Connection, select
+
+from gauntlet.errors import GauntletError
+from gauntlet.results import schema
+from gauntlet.results.record import dataset_digest
+
+_FRAME_COLUMNS = (
+    "key", "task", "model", "model_digest", "dataset", "split", "dataset_digest", "threat", "kind", "description",
+    "seed", "view", "metric", "class_name", "value", "low", "high", "images", "created", "duration",
+)  # fmt: skip
+
+
+def figures_frame(connection: Connection) -> pd.DataFrame:
+    """Every figure of every finished evaluation, one row each."""
+    evaluations, figures = schema.evaluations, schema.figures
+    columns = [
+        figures.c[name] if name in figures.c and name != "evaluation_id" else evaluations.c[name]
+        for name in _FRAME_COLUMNS
+        if name != "dataset_digest"
+    ]
+    query = (
+        select(*columns)
+        .join(figures, figures.c.evaluation_id == evaluations.c.id)
+        .where(evaluations.c.state == schema.COMPLETE)
+        .order_by(evaluations.c.id, figures.c.position)
+    )
+    rows = connection.execute(query).all()
+    data = connection.execute(select(evaluations.c.key, evaluations.c.dataset_identity)).all()
+    frame = pd.DataFrame(rows, columns=[column.name for column in columns])
+    digests = {key: dataset_digest(identity) for key, identity in data}
+    frame["dataset_digest"] = frame["key"].map(digests).astype(object)
+    frame = frame[list(_FRAME_COLUMNS)]
+    frame["description"] = [json.dumps(each, sort_keys=True) for each in frame["description"]]
+    for name in ("value", "low", "high", "duration"):
+        frame[name] = frame[name].astype("float64")
+    return frame
+
+
+def write_frame(frame: pd.DataFrame, path: Path) -> Path:
+    """Writes a table to a .csv, .json or .parquet file."""
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    elif path.suffix == ".json":
+        frame.to_json(path, orient="records", indent=1)
+    elif path.suffix == ".parquet":
+        try:
+            frame.to_parquet(path, index=False)
+        except ImportError:
+            raise GauntletError(
+                "Parquet needs pyarrow; install it with: pip install 'vision-gauntlet[parquet]'."
+            ) from None
+    else:
+        raise GauntletError(f"the ending of '{path}' must be .csv, .json or .parquet.")
+    return path
