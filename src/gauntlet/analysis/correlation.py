@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from gauntlet.analysis.frames import name_images, require_columns
-from gauntlet.analysis.leaderboard import score_columns
-from gauntlet.analysis.summary import scores
+from gauntlet.analysis.scores import score_columns, scores
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.segmentation.figures import FloatArray, divide
 

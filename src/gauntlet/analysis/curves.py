@@ -8,12 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from gauntlet.analysis.frames import of_metric, one_each, with_clean
+from gauntlet.analysis.frames import of_metric, one_each, unit_columns, with_clean
 from gauntlet.errors import unknown_name
 from gauntlet.metrics.segmentation.figures import divide
 from gauntlet.numbers import format_number, parse_number
-from gauntlet.results.published.summaries import unit_columns
-from gauntlet.results.published.threats import threat_settings
+from gauntlet.results.descriptions import threat_settings
 
 PARAMETERS = ("severity", "epsilon", "ratio", "steps", "rounds")
 _KNOWN = ("norm", "epsilon", "steps", "severity", "ratio", "patch", "rounds", "source_model")

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gauntlet.analysis.frames import one_name_each, require_columns
+from gauntlet.analysis.frames import one_name_each, require_columns, unit_columns
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.segmentation.figures import divide
-from gauntlet.results.published.summaries import unit_columns
 
 FRACTION_EDGES = (0.0, 0.001, 0.01, 0.05, 0.2, 1.0)
 """Bins by the share of the image: under 0.1 %, 0.1 to 1 %, 1 to 5 %, 5 to 20 %, 20 % and more."""

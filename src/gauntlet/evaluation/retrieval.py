@@ -15,9 +15,9 @@ from gauntlet.models import zoo
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.numbers import format_number
 from gauntlet.results import published
+from gauntlet.results.descriptions import read_description, threat_settings
 from gauntlet.results.published.lookup import TRIPLE_SOURCES
 from gauntlet.results.published.sources import SOURCES
-from gauntlet.results.published.threats import read_description, threat_settings
 from gauntlet.results.record import Evaluation
 from gauntlet.threats.contract import Threat
 

@@ -18,7 +18,6 @@ from gauntlet.report.scope import Scope, kind_word, scopes
 from gauntlet.report.sections.standing import Standing
 from gauntlet.report.tables import Column, Table
 from gauntlet.results.published.flags import FLAGS
-from gauntlet.results.published.summaries import unit_columns
 
 OWN = "store"
 METRICS = {"segmentation": ("mIoU", "mAcc", "aAcc", "NmIoU"), "detection": ("mAP", "mAP50", "mAP75")}

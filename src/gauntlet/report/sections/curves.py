@@ -8,7 +8,7 @@ from gauntlet.report.charts import Axis, Chart, LineChart, Panel, Series
 from gauntlet.report.document import Section
 from gauntlet.report.scope import Scope
 from gauntlet.report.sections.standing import Standing
-from gauntlet.results.published.threats import grey_levels, threat_settings
+from gauntlet.results.descriptions import grey_levels, threat_settings
 
 _TITLES = {
     "severity": "severity",

@@ -12,7 +12,7 @@ from gauntlet.report.document import Finding, Findings, Section, Text
 from gauntlet.report.scope import Scope
 from gauntlet.report.sections.distributions import ImagesOf
 from gauntlet.report.sections.standing import Standing
-from gauntlet.results.published.threats import threat_settings
+from gauntlet.results.descriptions import threat_settings
 from gauntlet.threats.attacks import checks as honesty
 
 FEW_IMAGES = 30
