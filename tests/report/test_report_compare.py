@@ -19,9 +19,9 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics import DetectionMetric, SegmentationMetric
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.report import build_report
-from gauntlet.report.compare import class_tables, compare_models, holm, image_tables, to_document, verdict
+from gauntlet.report.comparison import class_tables, compare_models, holm, image_tables, to_document, verdict
 from gauntlet.report.document import Bullets
-from gauntlet.report.images import read_images
+from gauntlet.report.image_figures import read_images
 from gauntlet.report.tables import Table
 from gauntlet.results import Job, Store
 from gauntlet.results.record import ImageRow

@@ -16,17 +16,17 @@ from gauntlet.metrics import Figure
 from gauntlet.metrics.segmentation.figures import cmiou, nmiou
 from gauntlet.report import build_report
 from gauntlet.report.charts import BoxChart, Chart, HeatChart, LineChart, Panel
-from gauntlet.report.compare import compare_models
+from gauntlet.report.comparison import compare_models
 from gauntlet.report.document import Bullets, Document, Finding, Findings, Fold, Recipes, Section, Text, Verdicts
 from gauntlet.report.entries import rank, store_entries
-from gauntlet.report.images import read_images
+from gauntlet.report.image_figures import read_images
+from gauntlet.report.ranking import Ranking
 from gauntlet.report.render import plotly
 from gauntlet.report.render.html import panels_of
 from gauntlet.report.render.latex import tables_of
 from gauntlet.report.scope import MINIMUM, Scope, scopes
 from gauntlet.report.sections import honesty
 from gauntlet.report.sections.obtained import command
-from gauntlet.report.sections.standing import Standing
 from gauntlet.report.sections.summary import grade
 from gauntlet.report.tables import Table
 from gauntlet.results import Job, Store
@@ -97,9 +97,9 @@ def test_worst_cases_count_only_threats_that_every_model_met(two_models: Store) 
     worst = scope.worst("a", "corruption")
     assert worst is not None
     assert (worst[0], worst[1].value) == ("fog-3", 0.2)
-    standing = Standing(scope)
-    assert standing.criterion == "worst corruption"
-    assert standing.ranks == {"b": 1, "a": 2}
+    ranking = Ranking(scope)
+    assert ranking.criterion == "worst corruption"
+    assert ranking.ranks == {"b": 1, "a": 2}
 
 
 def test_one_name_for_two_weights_or_two_seeds_gives_two_models() -> None:
@@ -208,7 +208,7 @@ def test_the_verdict_tells_the_shares(two_models: Store) -> None:
 
 def warnings(store: Store) -> list[str]:
     scope = only_scope(store)
-    section = honesty.section(scope, Standing(scope), {}, [], [])
+    section = honesty.section(scope, Ranking(scope), {}, [], [])
     return [
         item.text
         for block in section.blocks

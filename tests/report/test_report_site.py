@@ -13,7 +13,7 @@ from synthetic_store import HOSTILE, MODELS
 
 from gauntlet.errors import GauntletError
 from gauntlet.report.entries import Entry, published_entries, rank, store_entries
-from gauntlet.report.site import write_site
+from gauntlet.report.leaderboard_site import write_site
 from gauntlet.results import Store, open_store, published
 
 pytest_plugins = ("report_fixtures",)

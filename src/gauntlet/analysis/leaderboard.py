@@ -35,9 +35,9 @@ def leaderboard(
     groups = [column for column in _BOARD_COLUMNS if column in table]
     boards = []
     for _, board in table.groupby(groups, dropna=False):
-        board = board.sort_values("model", kind="stable")
-        decisive, ranks = rank({row: board.loc[row, columns].to_dict() for row in board.index}, sort_by)
-        ordered = board.loc[list(ranks)]
+        rows = zip(board["model"], board.index, board[columns].to_dict("records"), strict=True)
+        decisive, ranks = rank({(model, row): own for model, row, own in rows}, sort_by)
+        ordered = board.loc[[row for _, row in ranks]]
         ordered.insert(0, "rank", pd.array(list(ranks.values()), dtype="Int64"))
         ordered.insert(1, "ranked_by", decisive)
         boards.append(ordered)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-Model = TypeVar("Model", bound=Hashable)
+Model = TypeVar("Model", str, tuple[str, int])
 
 _PREFERRED = ("GAM_3", "GAM_", "worst corruption", "-ReM^", "halmosi 8/255")
 
@@ -17,12 +17,13 @@ def rank(
     """Ranks models by one score.
 
     Args:
-        scores: fractions by model and name of the score; a score that a model does not have is NaN or left out.
+        scores: fractions by model (its name, or its name and a number where a name occurs twice) and name of the
+            score; a score that a model does not have is NaN or left out.
         sort_by: the score; by default the first in the order of `by_preference` that at least one model has.
 
     Returns:
-        The score, and the rank by model, best first: 1 is best, equal scores share the better rank, models without the
-        score have None and come last. Models of one rank keep the order in which they were given.
+        The score, and the rank by model, best first: 1 is best, equal scores share the better rank and stand in the
+        order of their names, models without the score have None and come last.
 
     >>> rank({"a": {"clean": 0.5}, "b": {"clean": 0.7, "GAM_3": float("nan")}, "c": {}})
     ('clean', {'b': 1, 'a': 2, 'c': None})
@@ -32,7 +33,7 @@ def rank(
         sort_by = next(iter(by_preference(names)), "clean")
     values = {model: own.get(sort_by, math.nan) for model, own in scores.items()}
     present = [value for value in values.values() if not math.isnan(value)]
-    order = sorted(values, key=lambda model: math.inf if math.isnan(values[model]) else -values[model])
+    order = sorted(values, key=lambda model: (math.inf if math.isnan(values[model]) else -values[model], model))
     return sort_by, {
         model: None if math.isnan(values[model]) else 1 + sum(other > values[model] for other in present)
         for model in order

@@ -13,7 +13,7 @@ from gauntlet.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from gauntlet.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from gauntlet.report.compare import Comparison
+    from gauntlet.report.comparison import Comparison
     from gauntlet.report.tables import Table
 
 MOST_FLIPS = 10
@@ -29,7 +29,7 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Compare two models: differences with paired intervals, and which classes and images change sides."""
-    from gauntlet.report.compare import (
+    from gauntlet.report.comparison import (
         class_tables,
         compare_models,
         difference_table,
@@ -71,7 +71,7 @@ def _print(comparison: Comparison, table: Table) -> None:
 def _record(comparison: Comparison) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from gauntlet.report.compare import verdict
+    from gauntlet.report.comparison import verdict
 
     scope = comparison.scope
     return {

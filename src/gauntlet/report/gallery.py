@@ -23,7 +23,7 @@ from gauntlet.models import DetectionModel, GauntletModel, SegmentationModel, lo
 from gauntlet.report import pictures
 from gauntlet.report.box_pictures import box_colors, draw_boxes
 from gauntlet.report.document import Exhibit, Gallery, Picture
-from gauntlet.report.images import Images
+from gauntlet.report.image_figures import Images
 from gauntlet.results.record import Evaluation
 from gauntlet.samples import Boxes, Sample, collate
 from gauntlet.seeding import ImageSeed

@@ -79,6 +79,11 @@ class Scope:
         """The same evaluations, ranked by another figure."""
         return replace(self, metric=metric)
 
+    @property
+    def analysis_frame(self) -> pd.DataFrame:
+        """The figures as `gauntlet.analysis` reads them: the name says which seed and weights, so each counts once."""
+        return self.frame.drop(columns=["seed", "digest", "address"], errors="ignore")
+
     @cached_property
     def evaluations(self) -> pd.DataFrame:
         """One row per evaluation: key, model, threat, kind, description, created, ..."""

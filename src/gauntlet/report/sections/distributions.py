@@ -13,9 +13,9 @@ from gauntlet.analysis import median_perturbation, minimum_norms, perturbation_c
 from gauntlet.analysis.distribution import AGGREGATED, QUANTILES
 from gauntlet.report.charts import Axis, Box, BoxChart, Chart, LineChart, Panel, Series
 from gauntlet.report.document import Block, Section
-from gauntlet.report.images import BoxImages, Images, LabelImages
+from gauntlet.report.image_figures import BoxImages, Images, LabelImages
+from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import MINIMUM, Scope
-from gauntlet.report.sections.standing import Standing
 from gauntlet.report.tables import Cell, Column, Table
 
 DEFAULT_THRESHOLD = 0.99
@@ -63,31 +63,31 @@ WORDS: dict[type[Images], Words] = {
 LEVELS = [f"q{100 * level:02.0f}" for level in QUANTILES]
 
 
-def section(scope: Scope, standing: Standing, images: ImagesOf) -> Section | None:
+def section(scope: Scope, ranking: Ranking, images: ImagesOf) -> Section | None:
     """Distributions over images.
 
     Args:
         scope: the evaluations.
-        standing: their order.
+        ranking: their order.
         images: the images of the evaluations.
     """
     if not images:
         return None
     words = WORDS[type(next(iter(images.values())))]
-    summaries = image_table(scope, standing, images)
-    blocks: list[Block] = [box_panel(scope, standing, summaries, words), worst_table(scope, summaries, words)]
-    blocks += perturbation_blocks(scope, standing, images)
+    summaries = image_table(scope, ranking, images)
+    blocks: list[Block] = [box_panel(scope, ranking, summaries, words), worst_table(scope, summaries, words)]
+    blocks += perturbation_blocks(scope, ranking, images)
     return Section(f"images-{scope.id}", "Single images", blocks)
 
 
-def image_table(scope: Scope, standing: Standing, images: ImagesOf) -> pd.DataFrame:
+def image_table(scope: Scope, ranking: Ranking, images: ImagesOf) -> pd.DataFrame:
     """One row per model and threat: the mean over images, the dataset figure, quantiles and the worst image.
 
     As `gauntlet.analysis.image_summary` gives it, from arrays: a report makes thousands of these rows.
     """
     rows = []
     for threat in scope.threats:
-        for model in standing.models:
+        for model in ranking.models:
             found = images.get((model, threat))
             if found is None or np.isnan(found.values).all():
                 continue
@@ -106,11 +106,11 @@ def image_table(scope: Scope, standing: Standing, images: ImagesOf) -> pd.DataFr
     return pd.DataFrame(rows)
 
 
-def box_panel(scope: Scope, standing: Standing, summaries: pd.DataFrame, words: Words) -> Panel:
+def box_panel(scope: Scope, ranking: Ranking, summaries: pd.DataFrame, words: Words) -> Panel:
     """Boxes of the figure of single images: the threats of one model, or the models under one threat."""
     charts: dict[str, Chart] = {}
     for prefix, fixed, varying, order in (
-        (MODEL, "model", "threat", standing.models),
+        (MODEL, "model", "threat", ranking.models),
         (THREAT, "threat", "model", list(scope.threats)),
     ):
         for name in order:
@@ -163,7 +163,7 @@ def worst_table(scope: Scope, summaries: pd.DataFrame, words: Words) -> Table:
     )
 
 
-def perturbation_blocks(scope: Scope, standing: Standing, images: ImagesOf) -> list[Block]:
+def perturbation_blocks(scope: Scope, ranking: Ranking, images: ImagesOf) -> list[Block]:
     """For attacks that look for the smallest perturbation: how many images fall to which size."""
     norms = _norms(scope)
     largest = _largest(images, norms)
@@ -171,7 +171,7 @@ def perturbation_blocks(scope: Scope, standing: Standing, images: ImagesOf) -> l
     rows: list[list[Cell]] = []
     for norm in dict.fromkeys(norm for norm, _ in norms.values()):
         aggregated = []
-        for index, model in enumerate(standing.models):
+        for index, model in enumerate(ranking.models):
             parts = [
                 _smallest(found, threat, threshold)
                 for threat, (its_norm, threshold) in norms.items()

@@ -9,9 +9,9 @@ import pandas as pd
 
 from gauntlet.analysis import gam, rem
 from gauntlet.report.document import Finding, Findings, Section, Text
+from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import Scope
 from gauntlet.report.sections.distributions import ImagesOf
-from gauntlet.report.sections.standing import Standing
 from gauntlet.results.descriptions import threat_settings
 from gauntlet.threats.attacks import checks as honesty
 
@@ -31,7 +31,7 @@ def from_checks(model: str, found: Sequence[honesty.Finding], images: int) -> li
 
 def section(
     scope: Scope,
-    standing: Standing,
+    ranking: Ranking,
     images: ImagesOf,
     provenances: Sequence[Mapping[str, object]],
     given: Sequence[Finding],
@@ -42,7 +42,7 @@ def section(
         *single_step_stronger(scope),
         *larger_budget_weaker(scope),
         *better_than_clean(scope),
-        *zero_gradients(standing, images),
+        *zero_gradients(ranking, images),
         *incomplete_summaries(scope),
         *mixed_versions(provenances),
     ]
@@ -122,9 +122,9 @@ def better_than_clean(scope: Scope) -> Iterator[Finding]:
                 )
 
 
-def zero_gradients(standing: Standing, images: ImagesOf) -> Iterator[Finding]:
+def zero_gradients(ranking: Ranking, images: ImagesOf) -> Iterator[Finding]:
     """Attacks that met a gradient with many exact zeros (docs/specs/attacks.md, T6)."""
-    for model in standing.models:
+    for model in ranking.models:
         worst, threat = 0.0, ""
         for (name, its_threat), found in images.items():
             shares = found.detail("zero_gradient_share")
@@ -139,8 +139,8 @@ def zero_gradients(standing: Standing, images: ImagesOf) -> Iterator[Finding]:
 
 def incomplete_summaries(scope: Scope) -> Iterator[Finding]:
     """ReM and GAM that cannot be computed because members are missing."""
-    columns = [name for name in scope.frame if name not in ("seed", "digest", "address")]
-    rows = scope.frame[scope.frame["metric"].eq(scope.metric) & scope.frame["view"].eq("all")][columns]
+    rows = scope.analysis_frame
+    rows = rows[rows["metric"].eq(scope.metric) & rows["view"].eq("all")]
     for table in (rem(rows), gam(rows)):
         part = table[table["missing"].ne("")] if len(table) else table
         for (summary, missing, present), group in part.groupby(["summary", "missing", "members"], sort=False):

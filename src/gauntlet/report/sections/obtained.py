@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gauntlet.report.document import Fold, Recipe, Recipes, Section, Text
+from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import Scope
-from gauntlet.report.sections.standing import Standing
 from gauntlet.results.record import Evaluation
 
 KEPT_OPTIONS = (
@@ -20,11 +20,11 @@ KEPT_OPTIONS = (
 SHORT_OPTIONS = {"-m": "--model", "-d": "--dataset"}
 
 
-def section(scope: Scope, standing: Standing, evaluations: Mapping[str, Evaluation], store: str) -> Section:
+def section(scope: Scope, ranking: Ranking, evaluations: Mapping[str, Evaluation], store: str) -> Section:
     """A fold per model with a recipe per threat."""
     rows = scope.evaluations
     folds = []
-    for model in standing.models:
+    for model in ranking.models:
         recipes = [
             recipe(str(threat), evaluations[key], store)
             for key, threat in rows.loc[rows["model"].eq(model), ["key", "threat"]].itertuples(index=False)

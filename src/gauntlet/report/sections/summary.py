@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gauntlet.report.document import Bar, Block, Bullets, Section, Text, Verdict, Verdicts
+from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import Scope, kind_word
-from gauntlet.report.sections.standing import Standing
 from gauntlet.report.tables import format_number
 
 GRADES = (
@@ -44,31 +44,31 @@ def kept_share(figure: float, clean: float) -> float:
     return figure / clean if clean > 0 else math.nan
 
 
-def section(scope: Scope, standing: Standing, comparison: str = "") -> Section:
+def section(scope: Scope, ranking: Ranking, comparison: str = "") -> Section:
     """The summary of a scope.
 
     Args:
         scope: the evaluations.
-        standing: their order.
+        ranking: their order.
         comparison: a sentence on whether the first model differs from the second beyond chance, or "".
     """
-    cards = [verdict(scope, standing, model) for model in standing.models[:MOST_CARDS]]
+    cards = [verdict(scope, ranking, model) for model in ranking.models[:MOST_CARDS]]
     sentences = [each for each in (comparison, *_observations(scope)) if each]
-    blocks: list[Block] = [Text(headline(scope, standing)), Bullets(sentences)]
-    if len(standing.models) > MOST_CARDS:
-        blocks.append(Text(f"The first {MOST_CARDS} of {len(standing.models)} models:"))
+    blocks: list[Block] = [Text(headline(scope, ranking)), Bullets(sentences)]
+    if len(ranking.models) > MOST_CARDS:
+        blocks.append(Text(f"The first {MOST_CARDS} of {len(ranking.models)} models:"))
     blocks += [Verdicts(scope.metric, cards), Text(GRADES_IN_WORDS)]
     return Section(f"summary-{scope.id}", "Summary", blocks)
 
 
-def headline(scope: Scope, standing: Standing) -> str:
+def headline(scope: Scope, ranking: Ranking) -> str:
     """The one sentence to take home."""
-    first = standing.models[0]
+    first = ranking.models[0]
     bars = _telling(_bars(scope, first))
     effects = _effects(bars) if bars else f"has {_percent(scope.clean(first).value)} % clean {scope.metric}"
-    if len(standing.models) == 1:
+    if len(ranking.models) == 1:
         return f"{first} {effects}."
-    return f"{first} is the most reliable of {len(standing.models)} models by {standing.criterion_words}: it {effects}."
+    return f"{first} is the most reliable of {len(ranking.models)} models by {ranking.criterion_words}: it {effects}."
 
 
 def _telling(bars: Sequence[Bar]) -> list[Bar]:
@@ -78,12 +78,12 @@ def _telling(bars: Sequence[Bar]) -> list[Bar]:
     return [min(group, key=lambda bar: bar.value) for group in (others, attacks) if group]
 
 
-def verdict(scope: Scope, standing: Standing, model: str) -> Verdict:
+def verdict(scope: Scope, ranking: Ranking, model: str) -> Verdict:
     """One model in words and bars."""
     clean, bars = scope.clean(model), _bars(scope, model)
     text = f"Clean {scope.metric} {_percent(clean.value)} %" if not math.isnan(clean.value) else "No clean figure"
     text += f"; it {_effects(bars)}." if bars else "; it was evaluated under no threat."
-    return Verdict(model, standing.ranks[model], clean, bars, text)
+    return Verdict(model, ranking.ranks[model], clean, bars, text)
 
 
 def _bars(scope: Scope, model: str) -> list[Bar]:

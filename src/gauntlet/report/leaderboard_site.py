@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gauntlet._version import __version__
-from gauntlet.analysis.leaderboard import by_preference
+from gauntlet.analysis.ranking import by_preference
 from gauntlet.errors import GauntletError
 from gauntlet.report.charts import COLORS, MARKERS
 from gauntlet.report.document import Finding, Findings

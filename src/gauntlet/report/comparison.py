@@ -14,7 +14,7 @@ from gauntlet._version import __version__
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.report.charts import Axis, Panel, PointChart, Series
 from gauntlet.report.document import Block, Bullets, Document, Part, Section, Text
-from gauntlet.report.images import Images, read_images
+from gauntlet.report.image_figures import Images, read_images
 from gauntlet.report.scope import Scope, scopes
 from gauntlet.report.sections.classes import class_figures
 from gauntlet.report.tables import Cell, Column, Interval, Table, format_number

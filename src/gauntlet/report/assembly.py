@@ -12,8 +12,9 @@ from gauntlet._version import __version__
 from gauntlet.errors import GauntletError
 from gauntlet.report.document import Block, Document, Finding, Gallery, Part, Section, Text
 from gauntlet.report.gallery import Loaders, build_gallery, worst_images
-from gauntlet.report.images import THOROUGH, Images, read_images
+from gauntlet.report.image_figures import THOROUGH, Images, read_images
 from gauntlet.report.naming import counted
+from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import Scope, kind_word, scopes
 from gauntlet.report.sections import (
     boxes,
@@ -26,7 +27,6 @@ from gauntlet.report.sections import (
     summary,
     threats,
 )
-from gauntlet.report.sections.standing import Standing
 from gauntlet.report.tables import format_number
 from gauntlet.results import Evaluation, Store
 
@@ -80,26 +80,26 @@ def telling_titles(found: Sequence[Scope]) -> list[str]:
 
 def build_part(store: Store, scope: Scope, options: Options) -> Part:
     """The report over one scope."""
-    standing = Standing(scope)
+    ranking = Ranking(scope)
     rows = scope.evaluations
     evaluations = {key: found for key in rows["key"] if (found := store.load(key)) is not None}
     images = read_scope_images(store, scope)
     provenances = [each.provenance for each in evaluations.values()]
     given = [each for each in options.findings if each.subject in scope.models or each.subject == scope.title]
-    overview = threats.overview(scope, standing)
-    board: list[Block] = [standing.table(), *([overview] if overview else [])]
+    overview = threats.overview(scope, ranking)
+    board: list[Block] = [ranking.table(), *([overview] if overview else [])]
     sections: list[Section | None] = [
-        summary.section(scope, standing, first_two(standing, images)),
+        summary.section(scope, ranking, first_two(ranking, images)),
         Section(f"leaderboard-section-{scope.id}", "Leaderboard", board),
-        *threats.sections(scope, standing),
-        boxes.section(scope, standing),
-        curves.section(scope, standing),
-        distributions.section(scope, standing, images),
-        classes.section(scope, standing),
-        gallery_section(scope, standing, evaluations, images, options) if options.gallery else None,
-        relations.section(scope, standing),
-        honesty.section(scope, standing, images, provenances, given),
-        obtained.section(scope, standing, evaluations, store.address),
+        *threats.sections(scope, ranking),
+        boxes.section(scope, ranking),
+        curves.section(scope, ranking),
+        distributions.section(scope, ranking, images),
+        classes.section(scope, ranking),
+        gallery_section(scope, ranking, evaluations, images, options) if options.gallery else None,
+        relations.section(scope, ranking),
+        honesty.section(scope, ranking, images, provenances, given),
+        obtained.section(scope, ranking, evaluations, store.address),
     ]
     counts = {"image": scope.images, "model": len(scope.models), "threat": len(scope.threats)}
     subtitle = ", ".join(counted(count, word) for word, count in counts.items())
@@ -112,12 +112,12 @@ def read_scope_images(store: Store, scope: Scope) -> dict[tuple[str, str], Image
     return {pair: images for pair, images in found.items() if images is not None}
 
 
-def first_two(standing: Standing, images: Mapping[tuple[str, str], Images]) -> str:
+def first_two(ranking: Ranking, images: Mapping[tuple[str, str], Images]) -> str:
     """Whether the first model differs from the second beyond chance, under the threat that puts the second second."""
-    if len(standing.models) < 2 or standing.ranks[standing.models[1]] is None:
+    if len(ranking.models) < 2 or ranking.ranks[ranking.models[1]] is None:
         return ""
-    first, second = standing.models[:2]
-    threat = standing.deciding_threat(second)
+    first, second = ranking.models[:2]
+    threat = ranking.deciding_threat(second)
     one, other = (images.get((model, threat)) for model in (second, first))
     if one is None or other is None or not one.same_images(other):
         return ""
@@ -141,7 +141,7 @@ def _chance(p_value: float) -> str:
 
 def gallery_section(
     scope: Scope,
-    standing: Standing,
+    ranking: Ranking,
     evaluations: Mapping[str, Evaluation],
     images: Mapping[tuple[str, str], Images],
     options: Options,
@@ -149,7 +149,7 @@ def gallery_section(
     """The worst images of every model under its worst threat of every kind."""
     intro = "Images on which a threat does most damage, run again for this page."
     blocks: list[Block] = [Text(intro)]
-    candidates = [(model, kind) for model in standing.models for kind in scope.kinds]
+    candidates = [(model, kind) for model in ranking.models for kind in scope.kinds]
     keys = scope.latest_keys()
     clean_name = next(iter(scope.of_kind("clean")), "")
     for model, kind in candidates:

@@ -13,9 +13,9 @@ import yaml
 from gauntlet._version import __version__
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.sources import shipped
+from gauntlet.report.ranking import Ranking
 from gauntlet.report.render.markdown import block_text, escape
 from gauntlet.report.scope import Scope, kind_title, scopes
-from gauntlet.report.sections.standing import Standing
 from gauntlet.report.sections.summary import GRADES_IN_WORDS, verdict
 from gauntlet.report.tables import Cell, Column, Interval, Table
 from gauntlet.results import Evaluation, Store
@@ -125,7 +125,7 @@ def front_matter(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scope_text(scope: Scope, model: str) -> str:
-    words = verdict(scope, Standing(scope), model).text
+    words = verdict(scope, Ranking(scope), model).text
     lines = [f"## {escape(scope.title)}, {scope.images} images", "", escape(words), "", GRADES_IN_WORDS, ""]
     for kind in ("clean", *scope.kinds):
         rows: list[list[Cell]] = []
