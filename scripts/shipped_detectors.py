@@ -18,10 +18,10 @@ import torch
 from pages import DOCS, Runs, cards_section, percent, section, shipped_models, short, table
 
 import gauntlet
+from gauntlet import pictures
 from gauntlet.analysis import gam, rem
-from gauntlet.cli.show import sample_panels
+from gauntlet.cli.show import sample_tiles
 from gauntlet.evaluation.progress import Terminal
-from gauntlet.report import pictures
 from gauntlet.results import Evaluation
 from gauntlet.threats import suites
 
@@ -186,9 +186,9 @@ def pgd(epsilon: str) -> dict[str, Any]:
 def draw() -> None:
     """The picture of the page."""
     dataset = gauntlet.load_dataset("streets", split="val", limit=1)
-    panels = sample_panels(dataset[0], dataset, PICTURED, pgd("8/255"), seed=0)
+    tiles = sample_tiles(dataset[0], dataset, PICTURED, pgd("8/255"), seed=0)
     path = DOCS / "images" / "detectors.jpg"
-    picture = pictures.sheet(panels, columns=2)
+    picture = pictures.sheet(tiles, columns=2)
     cv2.imwrite(str(path), cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 85])
 
 

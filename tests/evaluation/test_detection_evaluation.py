@@ -26,7 +26,7 @@ from gauntlet.metrics.detection.figures import figures, image_f1
 from gauntlet.models import GauntletModel
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import ModelSource
-from gauntlet.report.box_pictures import box_colors, draw_boxes
+from gauntlet.pictures import box_colors, draw_boxes
 from gauntlet.results import Store
 from gauntlet.results.record import Job
 from gauntlet.samples import Batch, Boxes, collate

@@ -13,7 +13,8 @@ from synthetic_store import HOSTILE, MODELS
 import gauntlet
 from gauntlet.analysis import correlate
 from gauntlet.report import Options, build_report, write_report
-from gauntlet.report.comparison import compare_models, to_document
+from gauntlet.report.comparison import compare_models
+from gauntlet.report.comparison_page import to_document
 from gauntlet.report.document import Document, Exhibit, Gallery, Part, Picture, Section
 from gauntlet.report.entries import Entry, published_entries, store_entries
 from gauntlet.report.gallery import Loaders

@@ -19,7 +19,8 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics import DetectionMetric, SegmentationMetric
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.report import build_report
-from gauntlet.report.comparison import class_tables, compare_models, holm, image_tables, to_document, verdict
+from gauntlet.report.comparison import compare_models, holm
+from gauntlet.report.comparison_page import class_tables, image_tables, to_document, verdict
 from gauntlet.report.document import Bullets
 from gauntlet.report.image_figures import read_images
 from gauntlet.report.tables import Table

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic_store import HOSTILE, MODELS, attack, corruption, fill_store
+from synthetic_store import DATASET, HOSTILE, MODELS, attack, corruption, fill_store, put
 
 from gauntlet.analysis import leaderboard
 from gauntlet.errors import GauntletError
@@ -18,7 +18,7 @@ from gauntlet.report import build_report
 from gauntlet.report.charts import BoxChart, Chart, HeatChart, LineChart, Panel
 from gauntlet.report.comparison import compare_models
 from gauntlet.report.document import Bullets, Document, Finding, Findings, Fold, Recipes, Section, Text, Verdicts
-from gauntlet.report.entries import rank, store_entries
+from gauntlet.report.entries import leaderboard_tables, store_entries
 from gauntlet.report.image_figures import read_images
 from gauntlet.report.ranking import Ranking
 from gauntlet.report.render import plotly
@@ -33,38 +33,6 @@ from gauntlet.results import Job, Store
 from gauntlet.threats.attacks.checks import Finding as CheckFinding
 
 pytest_plugins = ("report_fixtures",)
-
-DATASET = {"name": "d", "split": "val", "length": 40, "ids": "x", "protocol": {}}
-METRIC = {"class_names": ["a", "b"], "ignore_index": 255, "background_index": None}
-
-
-def put(
-    store: Store,
-    model: str,
-    threat: str,
-    description: dict[str, Any],
-    *,
-    digest: str = "0",
-    seed: int = 0,
-    images: int = 40,
-    protocol: dict[str, Any] | None = None,
-    **figures: float,
-) -> None:
-    """An evaluation with given figures and no counts."""
-    job = Job(
-        "segmentation",
-        model,
-        digest,
-        {**DATASET, "length": images, "protocol": protocol or {}},
-        threat,
-        next(iter(description)),
-        description,
-        1,
-        seed,
-    )
-    provenance = {"started": f"2026-01-01T00:00:{store.count() % 60:02d}+00:00"}
-    started = store.begin(job, images=images, batch_size=4, metric=METRIC, provenance=provenance)
-    store.finish(started, [Figure(name, value) for name, value in figures.items()])
 
 
 def pgd(epsilon: float | None, **options: Any) -> dict[str, Any]:
@@ -138,7 +106,10 @@ def test_other_numbers_of_images_are_other_leaderboards() -> None:
     store = Store()
     for model, images, value in (("a", 8, 0.5), ("a", 40, 0.7), ("b", 16, 0.6), ("c", 16, 0.4)):
         put(store, model, "clean", {"clean": {}}, images=images, mIoU=value)
-    boards = {board.title: [(row[0], row[1]) for row in board.rows] for board in rank(store_entries(store.frame()))}
+    boards = {
+        board.title: [(row[0], row[1]) for row in board.rows]
+        for board in leaderboard_tables(store_entries(store.frame()))
+    }
     assert boards == {
         "d/val, 8 images": [("a", 1)],
         "d/val, 40 images": [("a", 1)],

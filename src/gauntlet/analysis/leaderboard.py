@@ -35,10 +35,11 @@ def leaderboard(
     groups = [column for column in _BOARD_COLUMNS if column in table]
     boards = []
     for _, board in table.groupby(groups, dropna=False):
-        rows = zip(board["model"], board.index, board[columns].to_dict("records"), strict=True)
-        decisive, ranks = rank({(model, row): own for model, row, own in rows}, sort_by)
+        values = zip(board["model"], board.index, board[columns].to_numpy(float).tolist(), strict=True)
+        by_model = {(str(model), row): dict(zip(columns, own, strict=True)) for model, row, own in values}
+        decisive, ranks = rank(by_model, sort_by)
         ordered = board.loc[[row for _, row in ranks]]
-        ordered.insert(0, "rank", pd.array(list(ranks.values()), dtype="Int64"))
+        ordered.insert(0, "rank", pd.Series(list(ranks.values()), ordered.index, dtype="Int64"))
         ordered.insert(1, "ranked_by", decisive)
         boards.append(ordered)
     return pd.concat(boards, ignore_index=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
+from gauntlet._version import __version__
 from gauntlet.report.charts import Panel
 from gauntlet.report.tables import Interval, Table
 
@@ -175,3 +177,8 @@ class Document:
     subtitle: str
     parts: Sequence[Part]
     footer: str
+
+
+def made_now(form: str = "%d %B %Y, %H:%M UTC") -> str:
+    """The footer of a page: version and date."""
+    return f"Made with Gauntlet {__version__} on {datetime.now(timezone.utc).strftime(form)}."

@@ -132,7 +132,7 @@ def published_entries(frame: pd.DataFrame) -> list[Entry]:
     return found
 
 
-def rank(entries: Sequence[Entry], metric: str | None = None, sort_by: str | None = None) -> list[Table]:
+def leaderboard_tables(entries: Sequence[Entry], metric: str | None = None, sort_by: str | None = None) -> list[Table]:
     """Leaderboards, one per source, task and dataset, best first, by the rule of `gauntlet.analysis.ranking`.
 
     Args:

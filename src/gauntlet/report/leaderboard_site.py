@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from gauntlet._version import __version__
 from gauntlet.analysis.ranking import by_preference
 from gauntlet.errors import GauntletError
 from gauntlet.report.charts import COLORS, MARKERS
-from gauntlet.report.document import Finding, Findings
+from gauntlet.report.document import Finding, Findings, made_now
 from gauntlet.report.entries import METRICS, OWN, Entry
 from gauntlet.report.render.html import asset, environment, plotly_script, script_json
 from gauntlet.report.tables import Cell, Column, Interval, Table
@@ -59,8 +58,7 @@ def _prepare(folder: Path) -> None:
 
 
 def _files(entries: Sequence[Entry], title: str) -> dict[str, bytes]:
-    made = datetime.now(timezone.utc).strftime("%d %B %Y")
-    common = {"title": title, "version": __version__, "footer": f"Made with Gauntlet {__version__} on {made}."}
+    common = {"title": title, "version": __version__, "footer": made_now("%d %B %Y")}
     sources = {
         key: OWN_SOURCE if key == OWN else SOURCES[key] for key in dict.fromkeys(each.source for each in entries)
     }

@@ -71,7 +71,7 @@ def _attack_figures(scope: Scope) -> tuple[pd.DataFrame, str]:
 
 
 def single_step_stronger(scope: Scope) -> Iterator[Finding]:
-    """An iterative attack that is weaker than one step of the same size: the gradient misleads (docs/specs/attacks.md, T3)."""
+    """Iterative attacks that are weaker than one step of their size: a misleading gradient (docs/specs/attacks.md, 16)."""
     rows, metric = _attack_figures(scope)
     for (model, _, _), part in rows.groupby(["model", "norm", "epsilon"], sort=False):
         single = part[part["attack"].isin(SINGLE_STEP)]

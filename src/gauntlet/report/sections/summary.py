@@ -10,7 +10,7 @@ import numpy as np
 from gauntlet.report.document import Bar, Block, Bullets, Section, Text, Verdict, Verdicts
 from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import Scope, kind_word
-from gauntlet.report.tables import format_number
+from gauntlet.report.tables import format_value
 
 GRADES = (
     (0.9, "holds up under"),
@@ -198,7 +198,7 @@ def _sure(scope: Scope) -> str:
 
 
 def _percent(fraction: float) -> str:
-    return format_number(fraction, "percent")
+    return format_value(fraction, "percent")
 
 
 def _listed(parts: Sequence[str]) -> str:
