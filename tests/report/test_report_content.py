@@ -17,13 +17,22 @@ from gauntlet.metrics.segmentation.figures import cmiou, nmiou
 from gauntlet.report import build_report
 from gauntlet.report.charts import BoxChart, Chart, HeatChart, LineChart, Panel
 from gauntlet.report.comparison import compare_models
-from gauntlet.report.document import Bullets, Document, Finding, Findings, Fold, Recipes, Section, Text, Verdicts
+from gauntlet.report.document import (
+    Bullets,
+    Document,
+    Finding,
+    Findings,
+    Fold,
+    Recipes,
+    Section,
+    Text,
+    Verdicts,
+    of_type,
+)
 from gauntlet.report.entries import leaderboard_tables, store_entries
 from gauntlet.report.image_figures import read_images
 from gauntlet.report.ranking import Ranking
 from gauntlet.report.render import plotly
-from gauntlet.report.render.html import panels_of
-from gauntlet.report.render.latex import tables_of
 from gauntlet.report.scope import MINIMUM, Scope, scopes
 from gauntlet.report.sections import honesty
 from gauntlet.report.sections.obtained import command
@@ -297,9 +306,9 @@ def test_every_section_is_there(document: Document) -> None:
         "How each figure was obtained",
     ]
     ids = [section.id for section in part.sections] + [
-        table.id for section in part.sections for table in tables_of(section.blocks)
+        table.id for section in part.sections for table in of_type(section, Table)
     ]
-    ids += [panel.id for section in part.sections for panel in panels_of(section.blocks)]
+    ids += [panel.id for section in part.sections for panel in of_type(section, Panel)]
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch(r"[a-z0-9-]+", each) for each in ids)
 

@@ -103,8 +103,8 @@ def correlations(
     for key, rows in groups:
         labels: dict[str, Any] = dict(zip(by, key, strict=True))
         for x, y in chosen:
-            found = _correlate(rows[x].astype(float), rows[y].astype(float), resamples, LEVEL, seed)
-            parts.extend({**labels, "x": x, "y": y, **row} for row in found)
+            coefficients = _correlate(rows[x].astype(float), rows[y].astype(float), resamples, LEVEL, seed)
+            parts.extend({**labels, "x": x, "y": y, **row} for row in coefficients)
     order = [*by, "x", "y", "coefficient", "value", "low", "high", "n", "warning"]
     return pd.DataFrame(parts, columns=order)
 

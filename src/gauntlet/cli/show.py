@@ -115,8 +115,12 @@ def sample_tiles(
     return [*tiles, Tile(built.name, enlarge(changed, scale)), Tile(caption, enlarge(difference, scale)), *shown]
 
 
+@dataclass(frozen=True)
 class _SampleTiles(ABC):
-    """Tiles of one sample; one class per task."""
+    """Tiles of one sample, enlarged `scale` times; one class per task."""
+
+    sample: Sample
+    scale: int
 
     @abstractmethod
     def truth(self) -> list[Tile]:
@@ -131,8 +135,6 @@ class _SampleTiles(ABC):
 class _LabelTiles(_SampleTiles):
     """Label maps and wrong pixels; the objects too where there are any and no model."""
 
-    sample: Sample
-    scale: int
     painter: LabelPainter
 
     def truth(self) -> list[Tile]:
@@ -164,8 +166,6 @@ class _LabelTiles(_SampleTiles):
 class _BoxTiles(_SampleTiles):
     """Objects and detections, drawn on the image that the detector saw."""
 
-    sample: Sample
-    scale: int
     painter: BoxPainter
 
     def truth(self) -> list[Tile]:

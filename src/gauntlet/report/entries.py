@@ -75,7 +75,7 @@ def store_entries(frame: pd.DataFrame) -> list[Entry]:
     Args:
         frame: as `Store.frame` gives it.
     """
-    found = []
+    entries = []
     cut = scopes(frame)
     titles = Counter((scope.task, scope.title) for scope in cut)
     for scope in cut:
@@ -84,7 +84,7 @@ def store_entries(frame: pd.DataFrame) -> list[Entry]:
         by_metric = {metric: Ranking(scope.read_in(metric)).scores for metric in _metrics(scope)}
         rows = scope.frame[scope.frame["class_name"].eq("") & scope.frame["metric"].isin(by_metric)]
         groups = {str(model): part for model, part in rows.groupby("model", sort=False)}
-        found += [
+        entries += [
             Entry(
                 slug(f"{OWN} {scope.id} {model}"),
                 OWN,
@@ -97,7 +97,7 @@ def store_entries(frame: pd.DataFrame) -> list[Entry]:
             )
             for model in scope.models
         ]
-    return found
+    return entries
 
 
 def published_entries(frame: pd.DataFrame) -> list[Entry]:
@@ -118,7 +118,7 @@ def published_entries(frame: pd.DataFrame) -> list[Entry]:
             key = tuple(str(row[name]) for name in keys)
             by_metric.setdefault(metric, {})[key] = _present(row, names)
             facts.setdefault(key, _facts(row))
-    found = []
+    entries = []
     for values, rows in frame.groupby(keys, sort=False, dropna=False):
         key = tuple(map(str, values))
         named = dict(zip(keys, key, strict=True))
@@ -128,8 +128,8 @@ def published_entries(frame: pd.DataFrame) -> list[Entry]:
         source, task, dataset = (named[name] for name in ("source", "task", "dataset"))
         identity = slug(f"{source} {dataset} {label}")
         known = facts.get(key, {})
-        found.append(Entry(identity, source, task, dataset, label, known, scored, _figures(rows), codes))
-    return found
+        entries.append(Entry(identity, source, task, dataset, label, known, scored, _figures(rows), codes))
+    return entries
 
 
 def leaderboard_tables(entries: Sequence[Entry], metric: str | None = None, sort_by: str | None = None) -> list[Table]:
@@ -185,11 +185,11 @@ def _present(row: Mapping[Any, Any], names: Sequence[str]) -> dict[str, float]:
 
 
 def _facts(row: Mapping[Any, Any]) -> dict[str, str | float]:
-    found: dict[str, str | float] = {}
+    facts: dict[str, str | float] = {}
     for name in (*_FACTS, "year"):
         value = row.get(name)
         if isinstance(value, str) and value:
-            found[name] = value
+            facts[name] = value
         elif isinstance(value, (int, float)) and not math.isnan(value):
-            found[name] = float(value)
-    return found
+            facts[name] = float(value)
+    return facts

@@ -123,11 +123,11 @@ def _score_names(entries: Sequence[Entry]) -> Iterator[str]:
 
 def _by_metric(entry: Entry) -> dict[str, dict[str, float]]:
     """Figures of the whole image by metric and threat; the first where a source prints several."""
-    found: dict[str, dict[str, float]] = {}
+    figures: dict[str, dict[str, float]] = {}
     for figure in entry.figures:
         if figure.view == "all" and figure.metric in METRICS.get(entry.task, ()) and not math.isnan(figure.value):
-            found.setdefault(figure.metric, {}).setdefault(figure.threat, round(figure.value, 5))
-    return found
+            figures.setdefault(figure.metric, {}).setdefault(figure.threat, round(figure.value, 5))
+    return figures
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
@@ -135,7 +135,7 @@ def _rounded(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _facts(entry: Entry) -> list[tuple[str, str]]:
-    found = []
+    facts = []
     for name, value in entry.facts.items():
         text = (
             f"{value:,.0f}"
@@ -146,8 +146,8 @@ def _facts(entry: Entry) -> list[tuple[str, str]]:
             if isinstance(value, float)
             else str(value)
         )
-        found.append((_FACT_NAMES.get(name, name), text))
-    return found
+        facts.append((_FACT_NAMES.get(name, name), text))
+    return facts
 
 
 def _findings(entry: Entry) -> Findings | None:

@@ -156,7 +156,7 @@ def _evaluations(store: Store, model: str) -> Sequence[Evaluation]:
     if model not in set(frame["model"]):
         raise unknown_name(f"model in the store {store.address}", model, set(frame["model"]))
     keys = frame.loc[frame["model"].eq(model), "key"].unique()
-    return [found for key in keys if (found := store.load(str(key))) is not None]
+    return [stored for key in keys if (stored := store.load(str(key))) is not None]
 
 
 def _facts(model: str) -> dict[str, Any]:

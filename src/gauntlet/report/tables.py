@@ -77,12 +77,12 @@ def best_cells(table: Table) -> set[tuple[int, int]]:
     for row, column in cells:
         if table.best and not math.isnan(number_of(table.rows[row][column])):
             groups.setdefault(column if table.best == "column" else row, []).append((row, column))
-    found = set()
+    bold = set()
     for group in groups.values():
         largest = max(number_of(table.rows[row][column]) for row, column in group)
         ties = {(row, column) for row, column in group if number_of(table.rows[row][column]) == largest}
-        found |= ties if len(ties) < len(group) else set()
-    return found
+        bold |= ties if len(ties) < len(group) else set()
+    return bold
 
 
 def number_of(cell: Cell) -> float:

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from gauntlet._version import __version__
 from gauntlet.report.charts import Panel
-from gauntlet.report.document import Block, Document, Fold, Picture
+from gauntlet.report.document import Document, Picture, of_type
 from gauntlet.report.render import plotly
 from gauntlet.report.tables import Cell, Column, Interval, Table, best_cells, format_value, number_of
 
@@ -25,8 +25,10 @@ _UNSAFE_IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "
 
 def write(document: Document) -> str:
     """The document as one HTML page."""
-    panels = [panel for part in document.parts for section in part.sections for panel in panels_of(section.blocks)]
-    charts = {panel.id: {name: plotly.figure(chart) for name, chart in panel.charts.items()} for panel in panels}
+    charts = {
+        panel.id: {name: plotly.figure(chart) for name, chart in panel.charts.items()}
+        for panel in of_type(document, Panel)
+    }
     page = environment().get_template("report.html")
     return page.render(
         document=document,
@@ -36,15 +38,6 @@ def write(document: Document) -> str:
         charts=script_json(charts),
         plotly=Markup(packed_plotly()) if charts else "",
     )
-
-
-def panels_of(blocks: Sequence[Block]) -> Iterator[Panel]:
-    """The panels among blocks, also inside folds."""
-    for block in blocks:
-        if isinstance(block, Panel):
-            yield block
-        elif isinstance(block, Fold):
-            yield from panels_of(block.blocks)
 
 
 @lru_cache(maxsize=1)

@@ -88,19 +88,19 @@ def image_table(scope: Scope, ranking: Ranking, images: ImagesOf) -> pd.DataFram
     rows = []
     for threat in scope.threats:
         for model in ranking.models:
-            found = images.get((model, threat))
-            if found is None or np.isnan(found.values).all():
+            of_pair = images.get((model, threat))
+            if of_pair is None or np.isnan(of_pair.values).all():
                 continue
-            worst = int(np.nanargmin(found.values))
+            worst = int(np.nanargmin(of_pair.values))
             rows.append(
                 {
                     "model": model,
                     "threat": threat,
-                    "mean": float(np.nanmean(found.values)),
+                    "mean": float(np.nanmean(of_pair.values)),
                     "dataset": scope.figure(model, threat).value,
-                    **dict(zip(LEVELS, np.nanquantile(found.values, QUANTILES).tolist(), strict=True)),
-                    "worst_image": found.ids[worst],
-                    "worst": float(found.values[worst]),
+                    **dict(zip(LEVELS, np.nanquantile(of_pair.values, QUANTILES).tolist(), strict=True)),
+                    "worst_image": of_pair.ids[worst],
+                    "worst": float(of_pair.values[worst]),
                 }
             )
     return pd.DataFrame(rows)
@@ -173,9 +173,9 @@ def perturbation_blocks(scope: Scope, ranking: Ranking, images: ImagesOf) -> lis
         aggregated = []
         for index, model in enumerate(ranking.models):
             parts = [
-                _smallest(found, threat, threshold)
+                _smallest(of_pair, threat, threshold)
                 for threat, (its_norm, threshold) in norms.items()
-                if its_norm == norm and (found := images.get((model, threat))) is not None
+                if its_norm == norm and (of_pair := images.get((model, threat))) is not None
             ]
             if not parts:
                 continue
@@ -216,7 +216,7 @@ def perturbation_blocks(scope: Scope, ranking: Ranking, images: ImagesOf) -> lis
 
 def _largest(images: ImagesOf, threats: Mapping[str, object]) -> float:
     """The largest perturbation of all, in grey levels: where the axis ends."""
-    sizes = [found.detail("norm") for (_, threat), found in images.items() if threat in threats]
+    sizes = [of_pair.detail("norm") for (_, threat), of_pair in images.items() if threat in threats]
     finite = [each[np.isfinite(each)].max(initial=0.0) for each in sizes]
     return 255 * float(max(finite, default=0.0))
 
@@ -227,21 +227,21 @@ def _cdf_series(name: str, part: pd.DataFrame, largest: float, style: int) -> Se
     return Series(name, [0.0, *levels, largest], [0.0, *shares, shares[-1] if shares else 0.0], style=style)
 
 
-def _smallest(found: Images, threat: str, threshold: float) -> pd.DataFrame:
+def _smallest(images: Images, threat: str, threshold: float) -> pd.DataFrame:
     """The smallest successful perturbation of every image by one attack; what is not right counts as fooled."""
-    frame = found.frame()
-    fooled = frame.assign(view=threat, share=1 - frame["right"], norm=found.detail("norm"))
+    frame = images.frame()
+    fooled = frame.assign(view=threat, share=1 - frame["right"], norm=images.detail("norm"))
     return minimum_norms(fooled, threshold)
 
 
 def _norms(scope: Scope) -> dict[str, tuple[str, float]]:
     """Norm and success share of the attacks that have no epsilon, by threat."""
-    found = {}
+    norms = {}
     for threat, kind, description in scope.evaluations[["threat", "kind", "description"]].itertuples(index=False):
         if kind == MINIMUM:
             options = json.loads(description)["attack"]
-            found[str(threat)] = (str(options.get("norm", "linf")), float(options.get("threshold", DEFAULT_THRESHOLD)))
-    return found
+            norms[str(threat)] = (str(options.get("norm", "linf")), float(options.get("threshold", DEFAULT_THRESHOLD)))
+    return norms
 
 
 def _cdf_chart(title: str, norm: str, series: list[Series]) -> LineChart:

@@ -94,10 +94,10 @@ def _options(text: str) -> dict[str, list[str]]:
         return {}
     if "run" not in words[:4]:
         return {}
-    found: dict[str, list[str]] = {}
+    options: dict[str, list[str]] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         name, equals, value = word.partition("=")
         name = SHORT_OPTIONS.get(name, name)
         if name in ("--model", "--dataset", *KEPT_OPTIONS):
-            found.setdefault(name, []).append(value if equals else following)
-    return found
+            options.setdefault(name, []).append(value if equals else following)
+    return options

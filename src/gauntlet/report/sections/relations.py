@@ -33,12 +33,12 @@ def _correlations(scope: Scope, ranking: Ranking) -> list[Block]:
         both = table[[first, second]].dropna()
         if len(both) < LEAST_MODELS:
             continue
-        found = correlate(both[first], both[second])
+        coefficients = correlate(both[first], both[second])
         values = {
             name: Interval(value, low, high)
-            for name, value, low, high in found[["coefficient", "value", "low", "high"]].itertuples(index=False)
+            for name, value, low, high in coefficients[["coefficient", "value", "low", "high"]].itertuples(index=False)
         }
-        warning = str(found["warning"].iloc[0])
+        warning = str(coefficients["warning"].iloc[0])
         rows.append([first, second, *(values[name] for name in ("pearson", "spearman", "kendall")), len(both), warning])
         points = [
             Series(str(model), [float(x)], [float(y)], labels=[str(model)], style=ranking.models.index(str(model)))
@@ -93,9 +93,9 @@ def _transfers(scope: Scope) -> list[Block]:
     if not rows["description"].str.contains('"source_model"').any():
         return []
     # The name as stored: an attack made on another model is the same attack.
-    found = transfer(rows.assign(threat=rows["stored_threat"]), scope.metric)
+    pairs = transfer(rows.assign(threat=rows["stored_threat"]), scope.metric)
     charts: dict[str, Chart] = {}
-    for threat, part in found.groupby("threat", sort=False):
+    for threat, part in pairs.groupby("threat", sort=False):
         if part["made_on"].ne(part["target"]).any():
             matrix = part.drop_duplicates(["target", "made_on"], keep="last").pivot(
                 index="target", columns="made_on", values="ratio"

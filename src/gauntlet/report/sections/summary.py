@@ -64,15 +64,15 @@ def section(scope: Scope, ranking: Ranking, comparison: str = "") -> Section:
 def headline(scope: Scope, ranking: Ranking) -> str:
     """The one sentence to take home."""
     first = ranking.models[0]
-    bars = _telling(_bars(scope, first))
+    bars = _worst_of_either(_bars(scope, first))
     effects = _effects(bars) if bars else f"has {_percent(scope.clean(first).value)} % clean {scope.metric}"
     if len(ranking.models) == 1:
         return f"{first} {effects}."
     return f"{first} is the most reliable of {len(ranking.models)} models by {ranking.criterion_words}: it {effects}."
 
 
-def _telling(bars: Sequence[Bar]) -> list[Bar]:
-    """The worst of what happens by nature and the worst of what an opponent does: enough for a headline."""
+def _worst_of_either(bars: Sequence[Bar]) -> list[Bar]:
+    """The worst bar without an opponent and the worst one with: enough for a headline."""
     attacks = [bar for bar in bars if bar.adversarial]
     others = [bar for bar in bars if not bar.adversarial]
     return [min(group, key=lambda bar: bar.value) for group in (others, attacks) if group]
@@ -88,14 +88,14 @@ def verdict(scope: Scope, ranking: Ranking, model: str) -> Verdict:
 
 def _bars(scope: Scope, model: str) -> list[Bar]:
     clean = scope.clean(model).value
-    found = []
+    bars = []
     for kind in scope.kinds:
         worst = scope.worst(model, kind)
         if worst is not None:
             name, figure = worst
             kept = kept_share(figure.value, clean)
-            found.append(Bar(kind_word(kind), name, figure.value, kept, kind in ADVERSARIAL))
-    return found
+            bars.append(Bar(kind_word(kind), name, figure.value, kept, kind in ADVERSARIAL))
+    return bars
 
 
 def _effects(bars: Sequence[Bar]) -> str:

@@ -16,20 +16,20 @@ _CHOSEN_BY = (("chosen_by_accuracy", "by accuracy"), ("chosen_by_mIoU", "by mIoU
 def region_metrics(task: str) -> list[tuple[str, str, str]]:
     """Name, kind of column and meaning of the figures inside (M) and outside (Mbar) the region of a threat."""
     figure, words = _REGION_FIGURE.get(task, _REGION_FIGURE["segmentation"])
-    found = []
+    metrics = []
     for part, where in (("M", "inside"), ("Mbar", "outside")):
         name = f"{figure}_{part}"
-        found += [
+        metrics += [
             (name, "percent", f"{words} {where} the region"),
             (f"{name}_clean", "percent", "the same on the clean image"),
             (f"RCE_{part}", "number", f"relative corruption error {where}: (clean - {figure}) / clean"),
         ]
-    return found
+    return metrics
 
 
 def sections(scope: Scope, ranking: Ranking) -> list[Section]:
     """One section per kind of threat that is there."""
-    found = []
+    made = []
     for kind in scope.kinds:
         blocks: list[Block] = [matrix_table(scope, ranking, kind)]
         regions = region_table(scope, ranking, kind)
@@ -37,8 +37,8 @@ def sections(scope: Scope, ranking: Ranking) -> list[Section]:
             blocks.append(regions)
         if kind == "battery":
             blocks += battery_blocks(scope, ranking)
-        found.append(Section(f"{slug(kind)}-{scope.id}", kind_title(kind), blocks))
-    return found
+        made.append(Section(f"{slug(kind)}-{scope.id}", kind_title(kind), blocks))
+    return made
 
 
 def overview(scope: Scope, ranking: Ranking) -> Panel | None:
