@@ -31,9 +31,9 @@ from gauntlet.report.document import (
 )
 from gauntlet.report.entries import leaderboard_tables, store_entries
 from gauntlet.report.image_figures import read_images
-from gauntlet.report.ranking import Ranking
 from gauntlet.report.render import plotly
 from gauntlet.report.scope import MINIMUM, Scope, scopes
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections import honesty
 from gauntlet.report.sections.obtained import command
 from gauntlet.report.sections.summary import grade

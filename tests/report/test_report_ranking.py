@@ -12,8 +12,8 @@ from gauntlet.analysis import leaderboard
 from gauntlet.analysis.members import COMMON_CORRUPTIONS
 from gauntlet.analysis.ranking import rank
 from gauntlet.report import entries
-from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import scopes
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.results import Store
 
 Ranks = list[tuple[str, int | None]]

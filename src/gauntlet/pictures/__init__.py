@@ -1,8 +1,8 @@
 """Pictures: label maps in colour, boxes with names and scores, differences, sheets of captioned tiles."""
 
+from gauntlet.pictures.arrays import Color, Image, amplified_difference, enlarge, from_tensor
 from gauntlet.pictures.box_frames import box_colors, draw_boxes
 from gauntlet.pictures.label_maps import color_labels, palette, wrong_pixels
-from gauntlet.pictures.pixels import Color, Image, amplified_difference, enlarge, from_tensor
 from gauntlet.pictures.sheets import Tile, sheet
 
 __all__ = [

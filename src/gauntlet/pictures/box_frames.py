@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.pictures.arrays import Color, Image, enlarge
 from gauntlet.pictures.label_maps import palette
-from gauntlet.pictures.pixels import Color, Image, enlarge
 from gauntlet.samples import Boxes
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from gauntlet.pictures.pixels import Color, Image
+from gauntlet.pictures.arrays import Color, Image
 
 VOID_COLOR: Color = (0, 0, 0)
 RIGHT_COLOR: Color = (225, 225, 225)

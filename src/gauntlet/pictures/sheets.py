@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from gauntlet.pictures.pixels import Color, Image
+from gauntlet.pictures.arrays import Color, Image
 
 GAP = 6
 CAPTION_HEIGHT = 22

@@ -12,8 +12,8 @@ from gauntlet.report.document import Block, Document, Finding, Gallery, Part, Se
 from gauntlet.report.gallery import Loaders, build_gallery, worst_images
 from gauntlet.report.image_figures import THOROUGH, Images, read_images
 from gauntlet.report.naming import counted
-from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import Scope, kind_word, scopes
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections import (
     boxes,
     classes,

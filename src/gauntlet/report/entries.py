@@ -14,8 +14,8 @@ from gauntlet.analysis import ranking, scores
 from gauntlet.analysis.frames import MODEL_FACTS, unit_columns
 from gauntlet.analysis.scores import score_columns
 from gauntlet.report.naming import counted, slug
-from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import Scope, scopes
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import Column, Table
 from gauntlet.results.published.flags import FLAGS
 

@@ -13,9 +13,9 @@ import yaml
 from gauntlet._version import __version__
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.sources import shipped
-from gauntlet.report.ranking import Ranking
 from gauntlet.report.render.markdown import block_text, escape
 from gauntlet.report.scope import Scope, kind_title, scopes
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections.summary import GRADES_IN_WORDS, verdict
 from gauntlet.report.tables import Cell, Column, Interval, Table
 from gauntlet.results import Evaluation, Store

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from gauntlet.report.document import Section
-from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import Scope
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import Cell, Column, Table
 
 COLUMNS = (

@@ -7,8 +7,8 @@ import pandas as pd
 from gauntlet.report.charts import Axis, Chart, HeatChart, Panel
 from gauntlet.report.document import Block, Fold, Section
 from gauntlet.report.naming import slug
-from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import Scope
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import Cell, Column, Table
 
 CLASS_METRICS = ("IoU", "AP")

@@ -6,8 +6,8 @@ from gauntlet.analysis import curve
 from gauntlet.analysis.curves import PARAMETERS
 from gauntlet.report.charts import Axis, Chart, LineChart, Panel, Series
 from gauntlet.report.document import Section
-from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import Scope
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.results.descriptions import grey_levels, threat_settings
 
 _TITLES = {

@@ -14,8 +14,8 @@ from gauntlet.analysis.distribution import AGGREGATED, QUANTILES
 from gauntlet.report.charts import Axis, Box, BoxChart, Chart, LineChart, Panel, Series
 from gauntlet.report.document import Block, Section
 from gauntlet.report.image_figures import BoxImages, Images, LabelImages
-from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import MINIMUM, Scope
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import Cell, Column, Table
 
 DEFAULT_THRESHOLD = 0.99

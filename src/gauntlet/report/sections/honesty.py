@@ -9,8 +9,8 @@ import pandas as pd
 
 from gauntlet.analysis import gam, rem
 from gauntlet.report.document import Finding, Findings, Section, Text
-from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import Scope
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections.distributions import ImagesOf
 from gauntlet.results.descriptions import threat_settings
 from gauntlet.threats.attacks import checks as honesty

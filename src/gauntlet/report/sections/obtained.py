@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gauntlet.report.document import Fold, Recipe, Recipes, Section, Text
-from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import Scope
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.results.record import Evaluation
 
 KEPT_OPTIONS = (

@@ -9,8 +9,8 @@ import pandas as pd
 from gauntlet.analysis import correlate, transfer
 from gauntlet.report.charts import Axis, Chart, HeatChart, Panel, PointChart, Series
 from gauntlet.report.document import Block, Section
-from gauntlet.report.ranking import Ranking, worst_name
 from gauntlet.report.scope import Scope
+from gauntlet.report.scope_ranking import Ranking, worst_name
 from gauntlet.report.tables import Cell, Column, Interval, Table
 
 LEAST_MODELS = 3

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gauntlet.report.document import Bar, Block, Bullets, Section, Text, Verdict, Verdicts
-from gauntlet.report.ranking import Ranking
 from gauntlet.report.scope import Scope, kind_word
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import format_value
 
 GRADES = (

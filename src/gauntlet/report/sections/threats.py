@@ -5,8 +5,8 @@ from __future__ import annotations
 from gauntlet.report.charts import Axis, BarChart, Panel, PointChart, Series
 from gauntlet.report.document import Block, Section
 from gauntlet.report.naming import slug
-from gauntlet.report.ranking import Ranking, worst_name
 from gauntlet.report.scope import Scope, kind_title
+from gauntlet.report.scope_ranking import Ranking, worst_name
 from gauntlet.report.tables import Cell, Column, Table
 
 _REGION_FIGURE = {"segmentation": ("A", "accuracy"), "detection": ("mAP", "mAP of the objects whose centre lies")}
