@@ -25,7 +25,7 @@ from gauntlet.metrics.bootstrap import joint_intervals
 from gauntlet.metrics.detection.coco import MOST_DETECTIONS, THRESHOLDS
 from gauntlet.metrics.detection.figures import figures
 from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
-from gauntlet.report.images import THOROUGH
+from gauntlet.report.image_figures import THOROUGH
 from gauntlet.samples import Boxes
 
 CLASSES = 80

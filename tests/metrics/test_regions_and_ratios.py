@@ -12,7 +12,6 @@ from gauntlet.metrics.arithmetic import corruption_error
 from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
 from gauntlet.metrics.segmentation.figures import intervals
-from gauntlet.metrics.summary import summarise
 
 
 def region_counts(
@@ -56,15 +55,6 @@ def test_corruption_error() -> None:
     assert corruption_error(0.6, 0.8) == pytest.approx(0.25)
     assert corruption_error(0.9, 0.8) == pytest.approx(-0.125)
     assert math.isnan(corruption_error(0.1, 0))
-
-
-def test_summary_needs_every_member() -> None:
-    figures = {"pgd": 0.3, "segpgd": 0.2, "cospgd": 0.1}
-    summary = summarise(figures, ("pgd", "segpgd", "cospgd"))
-    assert (summary.minimum, summary.mean) == (0.1, pytest.approx(0.2))
-    partial = summarise({"pgd": 0.3, "segpgd": math.nan}, ("pgd", "segpgd", "cospgd"))
-    assert math.isnan(partial.minimum)
-    assert partial.missing == ("segpgd", "cospgd")
 
 
 def test_bootstrap_interval_brackets_the_figure_and_narrows_with_images() -> None:

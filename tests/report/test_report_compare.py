@@ -19,9 +19,10 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics import WHOLE, DetectionMetric, SegmentationMetric
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.report import build_report
-from gauntlet.report.compare import class_tables, compare_models, holm, image_tables, to_document, verdict
+from gauntlet.report.comparison import compare_models, holm
+from gauntlet.report.comparison_page import class_tables, image_tables, to_document, verdict
 from gauntlet.report.document import Bullets
-from gauntlet.report.images import read_images
+from gauntlet.report.image_figures import read_images
 from gauntlet.report.tables import Table
 from gauntlet.results import Job, Store
 from gauntlet.results.record import ImageRow

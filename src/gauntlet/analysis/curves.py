@@ -9,11 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from gauntlet.analysis.frames import of_metric, one_each, with_clean
+from gauntlet.analysis.frames import of_metric, one_each, unit_columns, with_clean
 from gauntlet.errors import unknown_name
 from gauntlet.metrics.arithmetic import divide
 from gauntlet.numbers import parse_number
-from gauntlet.results.published.summaries import unit_columns
 from gauntlet.threats.contract import known_options
 from gauntlet.threats.options import PLAIN, Option
 

@@ -7,21 +7,21 @@ from gauntlet.analysis.curves import curve_options, settings
 from gauntlet.report.charts import Axis, Chart, LineChart, Panel, Series
 from gauntlet.report.document import Section
 from gauntlet.report.scope import Scope
-from gauntlet.report.sections.standing import Standing
-from gauntlet.results.published.threats import grey_levels
+from gauntlet.report.scope_ranking import Ranking
+from gauntlet.results.descriptions import grey_levels
 
 
-def section(scope: Scope, standing: Standing) -> Section | None:
+def section(scope: Scope, ranking: Ranking) -> Section | None:
     """One panel per setting that was varied."""
-    panels = [panel for parameter in curve_options() if (panel := curve_panel(scope, standing, parameter)) is not None]
+    panels = [panel for parameter in curve_options() if (panel := curve_panel(scope, ranking, parameter)) is not None]
     return Section(f"curves-{scope.id}", "Curves", panels) if panels else None
 
 
-def curve_panel(scope: Scope, standing: Standing, parameter: str) -> Panel | None:
+def curve_panel(scope: Scope, ranking: Ranking, parameter: str) -> Panel | None:
     """Curves along one setting, a line per model; one chart per threat that was run with several values of it."""
-    rows = scope.frame[scope.frame["view"].eq("all")]
-    columns = [name for name in rows if name not in ("seed", "digest", "address")]
-    rows = rows.loc[rows["kind"].eq("clean") | settings(rows, parameter).notna(), columns]
+    rows = scope.analysis_frame
+    rows = rows[rows["view"].eq("all")]
+    rows = rows[rows["kind"].eq("clean") | settings(rows, parameter).notna()]
     if rows["kind"].eq("clean").all():
         return None
     points = curve(rows, parameter, scope.metric)
@@ -29,7 +29,7 @@ def curve_panel(scope: Scope, standing: Standing, parameter: str) -> Panel | Non
     charts: dict[str, Chart] = {}
     for series, part in points.groupby("series", sort=False):
         lines = []
-        for index, model in enumerate(standing.models):
+        for index, model in enumerate(ranking.models):
             line = part[part["model"].eq(model)]
             if line.empty:
                 continue

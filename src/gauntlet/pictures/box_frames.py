@@ -1,16 +1,20 @@
-"""Pictures of objects and detections: boxes in the colours of their classes, with names and scores."""
+"""Objects and detections on a picture: frames in the colours of their classes, with names and scores."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
-from gauntlet.datasets.contract import Dataset
-from gauntlet.report.pictures import Color, Image, enlarge, palette
+from gauntlet.pictures.arrays import Color, Image, enlarge
+from gauntlet.pictures.label_maps import palette
 from gauntlet.samples import Boxes
+
+if TYPE_CHECKING:
+    from gauntlet.datasets.contract import Dataset
 
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _FONT_SCALE = 0.36

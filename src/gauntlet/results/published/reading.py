@@ -1,11 +1,11 @@
-"""The packaged table of published figures as a tidy frame, with the columns of the store's own."""
+"""Reads the packaged figures (`figures.csv.gz`) as tidy frames, with the columns of a store's frame."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from importlib import resources
@@ -16,7 +16,7 @@ from gauntlet.errors import unknown_name
 from gauntlet.numbers import parse_number
 from gauntlet.results.published import flags
 from gauntlet.results.published.sources import EXTRA_SOURCES, SOURCES
-from gauntlet.results.published.threats import short_name, write_description
+from gauntlet.results.published.threat_names import short_name, write_description
 
 STORED_COLUMNS = [
     *("source", "table", "task", "model", "architecture", "backbone", "backbone_type", "proposal_type", "training"),
@@ -31,7 +31,7 @@ MODEL_COLUMNS = (
     *("crop_size", "parameters", "date", "dataset", "model_flag", "model_reason"),
 )
 _SETTINGS = ("norm", "epsilon", "alpha", "steps", "severity", "ratio", "patch", "source_model")
-_NUMBERS = ("steps", "severity", "ratio", "patch")
+_WHOLE_OR_REAL = ("steps", "severity", "ratio", "patch")
 _COLUMNS = [
     *("source", "table", "task", "model", "architecture", "backbone", "backbone_type", "proposal_type", "training"),
     *("crop_size", "parameters", "date", "dataset", "split", "threat", "kind", "description", "source_model"),
@@ -54,14 +54,7 @@ Choice = str | Sequence[str] | None
 
 @lru_cache(maxsize=1)
 def _load() -> pd.DataFrame:
-    packed = resources.files(__package__).joinpath("figures.csv.gz").read_bytes()
-    table = pd.read_csv(io.BytesIO(gzip.decompress(packed)), dtype=str, keep_default_na=False)
-    settings = ["kind", "name", *_SETTINGS]
-    threats = table[settings].drop_duplicates()
-    threats = threats.assign(
-        **dict(zip(("threat", "description"), _threat_texts(threats), strict=True)),
-    )
-    table = table.merge(threats, on=settings, how="left", validate="m:1")
+    table = _with_threats(_read_file())
     return table.assign(
         split="",
         class_name="",
@@ -72,26 +65,46 @@ def _load() -> pd.DataFrame:
         value=pd.to_numeric(table["value"]),
         parameters=pd.to_numeric(table["parameters"]),
         date=pd.to_datetime(table["date"], format="%Y-%m-%d"),
-        reason=table["flag"].map({codes: flags.reasons(codes) for codes in table["flag"].unique()}),
-        model_reason=table["model_flag"].map({codes: flags.reasons(codes) for codes in table["model_flag"].unique()}),
+        reason=_reasons(table["flag"]),
+        model_reason=_reasons(table["model_flag"]),
     )[_COLUMNS]
 
 
-def _threat_texts(threats: pd.DataFrame) -> tuple[list[str], list[str]]:
+def _read_file() -> pd.DataFrame:
+    """The packaged file as it is: STORED_COLUMNS, all text."""
+    packed = resources.files(__package__).joinpath("figures.csv.gz").read_bytes()
+    return pd.read_csv(io.BytesIO(gzip.decompress(packed)), dtype=str, keep_default_na=False)
+
+
+def _with_threats(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the columns `threat` and `description`, written once for each different threat."""
+    columns = ["kind", "name", *_SETTINGS]
+    threats = table[columns].drop_duplicates()
     names, descriptions = [], []
     for kind, name, *values in threats.itertuples(index=False):
-        settings: dict[str, float | str] = dict(zip(_SETTINGS, values, strict=True))
-        for key in ("epsilon", "alpha"):
-            settings[key] = parse_number(settings[key], key) if settings[key] else ""
-        for key in _NUMBERS:
-            settings[key] = _whole(float(settings[key])) if settings[key] else ""
+        settings = _numbers(dict(zip(_SETTINGS, values, strict=True)))
         names.append(short_name(kind, name, settings))
         descriptions.append(json.dumps(write_description(kind, name, settings)))
-    return names, descriptions
+    threats = threats.assign(threat=names, description=descriptions)
+    return table.merge(threats, on=columns, how="left", validate="m:1")
 
 
-def _whole(value: float) -> float:
-    return int(value) if value.is_integer() else value
+def _numbers(texts: Mapping[str, str]) -> dict[str, float | str]:
+    """Settings with numbers instead of their texts; empty texts stay."""
+    settings: dict[str, float | str] = dict(texts)
+    for key in ("epsilon", "alpha"):
+        if texts[key]:
+            settings[key] = parse_number(texts[key], key)
+    for key in _WHOLE_OR_REAL:
+        if texts[key]:
+            value = float(texts[key])
+            settings[key] = int(value) if value.is_integer() else value
+    return settings
+
+
+def _reasons(codes: pd.Series) -> pd.Series:
+    """The sentences behind flags; each different text of codes is looked up once."""
+    return codes.map({text: flags.reasons(text) for text in codes.unique()})
 
 
 def frame(
@@ -116,7 +129,8 @@ def frame(
         model: one or more model names.
         kind: one or more of clean, attack, corruption, weather, localized, battery.
         metric: one or more metric names.
-        summaries: also the ReM, GAM and means as printed; they are partly wrong, `rem` and `gam` compute them.
+        summaries: also the ReM, GAM and means as printed; they are partly wrong;
+            `gauntlet.analysis.rem` and `gam` compute them.
     """
     table = _load()
     chosen = pd.Series(True, index=table.index)
@@ -126,22 +140,26 @@ def frame(
         chosen &= table["kind"].ne("summary")
     filters = {"task": task, "dataset": dataset, "source": source, "model": model, "kind": kind, "metric": metric}
     for column, wanted in filters.items():
-        if wanted is None:
-            continue
-        names = [wanted] if isinstance(wanted, str) else list(wanted)
-        known = SOURCES if column == "source" else table[column].unique()
-        for name in names:
-            if name not in set(known):
-                raise unknown_name(f"{column} of the published figures", name, known)
-        chosen &= table[column].isin(names)
+        if wanted is not None:
+            chosen &= table[column].isin(_known_names(table, column, wanted))
     return table[chosen].reset_index(drop=True)
+
+
+def _known_names(table: pd.DataFrame, column: str, wanted: str | Sequence[str]) -> list[str]:
+    """The names asked for, or an error for one that the column does not have."""
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    known = SOURCES if column == "source" else table[column].unique()
+    for name in names:
+        if name not in set(known):
+            raise unknown_name(f"{column} of the published figures", name, known)
+    return names
 
 
 def models(task: str | None = None, dataset: str | None = None, *, source: Choice = None) -> pd.DataFrame:
     """The published models, one per row: what is known about each, how many figures it has, how many are flagged."""
     rows = frame(task, dataset, source=source)
-    counted = rows.assign(figures=1, flagged=rows["flag"].ne("").astype(int))
-    return counted.groupby(list(MODEL_COLUMNS), dropna=False, sort=False)[["figures", "flagged"]].sum().reset_index()
+    rows = rows.assign(figures=1, flagged=rows["flag"].ne("").astype(int))
+    return rows.groupby(list(MODEL_COLUMNS), dropna=False, sort=False)[["figures", "flagged"]].sum().reset_index()
 
 
 def sources() -> pd.DataFrame:

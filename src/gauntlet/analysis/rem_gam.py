@@ -1,4 +1,4 @@
-"""ReM and GAM from their parts (docs/specs/metrics.md, 6), for published figures and for the store's own."""
+"""ReM and GAM from their members, for stored and for published figures (docs/specs/metrics.md, 6)."""
 
 from __future__ import annotations
 
@@ -10,38 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gauntlet.results.published.threats import grey_levels, threat_settings
-from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
-
-CORRUPTION_FAMILIES: dict[str, tuple[str, ...]] = {
-    "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),
-    "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
-    "weather": ("snow", "frost", "fog", "brightness"),
-    "digital": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
-}
-COMMON_CORRUPTIONS = tuple(name for family in CORRUPTION_FAMILIES.values() for name in family)
-"""The fifteen two-dimensional corruptions over which GAM is the minimum in segmentation."""
-
-COMMON_3D = (
-    *("color_quant", "far_focus", "fog_3d", "iso_noise", "low_light", "near_focus", "xy_motion_blur", "z_motion_blur"),
-)
-"""The eight three-dimensional corruptions that detection adds; the h265 ones are left out of GAM."""
-
-DEPTH_CORRUPTIONS = ("far_focus", "fog_3d", "near_focus", "xy_motion_blur", "z_motion_blur")
-"""Those of the eight that look at depth; the benchmark reads it by the rule "estimated" (`depth_rule`)."""
-
-ATTACKS = {name: task.rem_attacks for name, task in TASKS.items()}
-CORRUPTIONS = {SEGMENTATION: COMMON_CORRUPTIONS, DETECTION: (*COMMON_CORRUPTIONS, *COMMON_3D)}
-_AIMS = ("target", "region", "fooling_region")
-UNIT_COLUMNS = (
-    *("source", "table", "task", "model", "model_digest", "dataset", "split", "dataset_digest", "seed", "view"),
-)
-"""What makes figures comparable: one model on the same images in one view; only those a frame has are used."""
-
-
-def unit_columns(frame: pd.DataFrame) -> list[str]:
-    """Those of UNIT_COLUMNS that a frame has."""
-    return [column for column in UNIT_COLUMNS if column in frame]
+from gauntlet.analysis.frames import group_codes, union_of_flags, unit_columns
+from gauntlet.analysis.members import ATTACKS, CORRUPTION_FAMILIES, CORRUPTIONS, DEPTH_CORRUPTIONS
+from gauntlet.results.descriptions import grey_levels, is_plain, threat_settings
 
 
 def rem(frame: pd.DataFrame, *, members: Sequence[str] | None = None) -> pd.DataFrame:
@@ -80,54 +51,17 @@ def corruption_families(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def is_plain(description: Mapping[str, Any]) -> bool:
-    """Whether a threat acts on the whole image and away from the truth, as published attacks do.
-
-    A targeted attack, or one that may change (or is judged in) a part of the image, is another thing of the same name.
-    """
-    options = description.get("attack")
-    if not isinstance(options, Mapping):
-        return True
-    return not any(options.get(name) is not None and options[name] is not False for name in _AIMS)
-
-
-def union_of_flags(rows: pd.DataFrame, codes: npt.NDArray[np.intp], groups: int) -> list[str]:
-    """The flags that occur in every group of rows; codes (n,) say to which of the groups a row belongs."""
-    found = [""] * groups
-    if "flag" not in rows:
-        return found
-    flagged = rows["flag"].ne("").to_numpy()
-    pairs = pd.DataFrame({"group": codes[flagged], "flag": rows["flag"].to_numpy()[flagged]}).drop_duplicates()
-    gathered: dict[int, set[str]] = {}
-    for group, text in pairs.itertuples(index=False):
-        gathered.setdefault(group, set()).update(text.split())
-    for group, flags in gathered.items():
-        found[group] = " ".join(sorted(flags))
-    return found
-
-
-def group_codes(rows: pd.DataFrame, keys: list[str]) -> tuple[pd.DataFrame, npt.NDArray[np.intp]]:
-    """The different keys in order of appearance, and which of them every row has."""
-    codes = np.asarray(rows.groupby(keys, sort=False, dropna=False).ngroup(), dtype=np.intp)
-    return rows[keys].drop_duplicates().reset_index(drop=True), codes
-
-
 def _for_any_task(members: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return dict.fromkeys(ATTACKS, tuple(members))
 
 
 def _summarise(frame: pd.DataFrame, kind: str, sets: dict[str | None, dict[str, tuple[str, ...]]]) -> pd.DataFrame:
     """Minimum and mean over sets of members, for every unit, metric and budget; a set's name stands for "GAM"."""
-    rows = frame[frame["kind"].eq(kind)]
-    rows = rows[_each_description(rows["description"], is_plain) & ~_has_own_depth(rows)]
-    if "class_name" in rows:
-        rows = rows[rows["class_name"].eq("")]
-    names, described = _budgets(rows, kind)
-    rows = rows.assign(summary=names, member=described[kind]).loc[described["source_model"].eq("")]
+    rows, members = _members(frame, kind)
     keys = [*unit_columns(rows), "metric", "summary"]
     parts = []
     for name, members_of in sets.items():
-        for task, of_task in rows.groupby("task", sort=False):
+        for task, of_task in rows.assign(member=members).groupby("task", sort=False):
             wanted = members_of[str(task)]
             part = of_task[of_task["member"].isin(wanted)]
             if part.empty:
@@ -138,6 +72,17 @@ def _summarise(frame: pd.DataFrame, kind: str, sets: dict[str | None, dict[str, 
             parts.append(result)
     columns = [*keys, "value", "mean", "worst", "members", "missing", "flag"]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+
+
+def _members(frame: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, pd.Series]:
+    """The figures that may enter a summary, with its notation in `summary`; and the member that each belongs to."""
+    rows = frame[frame["kind"].eq(kind)]
+    rows = rows[_each_description(rows["description"], is_plain) & ~_has_own_depth(rows)]
+    if "class_name" in rows:
+        rows = rows[rows["class_name"].eq("")]
+    names, settings = _budgets(rows, kind)
+    own = settings["source_model"].eq("")  # not transferred from another model
+    return rows.assign(summary=names)[own], settings.loc[own, kind]
 
 
 def _has_own_depth(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
@@ -178,14 +123,15 @@ def _budgets(rows: pd.DataFrame, kind: str) -> tuple[pd.Series, pd.DataFrame]:
 
 
 def _summarise_members(rows: pd.DataFrame, keys: list[str], wanted: tuple[str, ...]) -> pd.DataFrame:
+    """Smallest and mean figure over the members, one row per key; NaN unless every member has a figure."""
     result, groups = group_codes(rows, keys)
     members = pd.Index(wanted).get_indexer(pd.Index(rows["member"]))
-    found = rows["value"].to_numpy(float)
-    values = np.full((len(result), len(wanted)), np.nan)
+    figures = rows["value"].to_numpy(float)
+    values = np.full((len(result), len(wanted)), np.nan)  # (units, members)
     # An attack that was run twice with one budget (two step sizes) counts with its stronger run: the last one written.
-    order = np.argsort(-found, kind="stable")
-    order = order[~np.isnan(found[order])]
-    values[groups[order], members[order]] = found[order]
+    order = np.argsort(-figures, kind="stable")
+    order = order[~np.isnan(figures[order])]
+    values[groups[order], members[order]] = figures[order]
     present = ~np.isnan(values)
     smallest = np.where(present, values, np.inf).argmin(axis=1)
     labels = np.array(wanted, dtype=object)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gauntlet.analysis.frames import one_each, one_name_each, require_columns, with_clean
+from gauntlet.analysis.frames import one_each, one_name_each, require_columns, unit_columns, with_clean
 from gauntlet.metrics.arithmetic import divide
-from gauntlet.results.published.summaries import unit_columns
 
 
 def by_class(frame: pd.DataFrame, metric: str = "IoU") -> pd.DataFrame:

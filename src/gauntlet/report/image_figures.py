@@ -221,9 +221,9 @@ def _read_boxes(
         ids.append(row.image_id)
         details.append(row.details)
         counts.append(metric.decode(row.counts))
-    found = metric.headline_pairs(counts, views)
-    truth = hashlib.sha256(b"".join(_bytes_of(objects) for objects, _ in found)).hexdigest()
-    return BoxImages(ids, details, metric.image_f1(found), truth, len(metric.class_names), pairs)
+    headline = metric.headline_pairs(counts, views)
+    truth = hashlib.sha256(b"".join(_bytes_of(objects) for objects, _ in headline)).hexdigest()
+    return BoxImages(ids, details, metric.image_f1(headline), truth, len(metric.class_names), pairs)
 
 
 def _bytes_of(truth: Boxes) -> bytes:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from gauntlet._version import __version__
-from gauntlet.analysis.leaderboard import by_preference
+from gauntlet.analysis.ranking import by_preference
 from gauntlet.errors import GauntletError
 from gauntlet.report.charts import COLORS, MARKERS
-from gauntlet.report.document import Finding, Findings
+from gauntlet.report.document import Finding, Findings, made_now
 from gauntlet.report.entries import METRICS, OWN, Entry
 from gauntlet.report.render.html import asset, environment, plotly_script, script_json
 from gauntlet.report.tables import Cell, Column, Interval, Table
@@ -59,8 +58,7 @@ def _prepare(folder: Path) -> None:
 
 
 def _files(entries: Sequence[Entry], title: str) -> dict[str, bytes]:
-    made = datetime.now(timezone.utc).strftime("%d %B %Y")
-    common = {"title": title, "version": __version__, "footer": f"Made with Gauntlet {__version__} on {made}."}
+    common = {"title": title, "version": __version__, "footer": made_now("%d %B %Y")}
     sources = {
         key: OWN_SOURCE if key == OWN else SOURCES[key] for key in dict.fromkeys(each.source for each in entries)
     }
@@ -125,11 +123,11 @@ def _score_names(entries: Sequence[Entry]) -> Iterator[str]:
 
 def _by_metric(entry: Entry) -> dict[str, dict[str, float]]:
     """Figures of the whole image by metric and threat; the first where a source prints several."""
-    found: dict[str, dict[str, float]] = {}
+    figures: dict[str, dict[str, float]] = {}
     for figure in entry.figures:
         if figure.view == "all" and figure.metric in METRICS.get(entry.task, ()) and not math.isnan(figure.value):
-            found.setdefault(figure.metric, {}).setdefault(figure.threat, round(figure.value, 5))
-    return found
+            figures.setdefault(figure.metric, {}).setdefault(figure.threat, round(figure.value, 5))
+    return figures
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
@@ -137,7 +135,7 @@ def _rounded(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _facts(entry: Entry) -> list[tuple[str, str]]:
-    found = []
+    facts = []
     for name, value in entry.facts.items():
         text = (
             f"{value:,.0f}"
@@ -148,8 +146,8 @@ def _facts(entry: Entry) -> list[tuple[str, str]]:
             if isinstance(value, float)
             else str(value)
         )
-        found.append((_FACT_NAMES.get(name, name), text))
-    return found
+        facts.append((_FACT_NAMES.get(name, name), text))
+    return facts
 
 
 def _findings(entry: Entry) -> Findings | None:

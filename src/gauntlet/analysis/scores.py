@@ -1,22 +1,22 @@
-"""ReM and GAM with the published notation, and every score of a model in one row."""
+"""Every score of a model in one row: clean, ReM, GAM, families of corruptions, batteries, real weather."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from gauntlet.analysis.frames import MODEL_FACTS, of_metric, one_each, with_clean
-from gauntlet.results.published.summaries import (
-    corruption_families,
-    gam,
+from gauntlet.analysis.frames import (
+    MODEL_FACTS,
     group_codes,
-    rem,
+    of_metric,
+    one_each,
     union_of_flags,
     unit_columns,
+    with_clean,
 )
-
-__all__ = ["WEATHER_DATASET", "decimal_year", "gam", "rem", "scores", "summaries"]
+from gauntlet.analysis.rem_gam import corruption_families, gam, rem
 
 WEATHER_DATASET = "acdc"
+_NOT_SCORES = {"metric", "flag", "rank", "ranked_by", "year", *MODEL_FACTS}
 _OWN_COLUMN = ("weather", "battery", "region_aware")
 
 
@@ -57,15 +57,21 @@ def scores(
     facts = [column for column in MODEL_FACTS if column in rows]
     table = table.join(rows.drop_duplicates(keys)[facts].reset_index(drop=True))
     table = with_clean(table, rows, keys)
-    found = summaries(rows, metric)
+    summarised = summaries(rows, metric)
     for column, prefix in (("value", ""), ("mean", "mean of ")):
-        table = _add_columns(table, found, keys, "summary", column, prefix)
+        table = _add_columns(table, summarised, keys, "summary", column, prefix)
     table = _add_columns(table, corruption_families(rows), keys, "summary", "mean")
     others = one_each(rows[rows["kind"].isin(_OWN_COLUMN)], [*keys, "threat"])
     table = _add_columns(table, others, keys, "threat", "value")
     if "date" in table:
         table["year"] = decimal_year(table["date"])
     return table.reset_index(drop=True)
+
+
+def score_columns(table: pd.DataFrame) -> list[str]:
+    """The columns of a table of scores that hold scores."""
+    skip = _NOT_SCORES | set(unit_columns(table))
+    return [column for column in map(str, table.columns) if column not in skip]
 
 
 def decimal_year(dates: pd.Series) -> pd.Series:

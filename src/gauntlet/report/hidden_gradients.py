@@ -49,8 +49,8 @@ def check_models(store: Store, images: int, loaders: Loaders | None = None) -> l
                 loaded[str(name)] = model
         for name, model in loaded.items():
             other = next((each for each_name, each in loaded.items() if each_name != name), None)
-            found = check_attack(model, images_seen, labels, other_model=other, ignore_index=ignored)
-            findings += from_checks(name, found, len(labels))
+            results = check_attack(model, images_seen, labels, other_model=other, ignore_index=ignored)
+            findings += from_checks(name, results, len(labels))
     return findings
 
 

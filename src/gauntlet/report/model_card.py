@@ -15,7 +15,7 @@ from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.sources import shipped
 from gauntlet.report.render.markdown import block_text, escape
 from gauntlet.report.scope import Scope, kind_title, scopes
-from gauntlet.report.sections.standing import Standing
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections.summary import GRADES_IN_WORDS, verdict
 from gauntlet.report.tables import Cell, Column, Interval, Table
 from gauntlet.results import Evaluation, Store
@@ -123,7 +123,7 @@ def front_matter(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scope_text(scope: Scope, model: str) -> str:
-    words = verdict(scope, Standing(scope), model).text
+    words = verdict(scope, Ranking(scope), model).text
     lines = [f"## {escape(scope.title)}, {scope.images} images", "", escape(words), "", GRADES_IN_WORDS, ""]
     for kind in ("clean", *scope.kinds):
         rows: list[list[Cell]] = []
@@ -154,7 +154,7 @@ def _evaluations(store: Store, model: str) -> Sequence[Evaluation]:
     if model not in set(frame["model"]):
         raise unknown_name(f"model in the store {store.address}", model, set(frame["model"]))
     keys = frame.loc[frame["model"].eq(model), "key"].unique()
-    return [found for key in keys if (found := store.load(str(key))) is not None]
+    return [stored for key in keys if (stored := store.load(str(key))) is not None]
 
 
 def _facts(model: str) -> dict[str, Any]:
