@@ -21,7 +21,7 @@ CORRUPTIONS = (
 HOSTILE = "<script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=1>|`$_{}%&\\</script>"
 MODELS = ("zoo/plain", "zoo/steady", HOSTILE)
 
-BATTERY = ("apgd-ce", "segpgd", "cospgd", "pdpgd")
+BATTERY = Views.of_candidates(["apgd-ce", "segpgd", "cospgd", "pdpgd"])
 
 
 @dataclass(frozen=True)
