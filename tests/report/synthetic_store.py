@@ -24,7 +24,7 @@ MODELS = ("zoo/plain", "zoo/steady", HOSTILE)
 DATASET = {"name": "d", "split": "val", "length": 40, "ids": "x", "protocol": {}}
 METRIC = {"class_names": ["a", "b"], "ignore_index": 255, "background_index": None}
 
-BATTERY = ("apgd-ce", "segpgd", "cospgd", "pdpgd")
+BATTERY = Views.of_candidates(["apgd-ce", "segpgd", "cospgd", "pdpgd"])
 
 
 @dataclass(frozen=True)
