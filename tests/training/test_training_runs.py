@@ -27,6 +27,7 @@ from gauntlet.training.averaging import MovingAverage
 from gauntlet.training.checkpoint import save_state
 from gauntlet.training.log import CsvLog, read_log
 from gauntlet.training.validation import figures_from_confusion
+from paths import ROOT
 
 HERE = Path(__file__).resolve().parent
 QUIET = Silent()
@@ -49,7 +50,8 @@ def curve(folder: Path) -> list[dict[str, str]]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    folders = os.pathsep.join([str(ROOT / "src"), str(HERE)])
+    return {**os.environ, "PYTHONPATH": folders, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def test_two_epochs_give_a_model_that_loads_with_its_log_and_card(tmp_path: Path) -> None:
