@@ -20,12 +20,12 @@ import numpy as np
 from faster_coco_eval import COCO, COCOeval_faster
 
 from gauntlet.analysis import compare_objects
+from gauntlet.metrics.arithmetic import nan_mean
 from gauntlet.metrics.bootstrap import joint_intervals
 from gauntlet.metrics.detection.coco import MOST_DETECTIONS, THRESHOLDS
 from gauntlet.metrics.detection.figures import figures
 from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
-from gauntlet.metrics.segmentation.figures import nan_mean
-from gauntlet.report.images import THOROUGH
+from gauntlet.report.image_figures import THOROUGH
 from gauntlet.samples import Boxes
 
 CLASSES = 80

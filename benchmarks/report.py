@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from gauntlet.report import build_report
-from gauntlet.report.build import read_scope_images
+from gauntlet.report.assembly import read_scope_images
 from gauntlet.report.render import html
 from gauntlet.report.scope import scopes
 from gauntlet.results import Store, open_store

@@ -23,7 +23,7 @@ import torch
 from gauntlet.evaluation.evaluate import evaluate
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
 from gauntlet.evaluation.runner import run_jobs
-from gauntlet.metrics import Figure
+from gauntlet.metrics import WHOLE, Figure
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.models import load_model
 from gauntlet.results import Store, open_store
@@ -141,7 +141,7 @@ def _fill(store: Store, jobs: list[Job], images: int) -> None:
     figures += [Figure("IoU", 0.5, class_name=str(k)) for k in range(11)]
     for job in jobs:
         started = store.begin(job, images=images, batch_size=4, metric=metric, provenance={"started": "2026"})
-        store.add_images(started, rows, ["all"])
+        store.add_images(started, rows, WHOLE)
         store.finish(started, figures)
 
 

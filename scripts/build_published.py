@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from gauntlet.models.zoo.spelling import canonical_architecture
 from gauntlet.results.published.flags import FLAGS
-from gauntlet.results.published.lookup import canonical_architecture
+from gauntlet.results.published.reading import STORED_COLUMNS
 from gauntlet.results.published.sources import SOURCES
-from gauntlet.results.published.table import STORED_COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = ["architecture", "backbone", "dataset", "crop_size"]

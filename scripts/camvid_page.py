@@ -20,12 +20,12 @@ import torch
 from pages import DOCS, Runs, percent, section, table
 
 import gauntlet
+from gauntlet import pictures
 from gauntlet.datasets.contract import Dataset
 from gauntlet.evaluation.prediction import predict_dense
 from gauntlet.evaluation.progress import Terminal
 from gauntlet.models import SegmentationModel, resolve_model
-from gauntlet.report import pictures
-from gauntlet.report.pictures import Image, Panel
+from gauntlet.pictures import Image, Tile
 from gauntlet.results import Evaluation, open_store
 from gauntlet.samples import Sample, collate
 from gauntlet.seeding import ImageSeed
@@ -264,29 +264,29 @@ def draw(models: Sequence[SegmentationModel], dataset: Dataset, quick: Sequence[
     sample = dataset[0]
     colors = pictures.palette(dataset.colors, dataset.num_classes)
 
-    def labels(caption: str, values: np.ndarray) -> Panel:
-        return Panel(caption, pictures.color_labels(values, colors))
+    def labels(caption: str, values: np.ndarray) -> Tile:
+        return Tile(caption, pictures.color_labels(values, colors))
 
-    def wrong(caption: str, values: np.ndarray) -> Panel:
-        return Panel(caption, pictures.wrong_pixels(values, sample.labels, dataset.ignore_index))
+    def wrong(caption: str, values: np.ndarray) -> Tile:
+        return Tile(caption, pictures.wrong_pixels(values, sample.labels, dataset.ignore_index))
 
     said = [predict_dense(model, collate([sample]).images, [sample.id])[0].labels for model in models]
-    panels = [Panel("image", sample.image), labels("truth", sample.labels), Panel("classes", legend(dataset, colors))]
-    panels += [labels(network.title, each) for network, each in zip(NETWORKS, said, strict=True)]
-    panels += [wrong(f"{network.title}: wrong", each) for network, each in zip(NETWORKS, said, strict=True)]
-    save("camvid-clean", panels, 3, 320)
+    tiles = [Tile("image", sample.image), labels("truth", sample.labels), Tile("classes", legend(dataset, colors))]
+    tiles += [labels(network.title, each) for network, each in zip(NETWORKS, said, strict=True)]
+    tiles += [wrong(f"{network.title}: wrong", each) for network, each in zip(NETWORKS, said, strict=True)]
+    save("camvid-clean", tiles, 3, 320)
 
-    panels = []
+    tiles = []
     for description in quick[1:]:
         seen = [change(model, dataset, sample, description) for model in models]
-        panels.append(Panel(build_threat(description).name, seen[0][0]))
-        panels += [labels(network.title, each[1]) for network, each in zip(NETWORKS, seen, strict=True)]
-    save("camvid-quick", panels, 4, 200)
+        tiles.append(Tile(build_threat(description).name, seen[0][0]))
+        tiles += [labels(network.title, each[1]) for network, each in zip(NETWORKS, seen, strict=True)]
+    save("camvid-quick", tiles, 4, 200)
 
     image, worst = change(models[PICTURED], dataset, sample, spatial[-1])
-    panels = [Panel(f"{NETWORKS[PICTURED].title} sees", image), labels("clean prediction", said[PICTURED])]
-    panels += [labels("worst case", worst), wrong("wrong", worst)]
-    save("camvid-spatial", panels, 4, 240)
+    tiles = [Tile(f"{NETWORKS[PICTURED].title} sees", image), labels("clean prediction", said[PICTURED])]
+    tiles += [labels("worst case", worst), wrong("wrong", worst)]
+    save("camvid-spatial", tiles, 4, 240)
 
 
 def change(model: SegmentationModel, dataset: Dataset, sample: Sample, description: Any) -> tuple[Image, np.ndarray]:
@@ -310,13 +310,13 @@ def legend(dataset: Dataset, colors: np.ndarray) -> Image:
     return canvas
 
 
-def save(name: str, panels: Sequence[Panel], columns: int, width: int) -> None:
-    """A sheet of panels of a width, as JPEG in docs/images."""
-    height, full = panels[0].image.shape[:2]
+def save(name: str, tiles: Sequence[Tile], columns: int, width: int) -> None:
+    """A sheet of tiles of a width, as JPEG in docs/images."""
+    height, full = tiles[0].image.shape[:2]
     size = (width, round(height * width / full))
     small = [
-        Panel(each.caption, np.asarray(cv2.resize(each.image, size, interpolation=cv2.INTER_AREA), np.uint8))
-        for each in panels
+        Tile(each.caption, np.asarray(cv2.resize(each.image, size, interpolation=cv2.INTER_AREA), np.uint8))
+        for each in tiles
     ]
     picture = pictures.sheet(small, columns)
     path = DOCS / "images" / f"{name}.jpg"

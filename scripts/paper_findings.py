@@ -40,7 +40,7 @@ Judge = Callable[[Mapping[Hashable, Any]], str]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Claim:
     """A claim and the numbers for it.
 
     Attributes:
@@ -64,11 +64,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "paper-findings.md")
     options = parser.parse_args()
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(render(findings()), encoding="utf-8")
+    options.output.write_text(render(claims()), encoding="utf-8")
     print(f"wrote {options.output}")
 
 
-def findings() -> list[Finding]:
+def claims() -> list[Claim]:
     """Every claim, in the order of the page."""
     tables = {name: _scores(rows) for name, rows in _both(published.frame(source="semsegbench")).items()}
     return [
@@ -97,8 +97,8 @@ def _scores(rows: pd.DataFrame) -> pd.DataFrame:
 
 def correlation_row(table: pd.DataFrame, x: str, y: str, judge: Judge) -> dict[str, str]:
     """n, the three coefficients with intervals, and a verdict on Spearman's."""
-    found = analysis.correlate(table[x].astype(float), table[y].astype(float)).to_dict("records")
-    by_name = {str(row["coefficient"]): row for row in found}
+    rows = analysis.correlate(table[x].astype(float), table[y].astype(float)).to_dict("records")
+    by_name = {str(row["coefficient"]): row for row in rows}
     return {
         "models": str(by_name["spearman"]["n"]),
         "Pearson r": interval(by_name["pearson"]),
@@ -128,19 +128,19 @@ def group_rows(tables: Figures, scores: Sequence[str], *, datasets: Sequence[str
         for score in scores:
             for name, table in tables.items():
                 chosen = table[table["dataset"].eq(dataset)]
-                found = analysis.compare_groups(chosen, score, "backbone_type", "convolution", "transformer").iloc[0]
+                groups = analysis.compare_groups(chosen, score, "backbone_type", "convolution", "transformer").iloc[0]
                 rows.append(
                     {
                         "dataset": dataset,
                         "score": label(score),
                         "cells": name,
-                        "convolution": f"{percent(found['mean_first'])} ({found['n_first']})",
-                        "transformer": f"{percent(found['mean_second'])} ({found['n_second']})",
+                        "convolution": f"{percent(groups['mean_first'])} ({groups['n_first']})",
+                        "transformer": f"{percent(groups['mean_second'])} ({groups['n_second']})",
                         "difference": " ".join(
-                            [points(found["difference"]), f"[{points(found['low'])}, {points(found['high'])}]"]
+                            [points(groups["difference"]), f"[{points(groups['low'])}, {points(groups['high'])}]"]
                         ),
-                        "p": f"{found['p_value']:.3f}",
-                        "verdict": YES if found["low"] > 0 else NO,
+                        "p": f"{groups['p_value']:.3f}",
+                        "verdict": YES if groups["low"] > 0 else NO,
                     }
                 )
     return pd.DataFrame(rows)
@@ -168,7 +168,7 @@ def judge_positive(row: Mapping[Hashable, Any]) -> str:
 # The claims
 
 
-def _clean_performance(tables: Figures) -> list[Finding]:
+def _clean_performance(tables: Figures) -> list[Claim]:
     claim = "Models that are better on clean images are also {}: the two are strongly correlated (shown on ADE20K)."
     ade = tables[SELECTIONS[0]].query("dataset == 'ade20k'")
     lost = (1 - ade[L2] / ade["clean"]).dropna()
@@ -176,14 +176,14 @@ def _clean_performance(tables: Figures) -> list[Finding]:
     intern = voc["backbone"].str.startswith("internimage")
     below = voc.loc[~intern, "clean"].min() - voc.loc[intern, "clean"].max()
     return [
-        Finding(
+        Claim(
             "Clean mIoU and generalization (GAM), ADE20K",
             claim.format("better under their worst corruption"),
             f"{SEMSEGBENCH}, as public reviews sum it up",
             correlation_rows(tables, [("ade20k", "clean", GAM)], judge_strong, named=False),
             "The two DeepLabV3 models whose corruption runs failed pull Pearson's r down; ranks hardly notice them.",
         ),
-        Finding(
+        Claim(
             "Clean mIoU and reliability (l2-ReM), ADE20K",
             claim.format("more reliable under l2 attacks"),
             f"{SEMSEGBENCH}, as public reviews sum it up",
@@ -192,13 +192,13 @@ def _clean_performance(tables: Figures) -> list[Finding]:
             f"{percent(lost.min())} and {percent(lost.max())} of a model's mIoU: much of this correlation is the clean "
             "figure showing through a weak attack.",
         ),
-        Finding(
+        Claim(
             "Reliability and generalization, ADE20K",
             "Models that resist l2 attacks also generalize to corruptions.",
             f"{SEMSEGBENCH}, as public reviews sum it up",
             correlation_rows(tables, [("ade20k", L2, GAM)], judge_strong, named=False),
         ),
-        Finding(
+        Claim(
             "The same on the other datasets",
             "The correlations are a property of segmentation models, not of one dataset.",
             "the step from ADE20K to the other datasets is ours",
@@ -212,14 +212,14 @@ def _clean_performance(tables: Figures) -> list[Finding]:
     ]
 
 
-def _real_weather(tables: Figures) -> list[Finding]:
+def _real_weather(tables: Figures) -> list[Claim]:
     threats = {
         name: analysis.threat_table(rows)
         for name, rows in _both(published.frame(source="semsegbench", dataset="cityscapes", metric="mIoU")).items()
     }
     alike = [("cityscapes", "acdc fog", "fog 3"), ("cityscapes", "acdc snow", "snow 3")]
     return [
-        Finding(
+        Claim(
             "Real weather (ACDC) and the mean over synthetic corruptions, Cityscapes",
             "Mean performance under the 15 synthetic corruptions is strongly correlated with performance in real "
             "adverse conditions, so that synthetic corruptions can stand in for them.",
@@ -228,13 +228,13 @@ def _real_weather(tables: Figures) -> list[Finding]:
             "Here the flags matter most: with the failed DeepLabV3+ run and the five doubtful SegFormer runs the "
             "agreement looks far weaker than it is.",
         ),
-        Finding(
+        Claim(
             "Single conditions, Cityscapes",
             "A synthetic corruption represents the real condition of its own kind.",
             f"{PROXY}, which asks when this holds",
             correlation_rows(threats, [*alike, ("cityscapes", "acdc snow", "frost 3")], judge_strong),
         ),
-        Finding(
+        Claim(
             "Clean mIoU and real weather, Cityscapes",
             "For comparison: clean performance alone is strongly correlated with ACDC.",
             "no paper",
@@ -243,10 +243,10 @@ def _real_weather(tables: Figures) -> list[Finding]:
     ]
 
 
-def _backbones(tables: Figures) -> list[Finding]:
+def _backbones(tables: Figures) -> list[Claim]:
     paper = f"{SEMSEGBENCH}: trends by backbone, abstract and public reviews"
     return [
-        Finding(
+        Claim(
             "Transformer against convolution backbones: generalization",
             "Models with a transformer backbone hold up better under corruptions.",
             paper,
@@ -254,7 +254,7 @@ def _backbones(tables: Figures) -> list[Finding]:
             "On ADE20K the whole advantage comes from the two failed DeepLabV3 runs. InternImage counts as a "
             "convolution backbone, as in the source. The groups differ in much else than the backbone.",
         ),
-        Finding(
+        Claim(
             "Transformer against convolution backbones: reliability",
             "Models with a transformer backbone are more reliable under l2 attacks.",
             paper,
@@ -262,7 +262,7 @@ def _backbones(tables: Figures) -> list[Finding]:
             "Mask2Former was attacked with PGD only and BEiT not at all: neither has a ReM, so that the transformers "
             "here are SegFormers.",
         ),
-        Finding(
+        Claim(
             "Transformer against convolution backbones: real weather",
             "Models with a transformer backbone hold up better in ACDC.",
             paper,
@@ -271,19 +271,19 @@ def _backbones(tables: Figures) -> list[Finding]:
     ]
 
 
-def _capacity_and_time(tables: Figures) -> list[Finding]:
+def _capacity_and_time(tables: Figures) -> list[Claim]:
     def rows(x: str, others: Sequence[str]) -> Evidence:
         return correlation_rows(tables, [(each, x, other) for each in DATASETS for other in others], judge_positive)
 
     return [
-        Finding(
+        Claim(
             "Model capacity",
             "Larger models are more reliable and generalize better.",
             f"{SEMSEGBENCH}: trends by model capacity, abstract",
             rows("parameters", (GAM, L2)),
             "Correlated with the number of parameters; excluding flags also drops the two counts that look swapped.",
         ),
-        Finding(
+        Claim(
             "Progress over time: clean performance",
             "Performance on clean images has risen over the years.",
             f"{SEMSEGBENCH}, caption of Figure 1",
@@ -291,7 +291,7 @@ def _capacity_and_time(tables: Figures) -> list[Finding]:
             "By the date of proposal of the architecture. On VOC the newest models, UPerNet with InternImage, are the "
             "weakest.",
         ),
-        Finding(
+        Claim(
             "Progress over time: robustness lags behind",
             "Reliability and generalization have not improved at the same rate, so that the gap to clean performance "
             "grows with the years.",
@@ -303,7 +303,7 @@ def _capacity_and_time(tables: Figures) -> list[Finding]:
     ]
 
 
-def _reliability(tables: Figures) -> list[Finding]:
+def _reliability(tables: Figures) -> list[Claim]:
     table = tables[SELECTIONS[0]]
     rows = []
     for dataset, chosen in table.groupby("dataset"):
@@ -333,14 +333,14 @@ def _reliability(tables: Figures) -> list[Finding]:
             }
         )
     return [
-        Finding(
+        Claim(
             "Nothing resists l-infinity attacks",
             "No undefended model keeps a usable mIoU under l-infinity attacks of 8/255.",
             f"{SEMSEGBENCH}: systematic weaknesses",
             pd.DataFrame(rows),
             "All linf-ReM figures lie at the floor; their correlation with anything is noise.",
         ),
-        Finding(
+        Claim(
             "Mask2Former under PGD",
             "Mask2Former looks the most reliable under 20 steps of PGD at 8/255.",
             SEMSEGBENCH,
@@ -352,7 +352,7 @@ def _reliability(tables: Figures) -> list[Finding]:
     ]
 
 
-def _detection() -> list[Finding]:
+def _detection() -> list[Claim]:
     tables = {}
     for name, rows in _both(published.frame(source="detecbench_interim", metric="mAP")).items():
         threats = analysis.threat_table(rows).drop(columns="clean")
@@ -360,7 +360,7 @@ def _detection() -> list[Finding]:
         tables[name] = analysis.scores(rows).merge(threats, on=units, how="left")
     pairs = [("coco", "clean", "pgd linf 8/255 x1"), ("voc0712", "clean", LINF)]
     return [
-        Finding(
+        Claim(
             "Detection behaves differently",
             "Clean and robust performance of detectors are not strongly correlated, unlike in segmentation.",
             f"{SEMSEGBENCH}, as a public review sums it up",
@@ -371,11 +371,11 @@ def _detection() -> list[Finding]:
     ]
 
 
-def _other_papers() -> list[Finding]:
+def _other_papers() -> list[Claim]:
     return [_halmosi_drop(), _halmosi_diversity(), _halmosi_size(), _arnab_scales(), _spatial_transformers()]
 
 
-def _halmosi_drop() -> Finding:
+def _halmosi_drop() -> Claim:
     rows = published.frame(source="halmosi", metric="aAcc")
     rows = rows[rows["table"].isin(["1", "2"]) & rows["view"].eq("all")]
     wide = analysis.threat_table(rows, "aAcc").merge(
@@ -397,7 +397,7 @@ def _halmosi_drop() -> Finding:
                 "verdict": YES if (worst.max() < 0.05) == holds else NO,
             }
         )
-    return Finding(
+    return Claim(
         "Robust models that are not",
         "Models trained on half clean, half adversarial images, reported as robust, lose all accuracy under a strong "
         "set of attacks; only those trained on adversarial images alone keep some.",
@@ -407,7 +407,7 @@ def _halmosi_drop() -> Finding:
     )
 
 
-def _halmosi_diversity() -> Finding:
+def _halmosi_diversity() -> Claim:
     rows = published.frame(source="halmosi", kind="attack", metric="aAcc")
     robust = rows[rows["training"].str.contains("-100|SEA-AT")]
     keys = ["table", "dataset", "model", "view"]
@@ -420,7 +420,7 @@ def _halmosi_diversity() -> Finding:
             "verdict": YES if len(counts) > 1 else NO,
         }
     ]
-    return Finding(
+    return Claim(
         "Different models fall to different attacks",
         "No single attack is the strongest against every robust model, so that a diverse set is needed.",
         HALMOSI,
@@ -430,7 +430,7 @@ def _halmosi_diversity() -> Finding:
     )
 
 
-def _halmosi_size() -> Finding:
+def _halmosi_size() -> Claim:
     figures = published.frame(source="halmosi")
     figures = figures[figures["table"].isin(["1", "2"]) & figures["training"].str.contains("-100|SEA-AT")]
     evidence = []
@@ -448,7 +448,7 @@ def _halmosi_size() -> Finding:
                 "verdict": YES if (wide["battery"] < wide["clean"]).all() else NO,
             }
         )
-    return Finding(
+    return Claim(
         "Small objects fall first",
         "Small objects are more easily attacked, even where large ones are robust: the image-wise NmIoU falls more "
         "than the CmIoU of the dataset.",
@@ -460,7 +460,7 @@ def _halmosi_size() -> Finding:
     )
 
 
-def _arnab_scales() -> Finding:
+def _arnab_scales() -> Claim:
     figures = published.frame(source="arnab")
     evidence = []
     for name, rows in _both(figures[figures["table"].eq("1")]).items():
@@ -481,7 +481,7 @@ def _arnab_scales() -> Finding:
                     "verdict": YES if other.min() > own.max() else NO,
                 }
             )
-    return Finding(
+    return Claim(
         "Perturbations do not transfer between scales",
         "A perturbation made at one scale of DeepLab v2 hurts the same network at another scale far less.",
         ARNAB,
@@ -491,7 +491,7 @@ def _arnab_scales() -> Finding:
     )
 
 
-def _spatial_transformers() -> Finding:
+def _spatial_transformers() -> Claim:
     rows = published.frame(source="spatial")
     evidence = []
     for severity in (1, 3, 5):
@@ -508,7 +508,7 @@ def _spatial_transformers() -> Finding:
                 "verdict": YES if first.min() > second.median() else NO,
             }
         )
-    return Finding(
+    return Claim(
         "Transformers under localized natural corruptions",
         "Transformer segmentation models are notably robust inside a naturally corrupted region.",
         SPATIAL,
@@ -522,7 +522,7 @@ def _spatial_transformers() -> Finding:
 # Text
 
 
-def render(found: Sequence[Finding]) -> str:
+def render(claims: Sequence[Claim]) -> str:
     """The page as Markdown."""
     lines = [
         "# What the papers claim, recomputed",
@@ -551,24 +551,24 @@ def render(found: Sequence[Finding]) -> str:
         "| Claim | " + " | ".join(SELECTIONS) + " |",
         "|---|---|---|",
     ]
-    lines += [f"| [{each.title}](#{anchor(each.title)}) | {' | '.join(verdicts(each))} |" for each in found]
-    for each in found:
+    lines += [f"| [{each.title}](#{anchor(each.title)}) | {' | '.join(verdicts(each))} |" for each in claims]
+    for each in claims:
         lines += ["", f"## {each.title}", "", f"{each.claim} *({each.paper})*", "", *table_lines(each.evidence)]
         if each.remark:
             lines += ["", each.remark]
     return "\n".join([*lines, ""])
 
 
-def verdicts(finding: Finding) -> list[str]:
+def verdicts(claim: Claim) -> list[str]:
     """The verdict of a claim for both selections of cells, counted where several rows speak to it."""
-    rows = finding.evidence
+    rows = claim.evidence
     result = []
     for name in SELECTIONS:
-        found = list(rows.loc[rows["cells"].eq(name), "verdict"] if "cells" in rows else rows["verdict"])
-        if YES in found and set(found) != {YES}:
-            result.append(f"partly {YES} ({found.count(YES)} of {len(found)})")
+        of_rows = list(rows.loc[rows["cells"].eq(name), "verdict"] if "cells" in rows else rows["verdict"])
+        if YES in of_rows and set(of_rows) != {YES}:
+            result.append(f"partly {YES} ({of_rows.count(YES)} of {len(of_rows)})")
         else:
-            result.append(next(each for each in (YES, NO, OPEN) if each in found))
+            result.append(next(each for each in (YES, NO, OPEN) if each in of_rows))
     return result
 
 

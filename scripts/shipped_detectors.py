@@ -8,20 +8,21 @@ Evaluations are kept in the store and not computed twice, so that a killed run g
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import cv2
+import pandas as pd
 import torch
 from pages import DOCS, Runs, cards_section, percent, section, shipped_models, short, table
 
 import gauntlet
-from gauntlet.cli.show import sample_panels
+from gauntlet import pictures
+from gauntlet.analysis import gam, rem
+from gauntlet.cli.show import sample_tiles
 from gauntlet.evaluation.progress import Terminal
-from gauntlet.metrics.summary import DETECTION_ATTACKS, summarise
-from gauntlet.report import pictures
 from gauntlet.results import Evaluation
-from gauntlet.results.published.summaries import CORRUPTIONS
 from gauntlet.threats import suites
 
 EPSILONS = ("0.5/255", "1/255", "2/255", "4/255", "8/255")
@@ -80,15 +81,19 @@ def suite_section(models: Sequence[str], runs: Runs) -> str:
     threats = suites.build("detecbench", "detection")
     results = [runs.row(models, threat) for threat in threats]
     rows = [[row[0].threat, *(percent(each.figures["mAP"]) for each in row)] for row in results]
-    names = [next(iter(threat.values())).get("name", "clean") for threat in threats]
-    figures = [
-        {name: row[column].figures["mAP"] for name, row in zip(names, results, strict=True)}
-        for column in range(len(models))
-    ]
-    for title, members in (("ReM", DETECTION_ATTACKS), ("GAM", CORRUPTIONS["detection"])):
-        found = [summarise(each, members) for each in figures]
-        rows.append([f"{title}, smallest of {len(members)}", *(percent(each.minimum) for each in found)])
-        rows.append(["their mean", *(percent(each.mean) for each in found)])
+    figures = pd.DataFrame(
+        [
+            {"task": each.task, "model": each.model, "kind": each.kind, "description": json.dumps(each.description)}
+            | {"metric": "mAP", "value": each.figures["mAP"]}
+            for row in results
+            for each in row
+        ]
+    )
+    for title, summary in (("ReM", rem(figures)), ("GAM", gam(figures))):
+        members = len(str(summary["members"].iloc[0]).split(", "))
+        by_model = summary.set_index("model")
+        rows.append([f"{title}, smallest of {members}", *(percent(by_model["value"][model]) for model in models)])
+        rows.append(["their mean", *(percent(by_model["mean"][model]) for model in models)])
     return section(
         "The suite `detecbench`",
         "mAP in %. Attacks have alpha 0.01; corruptions have severity 3, the last eight of them in 3D.",
@@ -181,9 +186,9 @@ def pgd(epsilon: str) -> dict[str, Any]:
 def draw() -> None:
     """The picture of the page."""
     dataset = gauntlet.load_dataset("streets", split="val", limit=1)
-    panels = sample_panels(dataset[0], dataset, PICTURED, pgd("8/255"), seed=0)
+    tiles = sample_tiles(dataset[0], dataset, PICTURED, pgd("8/255"), seed=0)
     path = DOCS / "images" / "detectors.jpg"
-    picture = pictures.sheet(panels, columns=2)
+    picture = pictures.sheet(tiles, columns=2)
     cv2.imwrite(str(path), cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 85])
 
 

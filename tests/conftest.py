@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from gauntlet.models import SegmentationModel, wrap_model
+from paths import SHARED
 from tiny import TinyDataset, tiny_network
-
-SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 
 torch.set_num_threads(1)
 
@@ -27,7 +26,7 @@ def tiny_model() -> SegmentationModel:
 
 @pytest.fixture
 def shared() -> Path:
-    """The folder with real data and reference values; the test is skipped where it is missing."""
+    """The folder with real images and checkpoints; a test that asks for it is skipped where it is missing."""
     if not SHARED.is_dir():
-        pytest.skip("the shared reference data is not on this machine")
+        pytest.skip("the real images and checkpoints are not on this machine")
     return SHARED

@@ -50,3 +50,16 @@ def format_number(value: float) -> str:
         return digits
     exact = abs(float(digits) - value) < 1e-12
     return digits if exact and len(digits) <= len(fraction) else fraction
+
+
+def format_duration(seconds: float) -> str:
+    """Hours, minutes and seconds, as far as they matter.
+
+    >>> format_duration(75), format_duration(3700), format_duration(float("nan"))
+    ('1 min 15 s', '1 h 1 min', 'an unknown time')
+    """
+    if math.isnan(seconds):
+        return "an unknown time"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -21,7 +21,7 @@ class ImageSeed:
     image_id: str
 
     def stream(self, purpose: str) -> int:
-        """63 bits from SHA-256("run_seed|image_id|purpose"), first 8 bytes little-endian (docs/specs/corruptions.md, 6)."""
+        """63 bits of SHA-256("run_seed|image_id|purpose"): 8 bytes, little-endian (docs/specs/corruptions.md, 6)."""
         digest = hashlib.sha256(f"{self.run_seed}|{self.image_id}|{purpose}".encode()).digest()
         return int.from_bytes(digest[:8], "little") & (2**63 - 1)
 

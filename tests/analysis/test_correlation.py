@@ -14,7 +14,7 @@ from gauntlet.analysis import correlate, correlations, scores, scores_by_dataset
 from gauntlet.errors import GauntletError
 from gauntlet.results import published
 
-# specs/attack_reference.json, metrics.correlation: with a tie in each list.
+# tests/data/attack_reference.json, metrics.correlation: with a tie in each list.
 X = [0.1, 0.4, 0.35, 0.8, 0.8, 0.2]
 Y = [1.0, 3.0, 2.0, 5.0, 4.0, 2.5]
 

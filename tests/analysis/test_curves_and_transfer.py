@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from gauntlet.results.published.threats import threat_settings
 
 from gauntlet.analysis import by_class, curve, transfer, transfer_matrix, transform_matrix
 from gauntlet.errors import GauntletError
@@ -88,6 +89,17 @@ def test_views_are_curves_of_their_own_and_share_the_clean_figure(figure: Figure
     found = curve(pd.DataFrame(rows), "ratio")
     assert found.groupby("view")["x"].agg(list).to_dict() == {"inside": [0, 0.25, 0.5], "outside": [0, 0.25, 0.5]}
     assert found["clean"].eq(0.8).all()
+
+
+def test_patches_in_words_and_rectangles_are_series_of_their_own(figure: Figure) -> None:
+    def local(ratio: float, patch: Any) -> dict[str, Any]:
+        return {"localized": {"corruption": {"name": "fog", "severity": 3}, "ratio": ratio, "patch": patch}}
+
+    rows = [figure("a", local(ratio, patch), 0.5) for ratio in (0.25, 0.5) for patch in (32, "quarter", [8, 16])]
+    names = set(curve(pd.DataFrame(rows), "ratio")["series"])
+    assert names == {f"fog, severity 3, patch {patch}" for patch in ("32", "quarter", "[8, 16]")}
+    assert threat_settings(pd.DataFrame(rows))["patch"].tolist()[::3] == [32, 32]
+    assert threat_settings(pd.DataFrame(rows))["patch"].isna().sum() == 4
 
 
 def test_a_setting_that_no_threat_has_gives_an_empty_curve(figure: Figure) -> None:

@@ -27,9 +27,9 @@ def script() -> ModuleType:
 
 
 def test_the_page_is_up_to_date_and_its_verdicts_hold(script: ModuleType) -> None:
-    found = script.findings()
-    assert script.render(found) == (ROOT / "docs" / "paper-findings.md").read_text(encoding="utf-8")
-    verdicts = {each.title: script.verdicts(each) for each in found}
+    claims = script.claims()
+    assert script.render(claims) == (ROOT / "docs" / "paper-findings.md").read_text(encoding="utf-8")
+    verdicts = {each.title: script.verdicts(each) for each in claims}
     assert verdicts["Clean mIoU and generalization (GAM), ADE20K"] == ["confirmed", "confirmed"]
     assert verdicts["Clean mIoU and reliability (l2-ReM), ADE20K"] == ["confirmed", "confirmed"]
     assert verdicts["Real weather (ACDC) and the mean over synthetic corruptions, Cityscapes"] == ["confirmed"] * 2

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from gauntlet.analysis import gam, leaderboard, rem, scores, summaries, threat_table
-from gauntlet.analysis.leaderboard import by_preference
+from gauntlet.analysis.members import COMMON_3D, COMMON_CORRUPTIONS, DEPTH_CORRUPTIONS
+from gauntlet.analysis.ranking import by_preference
 from gauntlet.errors import GauntletError
 from gauntlet.results import published
-from gauntlet.results.published.summaries import COMMON_3D, COMMON_CORRUPTIONS, DEPTH_CORRUPTIONS
 from gauntlet.threats.corruptions import registry
 
 Figure = Callable[..., dict[str, Any]]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gauntlet.errors import GauntletError
-from gauntlet.numbers import format_number, parse_fraction, parse_number
+from gauntlet.numbers import format_duration, format_number, parse_fraction, parse_number
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,8 @@ def test_other_values_are_plain() -> None:
     assert format_number(0.2) == "0.2"
     assert format_number(3.0) == "3"
     assert format_number(0) == "0"
+
+
+def test_durations_are_said_as_far_as_they_matter() -> None:
+    assert [format_duration(seconds) for seconds in (7.4, 75, 7325)] == ["7 s", "1 min 15 s", "2 h 2 min"]
+    assert format_duration(float("nan")) == "an unknown time"

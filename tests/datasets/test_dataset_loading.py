@@ -69,7 +69,7 @@ def test_every_registered_dataset_can_be_imported() -> None:
     wanted = [*EXPECTED, "hf"]
     assert set(wanted) <= set(datasets.names())
     for name in wanted:
-        assert issubclass(datasets.dataset_factory(name), Dataset)  # type: ignore[arg-type]
+        assert issubclass(datasets.datasets[name], Dataset)  # type: ignore[arg-type]
 
 
 def test_importing_the_package_imports_no_dataset() -> None:
@@ -170,3 +170,16 @@ def test_a_registered_dataset_of_ones_own() -> None:
     assert (dataset[0].image == np.full((2, 2, 3), 9)).all()
     with pytest.raises(GauntletError, match="comes without files"):
         load_dataset("two-for-the-test", root="somewhere")
+
+
+def test_a_function_that_makes_a_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_street(size: int = 1) -> Dataset:
+        return load_dataset("streets", limit=size)
+
+    monkeypatch.setitem(datasets.datasets._entries, "first", first_street)
+    assert len(load_dataset("first", size=2)) == 2
+    with pytest.raises(GauntletError, match="option of the dataset 'first' 'sise'; did you mean 'size'"):
+        load_dataset("first", sise=2)
+    monkeypatch.setitem(datasets.datasets._entries, "first", lambda: [1])
+    with pytest.raises(GauntletError, match=r"the dataset 'first' is a function that returned a list, no Dataset\."):
+        load_dataset("first")

@@ -25,7 +25,7 @@ from gauntlet.metrics.detection.figures import figures, image_f1
 from gauntlet.models import GauntletModel
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import ModelSource
-from gauntlet.report.box_pictures import box_colors, draw_boxes
+from gauntlet.pictures import box_colors, draw_boxes
 from gauntlet.results import Store
 from gauntlet.results.record import Job
 from gauntlet.samples import Batch, Boxes, collate
@@ -252,7 +252,7 @@ def stored(store: Store, description: dict[str, Any], value: float) -> None:
 
 
 def test_rem_is_the_minimum_over_bim_and_pgd_and_gam_needs_every_corruption() -> None:
-    from gauntlet.results.published.summaries import COMMON_3D, COMMON_CORRUPTIONS, DEPTH_CORRUPTIONS
+    from gauntlet.analysis.members import COMMON_3D, COMMON_CORRUPTIONS, DEPTH_CORRUPTIONS
 
     store = Store()
     budget = {"epsilon": 8 / 255, "alpha": 0.01, "steps": 20, "norm": "linf"}

@@ -17,7 +17,6 @@ import yaml
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import jobs as evaluation_jobs
 from gauntlet.evaluation import run_log
-from gauntlet.evaluation.estimate import count_passes
 from gauntlet.evaluation.plan import Plan, open_dataset, parse_plan, plan_jobs, plan_schema, read_plan
 from gauntlet.evaluation.progress import Silent
 from gauntlet.evaluation.runner import run_jobs
@@ -137,8 +136,8 @@ class Interrupting(Silent):
     def __init__(self, after: int) -> None:
         self.left = after
 
-    def advance(self, images: int, figure: float = 0.0, name: str = "mIoU") -> None:
-        self.left -= images
+    def advance(self, count: int, figure: float = 0.0, name: str = "mIoU", text: str = "") -> None:
+        self.left -= count
         if self.left <= 0:
             raise KeyboardInterrupt
 
@@ -267,12 +266,6 @@ def test_files_that_are_no_plans(tmp_path: Path) -> None:
 
 def test_the_schema_names_every_key() -> None:
     assert set(plan_schema()["properties"]) == set(Plan.model_fields)
-
-
-def test_passes_are_counted_from_the_description() -> None:
-    assert count_passes({"clean": {}}).gradient == 0
-    assert count_passes({"attack": {"steps": 20, "restarts": 3}}).gradient == 60
-    assert count_passes({"region_aware": {"rounds": 3, "attack": {"steps": 50}}}).gradient == 150
 
 
 def test_a_dead_process_is_noticed() -> None:

@@ -40,18 +40,18 @@ def test_every_example_is_tested() -> None:
 
 
 def test_own_model() -> None:
-    found = figures(run("own_model.py"))
-    assert list(found) == ["my-network | clean", "my-network | pgd linf 2/255 x3", "my-network | fog 3"]
-    assert found["my-network | pgd linf 2/255 x3"] < found["my-network | clean"]
+    shown = figures(run("own_model.py"))
+    assert list(shown) == ["my-network | clean", "my-network | pgd linf 2/255 x3", "my-network | fog 3"]
+    assert shown["my-network | pgd linf 2/255 x3"] < shown["my-network | clean"]
 
 
 def test_own_dataset() -> None:
-    found = figures(run("own_dataset.py"))
+    shown = figures(run("own_dataset.py"))
     for name in ("folder:my_photos", "scenes"):
-        clean, bright = (value for key, value in found.items() if key.startswith(f"{name} | "))
+        clean, bright = (value for key, value in shown.items() if key.startswith(f"{name} | "))
         assert clean == 100
         assert bright < 90
-    assert len(set(found.values())) == 2
+    assert len(set(shown.values())) == 2
 
 
 @pytest.mark.zoo
@@ -63,9 +63,9 @@ def test_hugging_face_model() -> None:
 
 
 def test_own_attack() -> None:
-    found = figures(run("own_attack.py"))
-    assert found["focal-pgd linf 2/255 x4"] < found["clean"]
-    assert found["pgd linf 2/255 x4"] < found["clean"]
+    shown = figures(run("own_attack.py"))
+    assert shown["focal-pgd linf 2/255 x4"] < shown["clean"]
+    assert shown["pgd linf 2/255 x4"] < shown["clean"]
 
 
 def test_own_corruption() -> None:

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from detection_cases import random_case
 from gauntlet.errors import GauntletError
-from gauntlet.metrics import DetectionMetric
+from gauntlet.metrics import REGION, WHOLE, DetectionMetric, Views
 from gauntlet.metrics.contract import Figure
 from gauntlet.metrics.detection.counts import ImageObjects, ObjectView
 from gauntlet.metrics.detection.figures import figures, image_f1
-from gauntlet.metrics.segmentation.metric import REGION, WHOLE
 from gauntlet.samples import Boxes
 
 METRIC = DetectionMetric(("car", "person", "sign", "nothing"))
@@ -131,7 +130,7 @@ def test_classes_and_numbers_that_cannot_be() -> None:
     with pytest.raises(GauntletError, match="no scores"):
         METRIC.update(truth, truth)
     with pytest.raises(GauntletError, match="1 views do not fit 2"):
-        METRIC.compute([METRIC.update(good, truth)], ("clean", "pgd"))
+        METRIC.compute([METRIC.update(good, truth)], Views.of_candidates(["clean", "pgd"]))
 
 
 # Regions -----------------------------------------------------------------------------------------------------------
@@ -176,7 +175,7 @@ def test_a_battery_takes_the_worst_attack_per_image() -> None:
     both, first, none = objects(0, 1, score=0.9), objects(0, score=0.9), objects(score=0.9)
     truth = objects(0, 1)
     images = [battery_image(truth, both, first, none), battery_image(truth, both, none, both)]
-    found = METRIC.compute(images, ("clean", "pgd", "bim"))
+    found = METRIC.compute(images, Views.of_candidates(["clean", "pgd", "bim"]))
     assert value(found, "mAP") == 0.0
     assert value(found, "F1_images") == 0.0
     assert [value(found, "chosen_by_F1", view=name) for name in ("clean", "pgd", "bim")] == [0.0, 0.5, 0.5]
@@ -186,7 +185,7 @@ def test_a_battery_takes_the_worst_attack_per_image() -> None:
 
 def test_a_skipped_attack_changes_no_figure_of_the_battery() -> None:
     both, none = objects(0, 1, score=0.9), objects(score=0.9)
-    truth, views = objects(0, 1), ("clean", "pgd", "bim")
+    truth, views = objects(0, 1), Views.of_candidates(["clean", "pgd", "bim"])
     full = [battery_image(truth, both, none, none), battery_image(truth, both, both, none)]
     skipped = [battery_image(truth, both, none, None), battery_image(truth, both, both, none)]
     of_all, of_some = METRIC.compute(full, views), METRIC.compute(skipped, views)

@@ -7,13 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from gauntlet.metrics import DensePrediction, SegmentationMetric
-from gauntlet.metrics.bootstrap import intervals
-from gauntlet.metrics.ratios import corruption_error, iou_ratio
+from gauntlet.metrics import REGION, DensePrediction, SegmentationMetric
+from gauntlet.metrics.arithmetic import corruption_error
 from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
-from gauntlet.metrics.segmentation.metric import REGION
-from gauntlet.metrics.summary import summarise
+from gauntlet.metrics.segmentation.figures import intervals
 
 
 def region_counts(
@@ -53,22 +51,10 @@ def test_an_empty_region_is_skipped() -> None:
     assert math.isnan(only_empty["RCE_M"])
 
 
-def test_ratios() -> None:
-    assert iou_ratio(0.3, 0.6) == pytest.approx(0.5)
-    assert iou_ratio(0.61, 0.6) > 1
-    assert math.isnan(iou_ratio(0.3, 0))
+def test_corruption_error() -> None:
     assert corruption_error(0.6, 0.8) == pytest.approx(0.25)
     assert corruption_error(0.9, 0.8) == pytest.approx(-0.125)
     assert math.isnan(corruption_error(0.1, 0))
-
-
-def test_summary_needs_every_member() -> None:
-    figures = {"pgd": 0.3, "segpgd": 0.2, "cospgd": 0.1}
-    summary = summarise(figures, ("pgd", "segpgd", "cospgd"))
-    assert (summary.minimum, summary.mean) == (0.1, pytest.approx(0.2))
-    partial = summarise({"pgd": 0.3, "segpgd": math.nan}, ("pgd", "segpgd", "cospgd"))
-    assert math.isnan(partial.minimum)
-    assert partial.missing == ("segpgd", "cospgd")
 
 
 def test_bootstrap_interval_brackets_the_figure_and_narrows_with_images() -> None:

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gauntlet.errors import GauntletError
-from gauntlet.metrics import DensePrediction, SegmentationMetric
+from gauntlet.metrics import WHOLE, DensePrediction, SegmentationMetric
+from gauntlet.metrics.arithmetic import nan_mean
 from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.confusion import confusion
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
@@ -45,7 +46,7 @@ def test_counts_of_the_hand_check() -> None:
 def test_accuracies_of_the_hand_check() -> None:
     assert segmentation.pixel_accuracy(table()) == pytest.approx(26 / 31, abs=EXACT)
     per_image = segmentation.image_accuracy(table())
-    assert segmentation.nan_mean(per_image) == pytest.approx((11 / 15 + 15 / 16) / 2, abs=EXACT)
+    assert nan_mean(per_image) == pytest.approx((11 / 15 + 15 / 16) / 2, abs=EXACT)
     assert np.isnan(per_image[2])
     expected = (22 / 24 + 3 / 4 + 1 / 2 + 0) / 4
     assert segmentation.mean_class_accuracy(table()) == pytest.approx(expected, abs=EXACT)
@@ -65,12 +66,6 @@ def test_iou_of_the_hand_check() -> None:
         ((7 / 11 + 3 / 5 + 1 / 2) / 3 + second) / 2, abs=EXACT
     )
     assert segmentation.nmiou(table(), "all") == pytest.approx((first * 4 / 5 + 15 / 16 / 5) / 2, abs=EXACT)
-    assert segmentation.micro_iou(table()) == pytest.approx(26 / 36, abs=EXACT)
-
-
-def test_micro_iou_follows_from_pixel_accuracy() -> None:
-    accuracy = segmentation.pixel_accuracy(table())
-    assert segmentation.micro_iou(table()) == pytest.approx(accuracy / (2 - accuracy), abs=EXACT)
 
 
 def test_foreground_of_the_hand_check() -> None:
@@ -84,7 +79,7 @@ def test_foreground_of_the_hand_check() -> None:
 def test_the_metric_reports_the_hand_check() -> None:
     metric = SegmentationMetric([f"c{k}" for k in range(5)], V, background_index=0)
     counts = [metric.update(DensePrediction(p), t) for p, t in zip(PREDICTION, TRUTH, strict=True)]
-    figures = {f.metric: f.value for f in metric.compute(counts, ["all"]) if not f.class_name}
+    figures = {f.metric: f.value for f in metric.compute(counts, WHOLE) if not f.class_name}
     assert figures["mIoU"] == pytest.approx(0.478703703703, abs=1e-9)
     assert figures["aAcc"] == pytest.approx(0.838709677419, abs=1e-9)
     assert figures["NmIoU"] == pytest.approx(0.4514204545, abs=1e-9)
@@ -96,7 +91,7 @@ def test_the_metric_reports_the_hand_check() -> None:
 def test_everything_ignored_is_undefined_not_zero() -> None:
     metric = SegmentationMetric(["a", "b"], V)
     counts = [metric.update(DensePrediction(np.zeros((3, 3), np.uint8)), np.full((3, 3), V, np.uint8))]
-    figures = {f.metric: f.value for f in metric.compute(counts, ["all"]) if not f.class_name}
+    figures = {f.metric: f.value for f in metric.compute(counts, WHOLE) if not f.class_name}
     assert all(np.isnan(figures[name]) for name in ("mIoU", "aAcc", "mAcc", "NmIoU", "aAcc_images"))
     assert np.isnan(segmentation.cmiou(CountTable.of([], 2), divide_by_classes=True))
 
@@ -133,7 +128,7 @@ def test_confidence_and_entropy_are_means_over_valid_pixels() -> None:
     prediction = DensePrediction(
         np.array([[0, 1], [0, 0]]), np.array([[0.5, 0.6], [0.9, 0.7]]), np.array([[0.1, 0.2], [9.0, 0.3]])
     )
-    figures = {f.metric: f.value for f in metric.compute([metric.update(prediction, labels)], ["all"])}
+    figures = {f.metric: f.value for f in metric.compute([metric.update(prediction, labels)], WHOLE)}
     assert figures["confidence"] == pytest.approx(0.6)
     assert figures["entropy"] == pytest.approx(0.2)
 
@@ -143,7 +138,7 @@ def test_importance_weights() -> None:
     labels = np.array([[0, 1], [V, 1]])
     weights = np.array([[1.0, 2.0], [50.0, 5.0]])
     counts = metric.update(DensePrediction(np.array([[0, 0], [0, 1]])), labels, importance=weights)
-    figures = {f.metric: f.value for f in metric.compute([counts], ["all"])}
+    figures = {f.metric: f.value for f in metric.compute([counts], WHOLE)}
     assert figures["A_P"] == pytest.approx(6 / 8)
     with pytest.raises(GauntletError, match="importance weights must be finite and not negative"):
         metric.update(DensePrediction(labels * 0), labels, importance=-weights)
@@ -182,8 +177,8 @@ def test_figures_do_not_depend_on_the_order_of_images(seed: int, classes: int, i
         metric.update(DensePrediction(generator.integers(0, classes, (4, 5))), generator.integers(0, classes, (4, 5)))
         for _ in range(images)
     ]
-    forward = [(f.metric, f.class_name, f.value) for f in metric.compute(counts, ["all"])]
-    backward = [(f.metric, f.class_name, f.value) for f in metric.compute(counts[::-1], ["all"])]
+    forward = [(f.metric, f.class_name, f.value) for f in metric.compute(counts, WHOLE)]
+    backward = [(f.metric, f.class_name, f.value) for f in metric.compute(counts[::-1], WHOLE)]
     for (name, class_name, value), (other, other_class, other_value) in zip(forward, backward, strict=True):
         assert (name, class_name) == (other, other_class)
         assert value == pytest.approx(other_value, abs=1e-12, nan_ok=True)

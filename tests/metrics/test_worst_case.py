@@ -7,8 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from gauntlet.metrics import DensePrediction, SegmentationMetric, worst_case
+from gauntlet.metrics import DensePrediction, SegmentationMetric, Views
+from gauntlet.metrics.arithmetic import nan_mean
 from gauntlet.metrics.segmentation import figures as segmentation
+from gauntlet.metrics.segmentation import worst_case
 from gauntlet.metrics.segmentation.confusion import confusion
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
 
@@ -16,7 +18,7 @@ CLASSES, ATTACKS, IMAGES, SIZE = 4, 3, 4, 6
 
 
 def fixture() -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
-    """Ground truth and predictions by formula (attack_reference.json, aggregation_fixture)."""
+    """Ground truth and predictions by formula (tests/data/attack_reference.json, aggregation_fixture)."""
     rows, columns = np.mgrid[0:SIZE, 0:SIZE]
     truths, predictions = [], [[] for _ in range(ATTACKS)]
     for i in range(IMAGES):
@@ -55,7 +57,7 @@ def test_choice_by_accuracy_and_by_image_iou() -> None:
     assert by_accuracy.choice.tolist() == [0, 0, 1, 0]
     assert by_iou.choice.tolist() == [0, 0, 1, 0]
     chosen = worst_case.chosen(tables(), by_accuracy.choice)
-    assert segmentation.nan_mean(segmentation.image_accuracy(chosen)) == pytest.approx(0.4166666667, abs=1e-9)
+    assert nan_mean(segmentation.image_accuracy(chosen)) == pytest.approx(0.4166666667, abs=1e-9)
     assert segmentation.nmiou(chosen) == pytest.approx(0.267135989, abs=1e-9)
     assert segmentation.cmiou(chosen) == pytest.approx(0.2632740256, abs=1e-9)
 
@@ -111,7 +113,7 @@ def battery_counts(skip: bool) -> list[ImageCounts]:
 
 
 def test_a_skipping_battery_equals_the_full_one() -> None:
-    metric, names = SegmentationMetric(["a", "b", "c"]), ["one", "two", "three"]
+    metric, names = SegmentationMetric(["a", "b", "c"]), Views.of_candidates(["one", "two", "three"])
     full = {(f.metric, f.view, f.class_name): f.value for f in metric.compute(battery_counts(False), names)}
     skipped = {(f.metric, f.view, f.class_name): f.value for f in metric.compute(battery_counts(True), names)}
     assert ("mIoU", "three", "") in full
@@ -122,7 +124,7 @@ def test_a_skipping_battery_equals_the_full_one() -> None:
 
 
 def test_the_battery_is_at_or_below_every_member() -> None:
-    metric, names = SegmentationMetric(["a", "b", "c"]), ["one", "two", "three"]
+    metric, names = SegmentationMetric(["a", "b", "c"]), Views.of_candidates(["one", "two", "three"])
     figures = metric.compute(battery_counts(False), names)
     for name in ("aAcc_images", "NmIoU"):
         worst = next(f.value for f in figures if f.metric == name and f.view == "all")

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gauntlet.metrics import SegmentationMetric
+from gauntlet.metrics import REGION, WHOLE, Figure, SegmentationMetric, Views
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
-from gauntlet.metrics.segmentation.metric import REGION, WHOLE
 from gauntlet.results import Job, Store
 from gauntlet.results.record import ImageRow
 
@@ -22,7 +21,10 @@ CORRUPTIONS = (
 HOSTILE = "<script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=1>|`$_{}%&\\</script>"
 MODELS = ("zoo/plain", "zoo/steady", HOSTILE)
 
-BATTERY = ("apgd-ce", "segpgd", "cospgd", "pdpgd")
+DATASET = {"name": "d", "split": "val", "length": 40, "ids": "x", "protocol": {}}
+METRIC = {"class_names": ["a", "b"], "ignore_index": 255, "background_index": None}
+
+BATTERY = Views.of_candidates(["apgd-ce", "segpgd", "cospgd", "pdpgd"])
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class MadeUpThreat:
     description: dict[str, Any]
     weak: float
     strong: float
-    views: tuple[str, ...] = WHOLE
+    views: Views = WHOLE
 
     @property
     def kind(self) -> str:
@@ -160,3 +162,32 @@ def image_counts(accuracy: np.ndarray, sizes: np.ndarray, own: np.random.Generat
 def attack_norm(threat: MadeUpThreat, robust: float, own: np.random.Generator) -> float:
     epsilon = threat.description["attack"]["epsilon"]
     return float(epsilon if epsilon is not None else own.gamma(3, (0.5 + 3 * robust) / 255))
+
+
+def put(
+    store: Store,
+    model: str,
+    threat: str,
+    description: dict[str, Any],
+    *,
+    digest: str = "0",
+    seed: int = 0,
+    images: int = 40,
+    protocol: dict[str, Any] | None = None,
+    **figures: float,
+) -> None:
+    """An evaluation with given figures and no counts."""
+    job = Job(
+        "segmentation",
+        model,
+        digest,
+        {**DATASET, "length": images, "protocol": protocol or {}},
+        threat,
+        next(iter(description)),
+        description,
+        1,
+        seed,
+    )
+    provenance = {"started": f"2026-01-01T00:00:{store.count() % 60:02d}+00:00"}
+    started = store.begin(job, images=images, batch_size=4, metric=METRIC, provenance=provenance)
+    store.finish(started, [Figure(name, value) for name, value in figures.items()])

@@ -16,12 +16,13 @@ from synthetic_store import HOSTILE
 
 from gauntlet.analysis import compare_counts
 from gauntlet.errors import GauntletError
-from gauntlet.metrics import DetectionMetric, SegmentationMetric
+from gauntlet.metrics import WHOLE, DetectionMetric, SegmentationMetric
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.report import build_report
-from gauntlet.report.compare import class_tables, compare_models, holm, image_tables, to_document, verdict
+from gauntlet.report.comparison import compare_models, holm
+from gauntlet.report.comparison_page import class_tables, image_tables, to_document, verdict
 from gauntlet.report.document import Bullets
-from gauntlet.report.images import read_images
+from gauntlet.report.image_figures import read_images
 from gauntlet.report.tables import Table
 from gauntlet.results import Job, Store
 from gauntlet.results.record import ImageRow
@@ -41,9 +42,9 @@ def put(store: Store, model: str, threat: str, right: list[tuple[int, int]]) -> 
     for index, (a, b) in enumerate(right):
         counts = ImageCounts(np.array([[[a, 10 - a], [10 - b, b]]]), np.full((1, len(SCALARS)), np.nan))
         rows.append(ImageRow(index, f"image {index}", counts.to_bytes(), {}))
-    store.add_images(started, rows, ["all"])
+    store.add_images(started, rows, WHOLE)
     metric = SegmentationMetric(**METRIC)
-    store.finish(started, metric.compute([metric.decode(row.counts) for row in rows], ["all"]))
+    store.finish(started, metric.compute([metric.decode(row.counts) for row in rows], WHOLE))
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ def test_a_name_with_two_weights_must_be_said_exactly() -> None:
     for digest in ("1" * 8, "2" * 8):
         job = Job("segmentation", "m", digest, dataset, "clean", "clean", {"clean": {}}, 1, 0)
         started = store.begin(job, images=1, batch_size=1, metric=METRIC, provenance={"started": "2026"})
-        store.finish(started, SegmentationMetric(**METRIC).compute([], ["all"]))
+        store.finish(started, SegmentationMetric(**METRIC).compute([], WHOLE))
     with pytest.raises(
         GauntletError, match=r"stands for several models on d/val; say which: m \[11111111\], m \[22222222\]"
     ):
@@ -177,8 +178,8 @@ def put_detector(store: Store, model: str, threat: str, found: list[list[bool]])
         truth = Boxes(corners, np.zeros(len(hits), np.int64))
         said = Boxes(corners[np.array(hits, bool)], np.zeros(sum(hits), np.int64), np.full(sum(hits), 0.9, np.float32))
         rows.append(ImageRow(index, f"image {index}", metric.update(said, truth).to_bytes(), {}))
-    store.add_images(started, rows, ["all"])
-    store.finish(started, metric.compute([metric.decode(row.counts) for row in rows], ["all"]))
+    store.add_images(started, rows, WHOLE)
+    store.finish(started, metric.compute([metric.decode(row.counts) for row in rows], WHOLE))
 
 
 def test_a_report_tests_the_first_two_detectors_in_passing() -> None:

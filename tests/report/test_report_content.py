@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic_store import HOSTILE, MODELS, attack, corruption, fill_store
+from synthetic_store import DATASET, HOSTILE, MODELS, attack, corruption, fill_store, put
 
 from gauntlet.analysis import leaderboard
 from gauntlet.errors import GauntletError
@@ -16,55 +16,32 @@ from gauntlet.metrics import Figure
 from gauntlet.metrics.segmentation.figures import cmiou, nmiou
 from gauntlet.report import build_report
 from gauntlet.report.charts import BoxChart, Chart, HeatChart, LineChart, Panel
-from gauntlet.report.compare import compare_models
-from gauntlet.report.document import Bullets, Document, Finding, Findings, Fold, Recipes, Section, Text, Verdicts
-from gauntlet.report.entries import rank, store_entries
-from gauntlet.report.images import read_images
+from gauntlet.report.comparison import compare_models
+from gauntlet.report.document import (
+    Bullets,
+    Document,
+    Finding,
+    Findings,
+    Fold,
+    Recipes,
+    Section,
+    Text,
+    Verdicts,
+    of_type,
+)
+from gauntlet.report.entries import leaderboard_tables, store_entries
+from gauntlet.report.image_figures import read_images
 from gauntlet.report.render import plotly
-from gauntlet.report.render.html import panels_of
-from gauntlet.report.render.latex import tables_of
 from gauntlet.report.scope import MINIMUM, Scope, scopes
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections import honesty
 from gauntlet.report.sections.obtained import command
-from gauntlet.report.sections.standing import Standing
 from gauntlet.report.sections.summary import grade
 from gauntlet.report.tables import Table
 from gauntlet.results import Job, Store
-from gauntlet.threats.attacks.checks import Finding as CheckFinding
+from gauntlet.threats.attacks.checks import Suspicion
 
 pytest_plugins = ("report_fixtures",)
-
-DATASET = {"name": "d", "split": "val", "length": 40, "ids": "x", "protocol": {}}
-METRIC = {"class_names": ["a", "b"], "ignore_index": 255, "background_index": None}
-
-
-def put(
-    store: Store,
-    model: str,
-    threat: str,
-    description: dict[str, Any],
-    *,
-    digest: str = "0",
-    seed: int = 0,
-    images: int = 40,
-    protocol: dict[str, Any] | None = None,
-    **figures: float,
-) -> None:
-    """An evaluation with given figures and no counts."""
-    job = Job(
-        "segmentation",
-        model,
-        digest,
-        {**DATASET, "length": images, "protocol": protocol or {}},
-        threat,
-        next(iter(description)),
-        description,
-        1,
-        seed,
-    )
-    provenance = {"started": f"2026-01-01T00:00:{store.count() % 60:02d}+00:00"}
-    started = store.begin(job, images=images, batch_size=4, metric=METRIC, provenance=provenance)
-    store.finish(started, [Figure(name, value) for name, value in figures.items()])
 
 
 def pgd(epsilon: float | None, **options: Any) -> dict[str, Any]:
@@ -97,9 +74,9 @@ def test_worst_cases_count_only_threats_that_every_model_met(two_models: Store) 
     worst = scope.worst("a", "corruption")
     assert worst is not None
     assert (worst[0], worst[1].value) == ("fog-3", 0.2)
-    standing = Standing(scope)
-    assert standing.criterion == "worst corruption"
-    assert standing.ranks == {"b": 1, "a": 2}
+    ranking = Ranking(scope)
+    assert ranking.criterion == "worst corruption"
+    assert ranking.ranks == {"b": 1, "a": 2}
 
 
 def test_one_name_for_two_weights_or_two_seeds_gives_two_models() -> None:
@@ -138,7 +115,10 @@ def test_other_numbers_of_images_are_other_leaderboards() -> None:
     store = Store()
     for model, images, value in (("a", 8, 0.5), ("a", 40, 0.7), ("b", 16, 0.6), ("c", 16, 0.4)):
         put(store, model, "clean", {"clean": {}}, images=images, mIoU=value)
-    boards = {board.title: [(row[0], row[1]) for row in board.rows] for board in rank(store_entries(store.frame()))}
+    boards = {
+        board.title: [(row[0], row[1]) for row in board.rows]
+        for board in leaderboard_tables(store_entries(store.frame()))
+    }
     assert boards == {
         "d/val, 8 images": [("a", 1)],
         "d/val, 40 images": [("a", 1)],
@@ -208,7 +188,7 @@ def test_the_verdict_tells_the_shares(two_models: Store) -> None:
 
 def warnings(store: Store) -> list[str]:
     scope = only_scope(store)
-    section = honesty.section(scope, Standing(scope), {}, [], [])
+    section = honesty.section(scope, Ranking(scope), {}, [], [])
     return [
         item.text
         for block in section.blocks
@@ -263,7 +243,7 @@ def test_an_attack_that_helps_is_a_warning() -> None:
 
 def test_a_gam_with_most_members_names_the_missing_ones() -> None:
     store = Store()
-    from gauntlet.results.published.summaries import COMMON_CORRUPTIONS
+    from gauntlet.analysis.members import COMMON_CORRUPTIONS
 
     for name in COMMON_CORRUPTIONS[:-2]:
         put(store, "m", name, {"corruption": {"name": name, "severity": 3}}, mIoU=0.5)
@@ -272,7 +252,7 @@ def test_a_gam_with_most_members_names_the_missing_ones() -> None:
 
 
 def test_findings_of_checks_are_taken_over() -> None:
-    found = honesty.from_checks("m", [CheckFinding("zero-gradient", "error", "the gradient is zero.")], 4)
+    found = honesty.from_checks("m", [Suspicion("zero-gradient", "error", "the gradient is zero.")], 4)
     assert found == [Finding("warning", "m", "The gradient is zero.", "check 'zero-gradient' on 4 images")]
     assert honesty.from_checks("m", [], 4)[0].level == "good"
 
@@ -326,9 +306,9 @@ def test_every_section_is_there(document: Document) -> None:
         "How each figure was obtained",
     ]
     ids = [section.id for section in part.sections] + [
-        table.id for section in part.sections for table in tables_of(section.blocks)
+        table.id for section in part.sections for table in of_type(section, Table)
     ]
-    ids += [panel.id for section in part.sections for panel in panels_of(section.blocks)]
+    ids += [panel.id for section in part.sections for panel in of_type(section, Panel)]
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch(r"[a-z0-9-]+", each) for each in ids)
 

@@ -15,10 +15,10 @@ import gauntlet
 from gauntlet.metrics.detection.figures import image_f1
 from gauntlet.models import SegmentationModel
 from gauntlet.report import Options, build_report, write_report
-from gauntlet.report.checks import check_models
 from gauntlet.report.document import Gallery, Text
 from gauntlet.report.gallery import Loaders, worst_images
-from gauntlet.report.images import BoxImages, read_images
+from gauntlet.report.hidden_gradients import check_models
+from gauntlet.report.image_figures import BoxImages, read_images
 from gauntlet.results import Store
 from gauntlet.results.record import ImageRow
 from gauntlet.results.store import Started

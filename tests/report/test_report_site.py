@@ -12,8 +12,8 @@ import pytest
 from synthetic_store import HOSTILE, MODELS
 
 from gauntlet.errors import GauntletError
-from gauntlet.report.entries import Entry, published_entries, rank, store_entries
-from gauntlet.report.site import write_site
+from gauntlet.report.entries import Entry, leaderboard_tables, published_entries, store_entries
+from gauntlet.report.leaderboard_site import write_site
 from gauntlet.results import Store, open_store, published
 
 pytest_plugins = ("report_fixtures",)
@@ -36,13 +36,13 @@ def test_published_entries_hold_the_published_figures(ade20k: list[Entry]) -> No
 
 
 def test_a_leaderboard_is_sorted_and_ranked(ade20k: list[Entry]) -> None:
-    (board,) = rank(ade20k)
+    (board,) = leaderboard_tables(ade20k)
     assert board.caption == "mIoU in per cent, ranked by GAM_3."
     column = [each.name for each in board.columns].index("GAM_3")
     values = [row[column] for row in board.rows]
     assert values == sorted(values, reverse=True)
     assert [row[1] for row in board.rows[:3]] == [1, 2, 3]
-    (by_clean,) = rank(ade20k, sort_by="clean")
+    (by_clean,) = leaderboard_tables(ade20k, sort_by="clean")
     assert by_clean.rows[0][0] == "upernet/internimage-h"
 
 
@@ -51,7 +51,7 @@ def test_equal_scores_share_a_rank_and_nothing_has_none() -> None:
         Entry(name, "store", "segmentation", "d", name, scores={"mIoU": scores})
         for name, scores in (("a", {"clean": 0.5}), ("b", {"clean": 0.7}), ("c", {"clean": 0.5}), ("d", {"x": 0.1}))
     ]
-    (board,) = rank(entries, sort_by="clean")
+    (board,) = leaderboard_tables(entries, sort_by="clean")
     assert [(row[0], row[1]) for row in board.rows] == [("b", 1), ("a", 2), ("c", 2), ("d", None)]
     assert math.isnan(board.rows[-1][2])  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ from gauntlet.report.naming import slug
 from gauntlet.report.render import latex, markdown, plotly
 from gauntlet.report.render.html import script_json, table_html
 from gauntlet.report.sections.obtained import without_password
-from gauntlet.report.tables import Column, Interval, Table, best_cells, format_cell, format_number
+from gauntlet.report.tables import Column, Interval, Table, best_cells, format_cell, format_value
 
 TEXTS = st.text(alphabet=st.characters(codec="utf-8"), max_size=30) | st.text(
     "<>&\"'`*_|\\$%#{}[]()-+.1 ~^!a", max_size=20
@@ -139,5 +139,5 @@ def test_passwords_do_not_reach_a_report() -> None:
 
 
 def test_numbers_are_short() -> None:
-    assert format_number(0.123456, "number") == "0.123"
-    assert format_number(3.0, "count") == "3"
+    assert format_value(0.123456, "number") == "0.123"
+    assert format_value(3.0, "count") == "3"

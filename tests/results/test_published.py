@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gauntlet import analysis
 from gauntlet.errors import GauntletError
 from gauntlet.results import published
-from gauntlet.results.published.threats import read_description, threat_settings
+from gauntlet.results.descriptions import read_description, threat_settings
 
 COPIES = Path(__file__).resolve().parents[2] / "../shared/published"
 ROWS = {
@@ -170,7 +171,7 @@ def printed_and_computed(summary: str, computed: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_printed_gam_is_wrong_in_exactly_the_twelve_flagged_cells() -> None:
-    both = printed_and_computed("GAM_3", published.gam(published.frame(source="semsegbench")))
+    both = printed_and_computed("GAM_3", analysis.gam(published.frame(source="semsegbench")))
     assert len(both) == 228
     wrong = both[~np.isclose(both["value_computed"], both["value_printed"], atol=1e-9)]
     assert set(zip(wrong["model"], wrong["metric"], strict=True)) == {
@@ -183,18 +184,18 @@ def test_printed_gam_is_wrong_in_exactly_the_twelve_flagged_cells() -> None:
 def test_printed_rem_and_means_are_right() -> None:
     rows = published.frame(source="semsegbench")
     for summary in ("linf-ReM^8_20", "l2-ReM^64_20"):
-        both = printed_and_computed(summary, published.rem(rows).dropna(subset="value"))
+        both = printed_and_computed(summary, analysis.rem(rows).dropna(subset="value"))
         assert len(both) == 165
         np.testing.assert_allclose(both["value_computed"], both["value_printed"], atol=1e-9)
     means = published.frame(source="semsegbench", kind="summary")
     means = means[means["threat"].eq("mean of corruptions 3")]
-    both = published.gam(rows).merge(means, on=["model", "dataset", "metric"])
+    both = analysis.gam(rows).merge(means, on=["model", "dataset", "metric"])
     assert len(both) == 228
     np.testing.assert_allclose(both["mean"], both["value_y"], atol=1e-4)
 
 
 def test_rem_needs_every_attack_and_names_what_is_missing() -> None:
-    rem = published.rem(published.frame(source="semsegbench"))
+    rem = analysis.rem(published.frame(source="semsegbench"))
     mask2former = rem[rem["model"].str.startswith("mask2former")]
     assert len(mask2former) > 0
     assert mask2former["value"].isna().all()
@@ -205,13 +206,13 @@ def test_rem_needs_every_attack_and_names_what_is_missing() -> None:
 
 
 def test_gam_of_one_model_by_hand() -> None:
-    gam = published.gam(published.frame(source="semsegbench", dataset="ade20k", metric="mIoU"))
+    gam = analysis.gam(published.frame(source="semsegbench", dataset="ade20k", metric="mIoU"))
     row = gam[gam["model"].eq("segformer/mit-b0")].iloc[0]
     assert (row["value"], row["worst"], row["summary"]) == (0.1773, "zoom_blur", "GAM_3")
 
 
 def test_gam_of_detection_asks_for_three_dimensional_corruptions_too() -> None:
-    gam = published.gam(published.frame(source="detecbench_corruptions", metric="mAP"))
+    gam = analysis.gam(published.frame(source="detecbench_corruptions", metric="mAP"))
     assert gam["value"].isna().all()
     assert set(gam["members"]) == {"far_focus"}
     assert len(gam["missing"].iloc[0].split(", ")) == 22

@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from gauntlet.errors import GauntletError
-from gauntlet.metrics import Figure
+from gauntlet.metrics import WHOLE, Figure
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.results import Job, Store, open_store
 from gauntlet.results.record import ImageRow
@@ -64,7 +64,7 @@ def row(position: int, right: int = 3) -> ImageRow:
 
 def complete(store: Store, each: Job, figures: list[Figure] | None = None) -> None:
     started = store.begin(each, images=2, batch_size=2, metric=METRIC, provenance=PROVENANCE)
-    store.add_images(started, [row(0), row(1)], ["all"], 1.5)
+    store.add_images(started, [row(0), row(1)], WHOLE, 1.5)
     store.finish(
         started,
         figures
@@ -104,16 +104,16 @@ def test_per_image_figures_are_computed_from_the_counts(address: str) -> None:
 def test_an_unfinished_evaluation_is_not_a_result_but_its_images_are_kept(address: str) -> None:
     with open_store(address) as store:
         started = store.begin(job(), images=4, batch_size=2, metric=METRIC, provenance=PROVENANCE)
-        store.add_images(started, [row(0), row(1)], ["all"])
+        store.add_images(started, [row(0), row(1)], WHOLE)
         assert store.load(job().key) is None
         assert store.frame().empty
         again = store.begin(job(), images=4, batch_size=8, metric=METRIC, provenance=PROVENANCE)
-        assert (again.id, again.batch_size, again.views) == (started.id, 2, ("all",))  # whoever began it decides
+        assert (again.id, again.batch_size, again.views) == (started.id, 2, WHOLE)  # whoever began it decides
         assert store.positions(again) == {0, 1}
         assert store.states([job().key, "other"]) == {job().key: "running"}
         with pytest.raises(GauntletError, match="no complete evaluation"):
             store.recompute(job().key)
-        store.add_images(again, [row(2), row(3)], ["all"])
+        store.add_images(again, [row(2), row(3)], WHOLE)
         store.finish(again, [Figure("mIoU", 0.5)])
         assert {each.metric: each.value for each in store.recompute(job().key)}["aAcc"] == pytest.approx(7 / 8)
 
@@ -121,8 +121,8 @@ def test_an_unfinished_evaluation_is_not_a_result_but_its_images_are_kept(addres
 def test_a_row_is_written_once(address: str) -> None:
     with open_store(address) as store:
         started = store.begin(job(), images=4, batch_size=2, metric=METRIC, provenance=PROVENANCE)
-        store.add_images(started, [row(0, right=3)], ["all"])
-        store.add_images(started, [row(0, right=9), row(1)], ["all"])
+        store.add_images(started, [row(0, right=3)], WHOLE)
+        store.add_images(started, [row(0, right=9), row(1)], WHOLE)
         stored = list(store.image_rows(started))
     assert [each.position for each in stored] == [0, 1]
     assert ImageCounts.from_bytes(stored[0].counts).confusion[0, 0, 0] == 3
@@ -173,7 +173,7 @@ def _write_many(address: str, worker: int, evaluations: int) -> None:
         for number in range(evaluations):
             started = store.begin(job(seed=number), images=6, batch_size=2, metric=METRIC, provenance=PROVENANCE)
             for start in range(0, 6, 2):
-                store.add_images(started, [row(start), row(start + 1)], ["all"])
+                store.add_images(started, [row(start), row(start + 1)], WHOLE)
             store.finish(started, [Figure("mIoU", 0.5)])
 
 
@@ -199,7 +199,7 @@ def _write_until_killed(address: str, ready: object) -> None:
         number = 0
         while True:
             started = store.begin(job(seed=number), images=2, batch_size=2, metric=METRIC, provenance=PROVENANCE)
-            store.add_images(started, [row(0), row(1)], ["all"])
+            store.add_images(started, [row(0), row(1)], WHOLE)
             store.finish(started, [Figure("mIoU", 0.5), Figure("aAcc", 0.7)])
             number += 1
             if number == 5:
@@ -260,7 +260,7 @@ def test_a_writer_that_lost_its_evaluation_cannot_hit_another(address: str) -> N
         store.delete(job("x").key)
         other = store.begin(job("y"), images=2, batch_size=2, metric=METRIC, provenance=PROVENANCE)
         with pytest.raises(GauntletError, match=r"was removed from .* while it ran"):
-            store.add_images(lost, [row(0)], ["all"])
+            store.add_images(lost, [row(0)], WHOLE)
         with pytest.raises(GauntletError, match=r"was removed from .* while it ran"):
             store.finish(lost, [Figure("mIoU", 0.5)])
         assert store.positions(other) == set()

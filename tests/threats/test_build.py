@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from gauntlet.errors import GauntletError
-from gauntlet.threats import build_threat, build_threats, suites
+from gauntlet.threats import build_threat, build_threats, rebuild_threat, suites
 from gauntlet.threats.contract import threats
 from gauntlet.threats.corruptions import COMMON
 from gauntlet.threats.sweeps import expand
@@ -17,7 +19,7 @@ from gauntlet.threats.sweeps import expand
 @pytest.mark.parametrize("name", ["clean", "pgd", "fog", "glass_blur", "frosted_glass_blur"])
 def test_a_description_builds_the_same_threat_again(name: str) -> None:
     threat = build_threat(name)
-    again = build_threat(threat.describe())
+    again = rebuild_threat(threat.describe())
     assert again.describe() == threat.describe()
     assert again.name == threat.name
 
@@ -140,3 +142,57 @@ def test_sweeps_have_names_of_their_own() -> None:
     for option, values in (("alpha", [0.005, 0.01]), ("restarts", [1, 2]), ("samples", [1, 3])):
         built = build_threats({"attack": {"name": "pgd", option: values}})
         assert len({threat.name for threat in built}) == 2
+
+
+SQUARE = {"attack": {"name": "pgd", "steps": 2, "region": {"square": {"size": [100, 200]}}}}
+
+
+def test_sizes_and_positions_are_swept() -> None:
+    sizes = [threat.describe()["attack"]["region"] for threat in build_threats(SQUARE)]
+    assert sizes == [{"square": {"size": 100}}, {"square": {"size": 200}}]
+    corners = {"size": {"range": [32, 64, 32]}, "position": ["centre", "top-left"]}
+    built = build_threats({"region_aware": {"attack": "bim", "region": {"square": corners}}})
+    assert [tuple(threat.describe()["region_aware"]["region"]["square"].values()) for threat in built] == [
+        (32, "centre"), (32, "top-left"), (64, "centre"), (64, "top-left")
+    ]  # fmt: skip
+    localized = build_threats(
+        {"localized": {"corruption": {"name": "fog"}, "patch": ["quarter", 8, {"height": 8, "width": 16}]}}
+    )
+    assert [threat.describe()["localized"]["patch"] for threat in localized] == ["quarter", 8, [8, 16]]
+    assert len({threat.name for threat in [*built, *localized]}) == 7
+
+
+def test_a_rectangle_is_a_height_and_a_width() -> None:
+    threat = build_threat({"attack": {"name": "pgd", "region": {"square": {"size": {"height": 32, "width": 64}}}}})
+    assert threat.describe()["attack"]["region"] == {"square": {"size": [32, 64]}}
+    assert threat.name.endswith("in square [32, 64]")
+    aimed = build_threat({"attack": {"name": "pgd", "fooling_region": {"square": {"size": {"height": 3, "width": 4}}}}})
+    assert aimed.describe()["attack"]["fooling_region"] == {"square": {"size": [3, 4]}}
+    with pytest.raises(GauntletError, match=r"size as a rectangle is \{height: 32, width: 64\}, not"):
+        build_threat({"attack": {"name": "pgd", "region": {"square": {"size": {"height": 32}}}}})
+
+
+def test_where_one_threat_is_wanted_a_list_of_sizes_is_told_from_a_rectangle() -> None:
+    with pytest.raises(GauntletError, match="stands for 2 threats") as caught:
+        build_threat(SQUARE)
+    assert "a rectangle is written {height: 32, width: 64}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        {"attack": {"name": "pgd", "region": {"square": {"size": {"height": 32, "width": 64}}}}},
+        {"attack": {"name": "bim", "fooling_region": {"square": {"size": {"height": 8, "width": 9}}}}},
+        {"region_aware": {"attack": "bim", "region": {"square": {"size": {"height": 32, "width": 64}}}}},
+        {"localized": {"corruption": {"name": "fog"}, "patch": {"height": 8, "width": 16}}},
+        {"localized": {"corruption": {"name": "fog"}, "region": {"square": {"size": {"height": 8, "width": 16}}}}},
+        {"battery": {"name": "semsegbench", "region": {"square": {"size": {"height": 8, "width": 16}}}}},
+    ],
+)
+def test_stored_descriptions_are_never_sweeps(description: dict[str, Any]) -> None:
+    threat = build_threat(description)
+    stored = json.loads(json.dumps(threat.describe()))
+    again = rebuild_threat(stored)
+    assert again.describe() == threat.describe() == stored
+    if "battery" not in description:
+        assert again.name == threat.name

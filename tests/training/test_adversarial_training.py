@@ -8,20 +8,20 @@ import torch
 from training_squares import recipe
 
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.progress import Silent
 from gauntlet.models import architectures
 from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.training import train
 from gauntlet.training.config import AdversarialConfig
 from gauntlet.training.division import DividedObjective
+from gauntlet.training.log import read_log
 from gauntlet.training.objectives import AdversarialObjective, Objective, StepInfo, frozen, scaled_attack
-from gauntlet.training.progress import SilentProgress
-from gauntlet.training.tracking import read_log
 
 EPSILON = 8 / 255
 PGD = {"name": "pgd", "epsilon": "8/255", "alpha": "4/255", "steps": 2}
 SEEDS = (7, 8, 9, 10)
 INFO = StepInfo(done=0.9, seeds=SEEDS)
-QUIET = SilentProgress()
+QUIET = Silent()
 
 
 def wrapped(name: str = "test-net", **options: Any) -> WrappedSegmentation:

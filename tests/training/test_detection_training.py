@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.progress import Silent
 from gauntlet.models.architectures import WrappedDetector, build, build_detector
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.shipped import load_weights as load_model_weights
@@ -24,15 +25,14 @@ from gauntlet.training import train
 from gauntlet.training.boxes import BoxAugmentation, BoxPair, crop, mirror, resize
 from gauntlet.training.config import AdversarialConfig, AugmentationConfig
 from gauntlet.training.loading import BoxPreparation
+from gauntlet.training.log import read_log
 from gauntlet.training.objectives import AdversarialDetectionObjective, StepInfo
 from gauntlet.training.processes import Processes, joined_processes
-from gauntlet.training.progress import SilentProgress
-from gauntlet.training.tracking import read_log
 from gauntlet.training.validation import validate_detector
 from gauntlet.training.weights import load_weights
 from tiny_detector import TinyBoxes, TinyDetector
 
-QUIET = SilentProgress()
+QUIET = Silent()
 FCOS: dict[str, Any] = {
     "architecture": "fcos",
     "options": {"widths": [8, 16, 16, 16], "top_width": 16, "width": 16},
@@ -54,14 +54,15 @@ class Blocks(TinyBoxes):
         return super().__getitem__(index if self.split == "val" else index + 4)
 
 
-class Stopping(SilentProgress):
-    """Ends the program, as it were, when a step is done."""
+class Stopping(Silent):
+    """Presses Ctrl-C when so many steps are done."""
 
     def __init__(self, at: int) -> None:
-        self.at = at
+        self.left = at
 
-    def update(self, step: int, total: int, message: str) -> None:
-        if step == self.at:
+    def advance(self, count: int, figure: float = 0.0, name: str = "", text: str = "") -> None:
+        self.left -= count
+        if self.left == 0:
             raise KeyboardInterrupt
 
 

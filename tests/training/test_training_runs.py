@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,18 +18,19 @@ from safetensors.torch import load_file
 from training_squares import recipe
 
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.progress import Silent
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.shipped import load_weights
 from gauntlet.results.tracking import TRACKERS
 from gauntlet.training import train
 from gauntlet.training.averaging import MovingAverage
 from gauntlet.training.checkpoint import save_state
-from gauntlet.training.progress import LineProgress, SilentProgress, format_duration
-from gauntlet.training.tracking import CsvLog, read_log
+from gauntlet.training.log import CsvLog, read_log
 from gauntlet.training.validation import figures_from_confusion
+from paths import ROOT
 
 HERE = Path(__file__).resolve().parent
-QUIET = SilentProgress()
+QUIET = Silent()
 
 EVERYTHING: dict[str, Any] = {
     "ema": 0.9,
@@ -48,7 +50,8 @@ def curve(folder: Path) -> list[dict[str, str]]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    folders = os.pathsep.join([str(ROOT / "src"), str(HERE)])
+    return {**os.environ, "PYTHONPATH": folders, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def test_two_epochs_give_a_model_that_loads_with_its_log_and_card(tmp_path: Path) -> None:
@@ -189,24 +192,29 @@ def test_figures_of_a_confusion_matrix_by_hand() -> None:
     assert figures.accuracy == pytest.approx(0.8)
 
 
-def test_lines_of_progress_name_the_remaining_time() -> None:
+def test_lines_of_progress_name_the_steps_the_loss_and_the_remaining_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import io
 
+    from gauntlet.evaluation import progress
+
+    monkeypatch.setattr(progress, "_LINE_EVERY_SECONDS", 0.0)
     stream = io.StringIO()
-    with LineProgress(stream) as progress:
-        for step in range(4):
-            progress.update(step, 3, f"loss {step}")
+    with progress.Terminal(stream) as display:
+        train(recipe(), tmp_path, progress=display)
     lines = stream.getvalue().splitlines()
-    assert lines[-1] == "step 3/3  loss 3  0 s left"
-    assert format_duration(7325) == "2 h 2 min"
+    assert lines[0] == "training tiny: 6 steps"
+    assert len(lines) == 7
+    assert re.fullmatch(r"training tiny: 6/6 steps, loss \d+\.\d{4}, \d+\.\d steps/s, 0 s left", lines[-1])
 
 
 def test_the_log_drops_what_comes_after_the_checkpoint(tmp_path: Path) -> None:
-    log = CsvLog(tmp_path / "log.csv", 0)
+    log = CsvLog(tmp_path / "log.csv", 0, ("mIoU", "aAcc"))
     for step in (1, 2, 3):
-        log.log({"step": step, "loss": step / 7})
+        log.log({"loss": step / 7}, step)
     log.close()
-    CsvLog(tmp_path / "log.csv", 2).close()
+    CsvLog(tmp_path / "log.csv", 2, ("mIoU", "aAcc")).close()
     with (tmp_path / "log.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert [row["step"] for row in rows] == ["1", "2"]

@@ -12,8 +12,9 @@ from training_squares import Squares
 
 from gauntlet.errors import GauntletError
 from gauntlet.seeding import numpy_generator
+from gauntlet.threats import corruptions
 from gauntlet.training import augmentation, localized
-from gauntlet.training.augmentation import Augmentation, Pair
+from gauntlet.training.augmentation import Augmentation, Image, Pair
 from gauntlet.training.config import (
     AugmentationConfig,
     ColorJitterConfig,
@@ -149,6 +150,28 @@ def test_a_localized_corruption_changes_pixels_of_one_rectangle_only() -> None:
     box = (np.ptp(rows) + 1) * (np.ptp(columns) + 1)
     assert box <= 0.26 * changed.size
     assert changed.sum() > 0.9 * box
+
+
+def test_a_localized_corruption_is_drawn_from_the_fifteen_common_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: Counter[str] = Counter()
+
+    def record(image: Image, name: str, severity: int, seed: int) -> Image:
+        drawn[name] += 1
+        return image
+
+    monkeypatch.setattr(corruptions, "corrupt", record)
+    image, _ = coded_pair()
+    for seed in range(300):
+        localized.corrupt_locally(image, LocalizedCorruptionConfig(probability=1.0), numpy_generator(seed))
+    assert set(drawn) == set(corruptions.COMMON)
+    assert not any(corruptions.registry[name].needs_depth for name in drawn)
+
+
+def test_a_localized_corruption_that_needs_depth_is_refused_in_the_recipe() -> None:
+    with pytest.raises(ValueError, match="fog_3d needs depth"):
+        LocalizedCorruptionConfig(names=("fog", "fog_3d"))
+    with pytest.raises(ValueError, match="did you mean 'fog'"):
+        LocalizedCorruptionConfig(names=("fogg",))
 
 
 def test_an_epoch_shows_every_sample_once_and_epochs_differ() -> None:

@@ -1,6 +1,6 @@
 """What the figures say: leaderboards, correlations, curves, distributions, significance. Tidy frames in and out."""
 
-from gauntlet.analysis.classes import by_class
+from gauntlet.analysis.by_class import by_class
 from gauntlet.analysis.correlation import correlate, correlations, scores_by_dataset, scores_by_metric
 from gauntlet.analysis.curves import curve
 from gauntlet.analysis.distribution import (
@@ -12,6 +12,8 @@ from gauntlet.analysis.distribution import (
     perturbation_cdf,
 )
 from gauntlet.analysis.leaderboard import leaderboard, threat_table
+from gauntlet.analysis.rem_gam import gam, rem
+from gauntlet.analysis.scores import scores, summaries
 from gauntlet.analysis.significance import (
     compare_counts,
     compare_groups,
@@ -20,7 +22,6 @@ from gauntlet.analysis.significance import (
     image_differences,
 )
 from gauntlet.analysis.size_bias import by_size, image_to_dataset_ratio, objects, size_bias
-from gauntlet.analysis.summary import gam, rem, scores, summaries
 from gauntlet.analysis.transfer import transfer, transfer_matrix, transform_matrix
 
 __all__ = [

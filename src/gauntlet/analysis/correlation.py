@@ -12,10 +12,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from gauntlet.analysis.frames import name_images, require_columns
-from gauntlet.analysis.leaderboard import score_columns
-from gauntlet.analysis.summary import scores
+from gauntlet.analysis.scores import score_columns, scores
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.segmentation.figures import FloatArray, divide
+from gauntlet.metrics.arithmetic import FloatArray, divide
 
 COEFFICIENTS = ("pearson", "spearman", "kendall")
 RESAMPLES = 1000
@@ -104,8 +103,8 @@ def correlations(
     for key, rows in groups:
         labels: dict[str, Any] = dict(zip(by, key, strict=True))
         for x, y in chosen:
-            found = _correlate(rows[x].astype(float), rows[y].astype(float), resamples, LEVEL, seed)
-            parts.extend({**labels, "x": x, "y": y, **row} for row in found)
+            coefficients = _correlate(rows[x].astype(float), rows[y].astype(float), resamples, LEVEL, seed)
+            parts.extend({**labels, "x": x, "y": y, **row} for row in coefficients)
     order = [*by, "x", "y", "coefficient", "value", "low", "high", "n", "warning"]
     return pd.DataFrame(parts, columns=order)
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from gauntlet.analysis.frames import require_columns
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.worst_case import select
+from gauntlet.metrics.selection import select
 
 AGGREGATED = "aggregated"
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from gauntlet.errors import GauntletError
@@ -16,7 +18,16 @@ MODEL_FACTS = (
 )
 """Columns that say something about a model; a frame has them when it comes from the published figures or was joined
 with a table of models."""
+UNIT_COLUMNS = (
+    *("source", "table", "task", "model", "model_digest", "dataset", "split", "dataset_digest", "seed", "view"),
+)
+"""What makes figures comparable: one model on the same images in one view; only those a frame has are used."""
 SAME = 1e-9
+
+
+def unit_columns(frame: pd.DataFrame) -> list[str]:
+    """Those of UNIT_COLUMNS that a frame has."""
+    return [column for column in UNIT_COLUMNS if column in frame]
 
 
 def require_columns(frame: pd.DataFrame, columns: Iterable[str], what: str) -> None:
@@ -99,3 +110,21 @@ def with_clean(table: pd.DataFrame, rows: pd.DataFrame, keys: list[str]) -> pd.D
     whole = clean[clean["view"].eq("all")].drop(columns="view").rename(columns={"clean": "whole"})
     table = table.merge(whole, on=rest, how="left")
     return table.assign(clean=table["clean"].fillna(table["whole"])).drop(columns="whole")
+
+
+def group_codes(rows: pd.DataFrame, keys: list[str]) -> tuple[pd.DataFrame, npt.NDArray[np.intp]]:
+    """The different keys in order of appearance, and which of them every row has."""
+    codes = np.asarray(rows.groupby(keys, sort=False, dropna=False).ngroup(), dtype=np.intp)
+    return rows[keys].drop_duplicates().reset_index(drop=True), codes
+
+
+def union_of_flags(rows: pd.DataFrame, codes: npt.NDArray[np.intp], groups: int) -> list[str]:
+    """The flags that occur in every group of rows; codes (n,) say to which of the groups a row belongs."""
+    if "flag" not in rows:
+        return [""] * groups
+    flagged = rows["flag"].ne("").to_numpy()
+    pairs = pd.DataFrame({"group": codes[flagged], "flag": rows["flag"].to_numpy()[flagged]}).drop_duplicates()
+    flags: list[set[str]] = [set() for _ in range(groups)]
+    for group, text in pairs.itertuples(index=False):
+        flags[group].update(text.split())
+    return [" ".join(sorted(each)) for each in flags]

@@ -2,77 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pandas as pd
 
-from gauntlet.analysis.frames import MODEL_FACTS, of_metric, one_each
-from gauntlet.analysis.summary import scores
+from gauntlet.analysis.frames import of_metric, one_each, unit_columns
+from gauntlet.analysis.ranking import rank
+from gauntlet.analysis.scores import score_columns, scores
 from gauntlet.errors import unknown_name
-from gauntlet.results.published.summaries import unit_columns
 
-_NOT_SCORES = {"metric", "flag", *MODEL_FACTS}
-_PREFERRED = ("GAM_3", "GAM_", "worst corruption", "-ReM^", "halmosi 8/255")
+_BOARD_COLUMNS = ("source", "task", "dataset", "split", "dataset_digest", "view")
 
 
 def leaderboard(
     frame: pd.DataFrame, metric: str | None = None, *, sort_by: str | None = None, view: str = "all"
 ) -> pd.DataFrame:
-    """The models of every dataset, best first.
+    """The models of every dataset, best first, ranked as `gauntlet.analysis.ranking.rank` says.
 
     Args:
         frame: tidy figures of the store or the published ones.
         metric: by default mIoU for segmentation and mAP for detection.
-        sort_by: one of the score columns; by default the first in the order of `by_preference` that anybody has.
+        sort_by: one of the score columns; by default, on every dataset, the first in the order of `by_preference` that
+            one of its models has.
         view: "all" is the whole image.
 
     Returns:
         `rank` within the dataset (1 is best, ties share the better rank, models without the score come last and have
-        none) and the columns of `scores`.
+        none), `ranked_by` (the score) and the columns of `scores`.
     """
     table = scores(frame, metric, view=view)
     columns = score_columns(table)
-    if sort_by is None:
-        filled = [name for name in columns if table[name].notna().any()]
-        sort_by = by_preference(filled or columns)[0]
-    if sort_by not in columns:
+    if sort_by is not None and sort_by not in columns:
         raise unknown_name("score to sort by", sort_by, columns)
-    units = ("source", "task", "dataset", "split", "dataset_digest", "view")
-    groups = [column for column in units if column in table]
-    rank = table.groupby(groups, dropna=False)[sort_by].rank(method="min", ascending=False)
-    table.insert(0, "rank", rank.astype("Int64"))
-    by = [*groups, "rank", "model"]
-    return table.sort_values(by, na_position="last", kind="stable").reset_index(drop=True)
-
-
-def by_preference(names: Iterable[str]) -> list[str]:
-    """Scores in the order in which models are ranked by them, unless somebody asks for something else.
-
-    GAM (of severity 3 first), the worst corruption, ReM, the battery of Halmosi et al., clean, then all others. Give
-    only names of scores that somebody has.
-
-    >>> by_preference(["clean", "mean of GAM_3", "linf-ReM^8_1", "linf-ReM^8_20"])
-    ['linf-ReM^8_20', 'linf-ReM^8_1', 'clean', 'mean of GAM_3']
-    """
-    return sorted(names, key=_preference)
-
-
-def _preference(name: str) -> tuple[int, int]:
-    last = len(_PREFERRED)
-    if name == "clean":
-        return last, 0
-    if name.startswith("mean of "):
-        return last + 1, 0
-    place = next((index for index, mark in enumerate(_PREFERRED) if mark in name), last + 1)
-    steps = name.rpartition("_")[2]
-    # Of several ReMs the one with the most steps: a single step tells little.
-    return place, -int(steps) if "-ReM^" in name and steps.isdigit() else 0
-
-
-def score_columns(table: pd.DataFrame) -> list[str]:
-    """The columns of a table of scores that hold scores."""
-    skip = _NOT_SCORES | set(unit_columns(table)) | {"rank", "year"}
-    return [column for column in map(str, table.columns) if column not in skip]
+    groups = [column for column in _BOARD_COLUMNS if column in table]
+    boards = []
+    for _, board in table.groupby(groups, dropna=False):
+        values = zip(board["model"], board.index, board[columns].to_numpy(float).tolist(), strict=True)
+        by_model = {(str(model), row): dict(zip(columns, own, strict=True)) for model, row, own in values}
+        decisive, ranks = rank(by_model, sort_by)
+        ordered = board.loc[[row for _, row in ranks]]
+        ordered.insert(0, "rank", pd.Series(list(ranks.values()), ordered.index, dtype="Int64"))
+        ordered.insert(1, "ranked_by", decisive)
+        boards.append(ordered)
+    return pd.concat(boards, ignore_index=True)
 
 
 def threat_table(frame: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -10,12 +11,15 @@ import pandas as pd
 
 from gauntlet.analysis.frames import require_columns
 from gauntlet.errors import GauntletError
+from gauntlet.metrics.arithmetic import FloatArray, divide, nan_mean
 from gauntlet.metrics.detection.coco import MOST_DETECTIONS, THRESHOLDS
 from gauntlet.metrics.detection.metric import Pair
 from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
 from gauntlet.metrics.segmentation.counts import CountTable
-from gauntlet.metrics.segmentation.figures import FloatArray, divide, nan_mean
 from gauntlet.samples import Boxes
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 RESAMPLES = 1000
 PERMUTATIONS = 10_000
@@ -23,6 +27,37 @@ LEVEL = 0.95
 EXACT_UP_TO = 12
 """Images up to which all sign flips are tried instead of a sample of them."""
 _CHUNK = 500
+
+
+class ResamplingOptions(TypedDict, total=False):
+    """The fields of `Resampling`, as keyword arguments."""
+
+    resamples: int
+    permutations: int
+    level: float
+    seed: int
+
+
+class Resampling(NamedTuple):
+    """How much a test draws.
+
+    Attributes:
+        resamples: bootstrap samples for the interval.
+        permutations: sign flips for the p-value; all of them for at most 12 images.
+        level: coverage of the interval.
+        seed: of both.
+    """
+
+    resamples: int = RESAMPLES
+    permutations: int = PERMUTATIONS
+    level: float = LEVEL
+    seed: int = 0
+
+    @property
+    def percentiles(self) -> list[float]:
+        """The two ends of the interval."""
+        return [50 * (1 - self.level), 50 * (1 + self.level)]
+
 
 # The difference second - first of R samples, from the weight that each image has for either model: (R, N) -> (R,).
 Difference = Callable[[FloatArray, FloatArray], FloatArray]
@@ -34,10 +69,7 @@ def compare_images(
     metric: str = "mIoU",
     *,
     view: str = "all",
-    resamples: int = RESAMPLES,
-    permutations: int = PERMUTATIONS,
-    level: float = LEVEL,
-    seed: int = 0,
+    **draws: Unpack[ResamplingOptions],
 ) -> pd.DataFrame:
     """Whether a per-image figure differs between two models on the same images.
 
@@ -45,10 +77,7 @@ def compare_images(
         first, second: per-image frames of two evaluations: image_id, view and a column of the metric.
         metric: "mIoU" or "accuracy".
         view: the view to compare.
-        resamples: bootstrap samples of images for the interval.
-        permutations: sign flips for the p-value; all of them for at most 12 images.
-        level: coverage of the interval.
-        seed: of both.
+        draws: how much is drawn; by default as `Resampling` says.
 
     Returns:
         One row: metric, view, images (in both, with a value), first, second (means), difference (second - first), low,
@@ -64,7 +93,7 @@ def compare_images(
     def difference(weights_first: FloatArray, weights_second: FloatArray) -> FloatArray:
         return np.asarray((weights_second - weights_first) @ (y - x) / len(x))
 
-    row = _test(difference, len(x), resamples, permutations, level, seed)
+    row = _test(difference, len(x), Resampling(**draws))
     change = pairs["difference"]
     return pd.DataFrame(
         [
@@ -95,11 +124,7 @@ def image_differences(
 def compare_counts(
     first: CountTable,
     second: CountTable,
-    *,
-    resamples: int = RESAMPLES,
-    permutations: int = PERMUTATIONS,
-    level: float = LEVEL,
-    seed: int = 0,
+    **draws: Unpack[ResamplingOptions],
 ) -> pd.DataFrame:
     """Whether the dataset mIoU (CmIoU) differs between two models on the same images.
 
@@ -108,15 +133,14 @@ def compare_counts(
 
     Args:
         first, second: counts of the same N images, in the same order.
-        resamples, permutations, level, seed: as for `compare_images`.
+        draws: as for `compare_images`.
 
     Returns:
         One row: metric, images, first, second, difference (second - first), low, high, p_value.
     """
     if len(first) != len(second) or not np.array_equal(first.ground_truth, second.ground_truth):
         raise GauntletError("the two tables count different images; evaluate both models on the same dataset.")
-    if len(first) < 2:
-        raise GauntletError(f"two models need at least 2 images to be compared, not {len(first)}.")
+    _require_two(len(first))
     hits = [table.true_positives.astype(np.float64) for table in (first, second)]
     union = [table.union.astype(np.float64) for table in (first, second)]
 
@@ -130,27 +154,23 @@ def compare_counts(
         return figure(kept, swapped, 1) - figure(kept, swapped, 0)
 
     everything, nothing = np.ones((1, len(first))), np.zeros((1, len(first)))
-    values = [float(figure(everything, nothing, model)[0]) for model in (0, 1)]
-    row = _test(difference, len(first), resamples, permutations, level, seed)
-    return pd.DataFrame([{"metric": "mIoU", "images": len(first), "first": values[0], "second": values[1], **row}])
+    values = {name: float(figure(everything, nothing, model)[0]) for model, name in enumerate(("first", "second"))}
+    row = _test(difference, len(first), Resampling(**draws))
+    return pd.DataFrame([{"metric": "mIoU", "images": len(first), **values, **row}])
 
 
 def compare_objects(
     first: Sequence[Pair],
     second: Sequence[Pair],
     num_classes: int,
-    *,
-    resamples: int = RESAMPLES,
-    permutations: int = PERMUTATIONS,
-    level: float = LEVEL,
-    seed: int = 0,
+    **draws: Unpack[ResamplingOptions],
 ) -> pd.DataFrame:
     """Whether the mAP differs between two detectors on the same images; as `compare_counts` for mIoU.
 
     Args:
         first, second: objects and detections of the same N images, in the same order.
         num_classes: K.
-        resamples, permutations, level, seed: as for `compare_images`.
+        draws: as for `compare_images`.
 
     Returns:
         One row: metric, images, first, second, difference (second - first), low, high, p_value.
@@ -158,10 +178,9 @@ def compare_objects(
     pairs = [*first, *second]
     if len(first) != len(second) or not all(_same_objects(a, b) for (a, _), (b, _) in zip(first, second, strict=True)):
         raise GauntletError("the two detectors saw different images; evaluate both on the same dataset.")
-    if len(first) < 2:
-        raise GauntletError(f"two models need at least 2 images to be compared, not {len(first)}.")
+    _require_two(len(first))
     # Every image twice, with the detections of either model: which of them counts is a matter of weights.
-    table = ObjectTable.of([truth for truth, _ in pairs], [found for _, found in pairs], num_classes)
+    table = ObjectTable.of([truth for truth, _ in pairs], [detected for _, detected in pairs], num_classes)
     precision = WeightedPrecision(table, THRESHOLDS, MOST_DETECTIONS[-1])
 
     def figure(of_first: FloatArray, of_second: FloatArray) -> FloatArray:
@@ -173,8 +192,13 @@ def compare_objects(
 
     everything, nothing = np.ones((1, len(first))), np.zeros((1, len(first)))
     values = float(figure(everything, nothing)[0]), float(figure(nothing, everything)[0])
-    row = _test(difference, len(first), resamples, permutations, level, seed)
+    row = _test(difference, len(first), Resampling(**draws))
     return pd.DataFrame([{"metric": "mAP", "images": len(first), "first": values[0], "second": values[1], **row}])
+
+
+def _require_two(images: int) -> None:
+    if images < 2:
+        raise GauntletError(f"two models need at least 2 images to be compared, not {images}.")
 
 
 def _same_objects(first: Boxes, second: Boxes) -> bool:
@@ -187,11 +211,7 @@ def compare_groups(
     group: str,
     first: str,
     second: str,
-    *,
-    resamples: int = RESAMPLES,
-    permutations: int = PERMUTATIONS,
-    level: float = LEVEL,
-    seed: int = 0,
+    **draws: Unpack[ResamplingOptions],
 ) -> pd.DataFrame:
     """Whether a score differs between two groups of models (transformer against convolution backbones).
 
@@ -200,7 +220,7 @@ def compare_groups(
         score: the column to compare; NaN rows are left out.
         group: the column that tells the groups apart.
         first, second: two of its values.
-        resamples, permutations, level, seed: bootstrap of both groups, random relabelling for the p-value.
+        draws: bootstrap samples of both groups, random relabellings for the p-value.
 
     Returns:
         One row: score, group, first, second, n_first, n_second, mean_first, mean_second, difference (second - first),
@@ -214,11 +234,15 @@ def compare_groups(
     means = {"mean_first": _mean(x), "mean_second": _mean(y), "difference": _mean(y) - _mean(x)}
     if min(len(x), len(y)) < 2:
         return pd.DataFrame([{**head, **means, "low": np.nan, "high": np.nan, "p_value": np.nan}])
-    generator = np.random.default_rng(seed)
-    drawn = [values[generator.integers(len(values), size=(resamples, len(values)))].mean(axis=1) for values in (x, y)]
-    low, high = np.percentile(drawn[1] - drawn[0], [50 * (1 - level), 50 * (1 + level)])
+    settings = Resampling(**draws)
+    generator = np.random.default_rng(settings.seed)
+    drawn = [
+        values[generator.integers(len(values), size=(settings.resamples, len(values)))].mean(axis=1)
+        for values in (x, y)
+    ]
+    low, high = np.percentile(drawn[1] - drawn[0], settings.percentiles)
     pooled = np.concatenate([x, y])
-    shuffled = generator.permuted(np.tile(pooled, (permutations, 1)), axis=1)
+    shuffled = generator.permuted(np.tile(pooled, (settings.permutations, 1)), axis=1)
     chance = shuffled[:, len(x) :].mean(axis=1) - shuffled[:, : len(x)].mean(axis=1)
     p_value = _p_value(means["difference"], chance, exact=False)
     return pd.DataFrame([{**head, **means, "low": float(low), "high": float(high), "p_value": p_value}])
@@ -228,21 +252,19 @@ def _mean(values: FloatArray) -> float:
     return float(values.mean()) if len(values) else float("nan")
 
 
-def _test(
-    difference: Difference, images: int, resamples: int, permutations: int, level: float, seed: int
-) -> dict[str, float]:
+def _test(difference: Difference, images: int, draws: Resampling) -> dict[str, float]:
     """Observed difference, bootstrap interval over images and sign-flip p-value."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(draws.seed)
     observed = float(difference(np.zeros((1, images)), np.ones((1, images)))[0])
     if np.isnan(observed):  # a figure that is undefined for these images: nothing to test
         return dict.fromkeys(("difference", "low", "high", "p_value"), observed)
     drawn = []
-    for count in _chunks(resamples):
+    for count in _chunks(draws.resamples):
         weights = generator.multinomial(images, np.full(images, 1 / images), size=count).astype(np.float64)
         drawn.append(difference(np.zeros_like(weights), weights))
-    low, high = np.nanpercentile(np.concatenate(drawn), [50 * (1 - level), 50 * (1 + level)])
+    low, high = np.nanpercentile(np.concatenate(drawn), draws.percentiles)
     exact = images <= EXACT_UP_TO
-    tried = _all_flips(images) if exact else _random_flips(images, permutations, generator)
+    tried = _all_flips(images) if exact else _random_flips(images, draws.permutations, generator)
     chance = [difference(flips, 1 - flips) for flips in tried]
     p_value = _p_value(observed, np.concatenate(chance), exact=exact)
     return {"difference": observed, "low": float(low), "high": float(high), "p_value": p_value}

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gauntlet.analysis.frames import one_name_each, require_columns
+from gauntlet.analysis.frames import one_name_each, require_columns, unit_columns
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.segmentation.figures import divide
-from gauntlet.results.published.summaries import unit_columns
+from gauntlet.metrics.arithmetic import divide
 
 FRACTION_EDGES = (0.0, 0.001, 0.01, 0.05, 0.2, 1.0)
 """Bins by the share of the image: under 0.1 %, 0.1 to 1 %, 1 to 5 %, 5 to 20 %, 20 % and more."""
@@ -65,28 +64,28 @@ def objects(
         recalls = {"clean_recall": right[0] / area, "recall": right[1] / area}
         parts.append(pd.DataFrame({"class_index": int(index), "area": area, "fraction": area / labels.size, **recalls}))
     columns = ["class_index", "area", "fraction", "clean_recall", "recall"]
-    found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns, dtype=float)
-    found.insert(0, "image_id", image_id)
-    return found
+    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns, dtype=float)
+    table.insert(0, "image_id", image_id)
+    return table
 
 
-def by_size(found: pd.DataFrame, *, bins: str = "fraction") -> pd.DataFrame:
+def by_size(objects: pd.DataFrame, *, bins: str = "fraction") -> pd.DataFrame:
     """Recall of objects in bins of size.
 
     Args:
-        found: objects of any number of images, as `objects` gives them.
+        objects: objects of any number of images, as `objects` gives them.
         bins: "fraction" (of the image) or "coco" (pixels).
 
     Returns:
         One row per bin: bin (0 is smallest), low, high, objects, recall, clean_recall, counted (objects that are right
         somewhere on the clean image), ratio (mean of recall / clean_recall over those).
     """
-    require_columns(found, ["area", "fraction", "recall", "clean_recall"], "robustness by size")
-    edges, sizes = _edges(found, bins)
+    require_columns(objects, ["area", "fraction", "recall", "clean_recall"], "robustness by size")
+    edges, sizes = _edges(objects, bins)
     # Bins are closed on the left; an object that fills the whole image belongs to the last.
     which = np.clip(np.searchsorted(edges, sizes, side="right") - 1, 0, len(edges) - 2)
-    ratio = divide(found["recall"], found["clean_recall"])
-    table = found.assign(bin=which, ratio=ratio, objects=1, counted=(~np.isnan(ratio)).astype(int))
+    ratio = divide(objects["recall"], objects["clean_recall"])
+    table = objects.assign(bin=which, ratio=ratio, objects=1, counted=(~np.isnan(ratio)).astype(int))
     grouped = table.groupby("bin").agg(
         objects=("objects", "sum"),
         recall=("recall", "mean"),
@@ -101,26 +100,25 @@ def by_size(found: pd.DataFrame, *, bins: str = "fraction") -> pd.DataFrame:
     return result
 
 
-def size_bias(found: pd.DataFrame, *, bins: str = "fraction") -> pd.DataFrame:
+def size_bias(objects: pd.DataFrame, *, bins: str = "fraction") -> pd.DataFrame:
     """One row that says how much recall depends on size.
 
     Args:
-        found: objects of any number of images, as `objects` gives them.
-        bins: "fraction" (of the image) or "coco" (pixels).
+        objects, bins: as for `by_size`.
 
     Returns:
         bias (mean recall in the largest non-empty bin minus that in the smallest; 0 with one bin), slope (recall
         gained per tenfold size), clean_bias and clean_slope (the same on the clean image), objects.
     """
-    table = by_size(found, bins=bins)
+    table = by_size(objects, bins=bins)
     table = table[table["objects"] > 0]
-    size = np.log10(found["fraction"].to_numpy(float))
+    size = np.log10(objects["fraction"].to_numpy(float))
     row: dict[str, float] = {}
     for name, column in (("", "recall"), ("clean_", "clean_recall")):
         means = table[column].to_numpy(float)
         row[f"{name}bias"] = float(means[-1] - means[0]) if len(means) else np.nan
-        row[f"{name}slope"] = _slope(size, found[column].to_numpy(float))
-    return pd.DataFrame([{**row, "objects": len(found)}])
+        row[f"{name}slope"] = _slope(size, objects[column].to_numpy(float))
+    return pd.DataFrame([{**row, "objects": len(objects)}])
 
 
 def image_to_dataset_ratio(frame: pd.DataFrame) -> pd.DataFrame:
@@ -141,11 +139,11 @@ def image_to_dataset_ratio(frame: pd.DataFrame) -> pd.DataFrame:
     return wide.assign(ratio=divide(wide["NmIoU"], wide["CmIoU"])).reset_index().rename_axis(columns=None)
 
 
-def _edges(found: pd.DataFrame, bins: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _edges(objects: pd.DataFrame, bins: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     if bins == "fraction":
-        return np.array(FRACTION_EDGES), found["fraction"].to_numpy(float)
+        return np.array(FRACTION_EDGES), objects["fraction"].to_numpy(float)
     if bins == "coco":
-        return np.array(COCO_EDGES), found["area"].to_numpy(float)
+        return np.array(COCO_EDGES), objects["area"].to_numpy(float)
     raise GauntletError(f"bins must be 'fraction' or 'coco', not '{bins}'.")
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gauntlet.analysis.frames import of_metric, one_each, require_columns, with_clean
+from gauntlet.analysis.frames import of_metric, one_each, require_columns, unit_columns, with_clean
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.segmentation.figures import divide
-from gauntlet.results.published.summaries import unit_columns
-from gauntlet.results.published.threats import threat_settings
+from gauntlet.metrics.arithmetic import divide
+from gauntlet.results.descriptions import threat_settings
 
 RATIO = "IoU ratio"
 

@@ -13,7 +13,7 @@ from gauntlet.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from gauntlet.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from gauntlet.report.compare import Comparison
+    from gauntlet.report.comparison import Comparison
     from gauntlet.report.tables import Table
 
 MOST_FLIPS = 10
@@ -29,14 +29,8 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Compare two models: differences with paired intervals, and which classes and images change sides."""
-    from gauntlet.report.compare import (
-        class_tables,
-        compare_models,
-        difference_table,
-        image_tables,
-        to_document,
-        verdict,
-    )
+    from gauntlet.report.comparison import compare_models
+    from gauntlet.report.comparison_page import class_tables, difference_table, image_tables, to_document, verdict
     from gauntlet.report.render.html import write
     from gauntlet.report.tables import Table
     from gauntlet.report.write import write_text
@@ -71,7 +65,7 @@ def _print(comparison: Comparison, table: Table) -> None:
 def _record(comparison: Comparison) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from gauntlet.report.compare import verdict
+    from gauntlet.report.comparison_page import verdict
 
     scope = comparison.scope
     return {

@@ -25,7 +25,6 @@ OPTIONAL = {
     "TensorBoard": ("tensorboard", "tensorboard", "pip install 'vision-gauntlet[tracking]'"),
     "Hugging Face models": ("transformers", "transformers", "pip install 'vision-gauntlet[zoo]'"),
     "torchvision models": ("torchvision", "torchvision", "pip install 'vision-gauntlet[zoo]'"),
-    "H.265 corruptions": ("av", "av", "pip install 'vision-gauntlet[video]'"),
     "PostgreSQL store": ("psycopg", "psycopg", "pip install 'vision-gauntlet[postgres]'"),
     "Figures as PNG, PDF, SVG": ("matplotlib", "matplotlib", "pip install 'vision-gauntlet[figures]'"),
     "Parquet export": ("pyarrow", "pyarrow", "pip install 'vision-gauntlet[parquet]'"),
@@ -66,6 +65,8 @@ def doctor(
         for name, part in facts["optional"].items()
     ]
     print_table("Optional parts", ["part", "version", "to install it"], rows, numbers_from=9)
+    for broken in facts["broken plug-ins"]:
+        typer.echo(f"Broken: {broken}")
     typer.echo("All of the core is there." if not facts["missing"] else f"Missing: {', '.join(facts['missing'])}.")
     if facts["missing"]:
         raise typer.Exit(1)
@@ -116,7 +117,18 @@ def _facts() -> dict[str, Any]:
             for name, (module, distribution, install) in OPTIONAL.items()
         },
         "missing": [name for name, installed in core.items() if installed is None],
+        "broken plug-ins": _broken_plugins(),
     }
+
+
+def _broken_plugins() -> list[str]:
+    """A sentence for every entry point of another package that cannot be used."""
+    import gauntlet.evaluation
+    import gauntlet.models.sources.decoding
+    import gauntlet.threats.suites  # noqa: F401 - with the other two, every module that has a registry
+    from gauntlet.registry import broken_plugins
+
+    return [str(broken) for broken in broken_plugins()]
 
 
 def _devices() -> dict[str, str]:

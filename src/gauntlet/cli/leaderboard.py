@@ -31,7 +31,7 @@ def leaderboard(
 ) -> None:
     """Rank the models of a store, or the published ones: clean figure, worst cases, ReM, GAM, real weather."""
     from gauntlet.errors import unknown_name
-    from gauntlet.report.entries import published_entries, rank, store_entries
+    from gauntlet.report.entries import leaderboard_tables, published_entries, store_entries
     from gauntlet.report.tables import format_cell
     from gauntlet.results import open_store
     from gauntlet.results import published as figures
@@ -55,7 +55,7 @@ def leaderboard(
     scores = {name for entry in entries for values in entry.scores.values() for name in values}
     if sort_by is not None and sort_by not in scores:
         raise unknown_name("score to sort by", sort_by, scores)
-    boards = [replace(each, rows=each.rows[:top]) for each in rank(entries, metric, sort_by)]
+    boards = [replace(each, rows=each.rows[:top]) for each in leaderboard_tables(entries, metric, sort_by)]
     if as_json:
         print_json([{"title": each.title, "caption": each.caption, "models": _records(each)} for each in boards])
         return

@@ -92,8 +92,8 @@ def _attacks() -> list[Row]:
     from gauntlet.threats import attacks
 
     rows = []
-    for name in attacks.names():
-        described = attacks.build(name).describe()
+    for name, make in attacks.attacks.items():
+        described = make().describe()
         described = {**described.get("attack", {}), **described} if name == "region-aware" else described
         defaults = {key: described[key] for key in ("norm", "epsilon", "alpha", "steps", "loss") if described.get(key)}
         words = [
@@ -114,23 +114,22 @@ def _batteries() -> list[Row]:
 def _corruptions() -> list[Row]:
     from gauntlet.threats import corruptions
 
-    def row(name: str) -> Row:
-        entry = corruptions.registry[name]
-        return {
+    return [
+        {
             "corruption": name,
-            "set": "common" if name in corruptions.COMMON else entry.group,
-            "needs": "depth" if entry.needs_depth else "",
+            "set": "common" if name in corruptions.COMMON else corruption.group,
+            "needs": "depth" if corruption.needs_depth else "",
         }
-
-    return [row(name) for name in corruptions.names()]
+        for name, corruption in corruptions.registry.items()
+    ]
 
 
 def _suites() -> list[Row]:
     from gauntlet.threats import suites
 
     return [
-        {"suite": name, "threats": len(suites.build(name)), "what": (suites.suites[name].__doc__ or "").splitlines()[0]}
-        for name in suites.names()
+        {"suite": name, "threats": len(suites.build(name)), "what": (suite.__doc__ or "").splitlines()[0]}
+        for name, suite in suites.suites.items()
     ]
 
 

@@ -60,7 +60,7 @@ def report(
     import webbrowser
 
     from gauntlet.report import Options, write_report
-    from gauntlet.report.checks import check_models
+    from gauntlet.report.hidden_gradients import check_models
     from gauntlet.results import open_store
 
     with open_store(store, read_only=True) as opened:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import torch
 
     from gauntlet.datasets.contract import Dataset
-    from gauntlet.models import DetectionModel, GauntletModel
-    from gauntlet.report.pictures import Image, Panel
-    from gauntlet.samples import Boxes, Sample
+    from gauntlet.pictures import Image, Tile
+    from gauntlet.report.painters import BoxPainter, LabelPainter
+    from gauntlet.samples import Sample
 
 _SMALL = 300
 
@@ -52,7 +52,7 @@ def show(
 
     from gauntlet.cli.plan_arguments import parse_threat
     from gauntlet.datasets import load_dataset
-    from gauntlet.report import pictures
+    from gauntlet.pictures import sheet
 
     if image is not None and model is not None:
         raise GauntletError(
@@ -65,17 +65,17 @@ def show(
     else:
         if data is None:
             raise GauntletError("say what to show of the image, for example --corruption fog.")
-        panels = sample_panels(sample, data, model, parse_threat(threat), seed, score)
-        picture = pictures.sheet(panels, columns=min(4, len(panels)))
+        tiles = sample_tiles(sample, data, model, parse_threat(threat), seed, score)
+        picture = sheet(tiles, columns=min(4, len(tiles)))
     if not cv2.imwrite(str(output), picture[..., ::-1]):
         raise GauntletError(f"{output} cannot be written; give a file that ends in .png in a folder that exists.")
     typer.echo(f"written to {output}")
 
 
-def sample_panels(
+def sample_tiles(
     sample: Sample, dataset: Dataset, model: str | None, threat: object, seed: int, score: float = 0.5
-) -> list[Panel]:
-    """Panels of one sample: its ground truth; with a model what it predicts; the same under a threat.
+) -> list[Tile]:
+    """Tiles of one sample: its ground truth; with a model what it predicts; the same under a threat.
 
     Args:
         sample, dataset: what is drawn.
@@ -85,7 +85,8 @@ def sample_panels(
         score: least score of a detection that is drawn.
     """
     from gauntlet.models import DetectionModel, load_model
-    from gauntlet.report.pictures import Panel, amplified_difference, enlarge
+    from gauntlet.pictures import Tile, amplified_difference, enlarge, from_tensor
+    from gauntlet.report.painters import BoxPainter, LabelPainter
     from gauntlet.samples import collate
     from gauntlet.seeding import ImageSeed
     from gauntlet.threats import build_threat
@@ -95,124 +96,103 @@ def sample_panels(
         raise GauntletError(f"the threat '{built.name}' needs a model; add --model.")
     loaded = load_model(model) if model is not None else None
     scale = 2 if sample.image.shape[1] < _SMALL else 1
+    detector = isinstance(loaded, DetectionModel)
     if isinstance(loaded, DetectionModel):
-        painter: _Painter = _BoxPainter(sample, dataset, loaded, score, scale)
+        tiles_of: _SampleTiles = _BoxTiles(sample, scale, BoxPainter(dataset, loaded, score))
     else:
-        painter = _LabelPainter(sample, dataset, loaded, scale)
+        tiles_of = _LabelTiles(sample, scale, LabelPainter(dataset, loaded))  # type: ignore[arg-type]
     batch = collate([sample], ignore_index=dataset.ignore_index)
-    panels = [*painter.truth(), *painter.predicted(batch.images, "clean")]
-    if built.name != "clean":
-        perturbed = built.perturb(loaded, batch, [ImageSeed(seed, sample.id)])  # type: ignore[arg-type]
-        changed = (perturbed.images[0].permute(1, 2, 0) * 255).round().byte().cpu().numpy()
-        difference, factor = amplified_difference(sample.image, changed)
-        shown = painter.predicted(perturbed.images, "attacked" if built.needs_model else "corrupted")
-        difference_panel = Panel(f"difference x {factor:.1f}", enlarge(difference, scale))
-        if isinstance(loaded, DetectionModel):  # its boxes are drawn on the perturbed image: all in one row
-            return [*panels, *shown, replace(difference_panel, caption=f"{difference_panel.caption}, {built.name}")]
-        panels += [Panel(built.name, enlarge(changed, scale)), difference_panel, *shown]
-    return panels
+    tiles = [*tiles_of.truth(), *tiles_of.predicted(batch.images, "clean")]
+    if built.name == "clean":
+        return tiles
+    perturbed = built.perturb(loaded, batch, [ImageSeed(seed, sample.id)])  # type: ignore[arg-type]
+    changed = from_tensor(perturbed.images[0])
+    difference, factor = amplified_difference(sample.image, changed)
+    shown = tiles_of.predicted(perturbed.images, "attacked" if built.needs_model else "corrupted")
+    caption = f"difference x {factor:.1f}"
+    if detector:  # its boxes are drawn on the perturbed image: all in one row
+        return [*tiles, *shown, Tile(f"{caption}, {built.name}", enlarge(difference, scale))]
+    return [*tiles, Tile(built.name, enlarge(changed, scale)), Tile(caption, enlarge(difference, scale)), *shown]
 
 
-class _Painter(ABC):
-    """Panels of one sample; one class per task."""
+@dataclass(frozen=True)
+class _SampleTiles(ABC):
+    """Tiles of one sample, enlarged `scale` times; one class per task."""
+
+    sample: Sample
+    scale: int
 
     @abstractmethod
-    def truth(self) -> list[Panel]:
-        """The image and what is known of it."""
+    def truth(self) -> list[Tile]:
+        """The image and its ground truth."""
 
     @abstractmethod
-    def predicted(self, images: torch.Tensor, name: str) -> list[Panel]:
+    def predicted(self, images: torch.Tensor, name: str) -> list[Tile]:
         """What the model says about the image (1, 3, H, W), as it is or perturbed."""
 
 
-class _LabelPainter(_Painter):
+@dataclass(frozen=True)
+class _LabelTiles(_SampleTiles):
     """Label maps and wrong pixels; the objects too where there are any and no model."""
 
-    def __init__(self, sample: Sample, dataset: Dataset, model: GauntletModel | None, scale: int) -> None:
-        from gauntlet.report.pictures import palette
+    painter: LabelPainter
 
-        self._sample, self._dataset, self._model, self._scale = sample, dataset, model, scale
-        self._colors = palette(dataset.colors, dataset.num_classes)
-
-    def truth(self) -> list[Panel]:
-        from gauntlet.report.pictures import color_labels
-
-        sample = self._sample
-        panels = [self._panel(sample.id, sample.image)]
+    def truth(self) -> list[Tile]:
+        sample = self.sample
+        tiles = [self._tile(sample.id, sample.image)]
         if sample.labels is not None:
-            panels.append(self._panel("labels", color_labels(sample.labels, self._colors)))
-        if sample.boxes is not None and self._model is None:
-            panels.append(_objects_panel(sample, self._dataset, self._scale))
-        return panels
+            tiles.append(self._tile("labels", self.painter.draw(sample.labels)))
+        if sample.boxes is not None and self.painter.model is None:
+            tiles.append(_objects_tile(sample, self.painter.dataset, self.scale))
+        return tiles
 
-    def predicted(self, images: torch.Tensor, name: str) -> list[Panel]:
-        import numpy as np
-
-        from gauntlet.evaluation.prediction import predict_dense
-        from gauntlet.report.pictures import color_labels, wrong_pixels
-
-        labels, ignored = self._sample.labels, self._dataset.ignore_index
-        if self._model is None or labels is None:
+    def predicted(self, images: torch.Tensor, name: str) -> list[Tile]:
+        if self.painter.model is None or self.sample.labels is None:
             return []
-        prediction = predict_dense(self._model, images, [self._sample.id])[0].labels  # type: ignore[arg-type]
-        accuracy = 100 * np.mean((prediction == labels)[labels != ignored])
+        prediction = self.painter.predict(images, self.sample.id)
+        accuracy = 100 * self.painter.right(self.sample, prediction)
         return [
-            self._panel(f"{name} prediction", color_labels(prediction, self._colors)),
-            self._panel(f"{name} errors ({accuracy:.1f} % right)", wrong_pixels(prediction, labels, ignored)),
+            self._tile(f"{name} prediction", self.painter.draw(prediction)),
+            self._tile(f"{name} errors ({accuracy:.1f} % right)", self.painter.draw_errors(self.sample, prediction)),
         ]
 
-    def _panel(self, caption: str, image: Image) -> Panel:
-        from gauntlet.report.pictures import Panel, enlarge
+    def _tile(self, caption: str, image: Image) -> Tile:
+        from gauntlet.pictures import Tile, enlarge
 
-        return Panel(caption, enlarge(image, self._scale))
+        return Tile(caption, enlarge(image, self.scale))
 
 
-class _BoxPainter(_Painter):
+@dataclass(frozen=True)
+class _BoxTiles(_SampleTiles):
     """Objects and detections, drawn on the image that the detector saw."""
 
-    def __init__(self, sample: Sample, dataset: Dataset, model: DetectionModel, score: float, scale: int) -> None:
-        from gauntlet.report.box_pictures import box_colors
-        from gauntlet.report.pictures import palette
+    painter: BoxPainter
 
-        self._sample, self._dataset, self._model, self._score, self._scale = sample, dataset, model, score, scale
-        same = model.num_classes == len(dataset.box_class_names)
-        self._names = dataset.box_class_names if same else model.class_names
-        self._colors = box_colors(dataset) if same else palette((), model.num_classes)
+    def truth(self) -> list[Tile]:
+        from gauntlet.pictures import Tile, enlarge
 
-    def truth(self) -> list[Panel]:
-        from gauntlet.report.pictures import Panel, enlarge
+        if self.sample.boxes is None:
+            return [Tile(self.sample.id, enlarge(self.sample.image, self.scale))]
+        return [_objects_tile(self.sample, self.painter.dataset, self.scale)]
 
-        if self._sample.boxes is None:
-            return [Panel(self._sample.id, enlarge(self._sample.image, self._scale))]
-        return [_objects_panel(self._sample, self._dataset, self._scale)]
+    def predicted(self, images: torch.Tensor, name: str) -> list[Tile]:
+        from gauntlet.pictures import Tile, from_tensor
+        from gauntlet.report.naming import counted
 
-    def predicted(self, images: torch.Tensor, name: str) -> list[Panel]:
-        from gauntlet.evaluation.prediction import predict_objects
-        from gauntlet.metrics.detection.figures import image_f1
-        from gauntlet.report.box_pictures import draw_boxes
-        from gauntlet.report.pictures import Panel
-
-        found = predict_objects(self._model, images, [self._sample.id])[0]
-        assert found.scores is not None
-        said = found.select(found.scores >= self._score)
-        caption = f"{name}: {_counted(said, 'box', 'boxes')}"
-        if self._sample.boxes is not None:
-            caption += f", F1 {image_f1(self._sample.boxes, said, score=self._score):.2f}"
-        picture = (images[0].permute(1, 2, 0) * 255).round().byte().cpu().numpy()
-        return [Panel(caption, draw_boxes(picture, said, self._names, self._colors, scale=self._scale))]
+        detections = self.painter.predict(images, self.sample.id)
+        caption = f"{name}: {counted(len(detections), 'box', 'boxes')}"
+        if self.sample.boxes is not None:
+            caption += f", F1 {self.painter.right(self.sample, detections):.2f}"
+        return [Tile(caption, self.painter.draw(from_tensor(images[0]), detections, scale=self.scale))]
 
 
-def _objects_panel(sample: Sample, dataset: Dataset, scale: int) -> Panel:
-    from gauntlet.report.box_pictures import box_colors, draw_boxes
-    from gauntlet.report.pictures import Panel
+def _objects_tile(sample: Sample, dataset: Dataset, scale: int) -> Tile:
+    from gauntlet.pictures import Tile, box_colors, draw_boxes
+    from gauntlet.report.naming import counted
 
     assert sample.boxes is not None
     drawn = draw_boxes(sample.image, sample.boxes, dataset.box_class_names, box_colors(dataset), scale=scale)
-    return Panel(f"ground truth: {_counted(sample.boxes, 'object', 'objects')}", drawn)
-
-
-def _counted(boxes: Boxes, one: str, many: str) -> str:
-    return f"{len(boxes)} {one if len(boxes) == 1 else many}"
+    return Tile(f"ground truth: {counted(len(sample.boxes), 'object')}", drawn)
 
 
 def parse_severities(text: str) -> list[int]:
@@ -230,7 +210,9 @@ def _corruption_sheet(sample: Sample, names: list[str], severities: list[int], s
     from gauntlet.threats import corruptions
 
     every = [
-        name for name in corruptions.names() if sample.depth is not None or not corruptions.registry[name].needs_depth
+        name
+        for name, corruption in corruptions.registry.items()
+        if sample.depth is not None or not corruption.needs_depth
     ]
     return corruptions.contact_sheet(
         sample.image,

@@ -25,7 +25,7 @@ def site(
 ) -> None:
     """Write a leaderboard site: sortable table, model pages, comparison, correlations; ready for GitHub Pages."""
     from gauntlet.report.entries import Entry, published_entries, store_entries
-    from gauntlet.report.site import write_site
+    from gauntlet.report.leaderboard_site import write_site
     from gauntlet.results import open_store
     from gauntlet.results import published as figures
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
 from collections.abc import Callable, Mapping
@@ -11,20 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 from gauntlet.datasets.contract import Dataset, DatasetIdentity, Subset
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.registry import Registry
+from gauntlet.registry import Registry, callable_as
 
 if TYPE_CHECKING:
     from gauntlet.datasets.protocols import Protocol
 
-__all__ = ["Dataset", "DatasetIdentity", "Subset", "dataset_factory", "datasets", "load_dataset", "names"]
+__all__ = ["Dataset", "DatasetIdentity", "Subset", "datasets", "load_dataset", "names"]
 
 DATA_VARIABLE = "GAUNTLET_DATA"
 """The environment variable with the folder that holds a sub-folder per dataset."""
 
 Factory = Callable[..., Dataset]
 
-datasets: Registry[Factory | str] = Registry("dataset", "gauntlet.datasets")
-"""Dataset classes by name; "module:Class" stands for one that is imported when it is asked for."""
+datasets: Registry[Factory] = Registry(
+    "dataset",
+    "gauntlet.datasets",
+    check=callable_as(
+        "a class derived from Dataset, or a function that takes options by keyword and returns a Dataset"
+    ),
+)
+"""Dataset classes, or functions that make a dataset, by name."""
 
 for _name, _target, _aliases in (
     ("streets", "streets:Streets", ()),
@@ -72,7 +77,7 @@ def load_dataset(
     name, _, inline_root = name.partition(":")
     if inline_root and root is not None:
         raise GauntletError(f"the root of the dataset '{name}' is given twice: '{inline_root}' and '{root}'.")
-    factory = dataset_factory(name)
+    factory = datasets[name]
     arguments = dict(options)
     if split is not None:
         arguments["split"] = split
@@ -85,22 +90,14 @@ def load_dataset(
         if option not in accepted:
             raise unknown_name(f"option of the dataset '{name}'", option, accepted)
     dataset = factory(**arguments)
+    if not isinstance(dataset, Dataset):
+        raise GauntletError(f"the dataset '{name}' is a function that returned a {type(dataset).__name__}, no Dataset.")
     if protocol is not None:
         from gauntlet.datasets.protocols import Resized, as_protocol
 
         chosen = as_protocol(protocol)
         dataset = Resized(dataset, chosen) if chosen.describe() else dataset
     return dataset if limit is None else dataset.subset(limit)
-
-
-def dataset_factory(name: str) -> Factory:
-    """The class (or function) behind the name of a dataset, imported now."""
-    entry = datasets[name]
-    if not isinstance(entry, str):
-        return entry
-    module, _, attribute = entry.partition(":")
-    factory: Factory = getattr(importlib.import_module(module), attribute)
-    return factory
 
 
 def _accepted(factory: Factory) -> list[str]:
@@ -110,11 +107,11 @@ def _accepted(factory: Factory) -> list[str]:
 def _default_root(name: str, factory: Factory) -> Path:
     folder = getattr(factory, "folder", None) or name
     base = os.environ.get(DATA_VARIABLE)
-    found = Path(base).expanduser() / folder if base else None
-    if found is None or not found.is_dir():
-        state = f"'{found}' is not a folder" if found is not None else f"{DATA_VARIABLE} is not set"
+    root = Path(base).expanduser() / folder if base else None
+    if root is None or not root.is_dir():
+        state = f"'{root}' is not a folder" if root is not None else f"{DATA_VARIABLE} is not set"
         raise GauntletError(
             f"where is the dataset '{name}'? Give its folder as root, or set {DATA_VARIABLE} to a folder that holds "
             f"'{folder}'; {state}."
         )
-    return found
+    return root

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gauntlet.datasets import dataset_factory, datasets, load_dataset
+from gauntlet.datasets import datasets, load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.tree import LayoutError
 from gauntlet.errors import GauntletError, UnknownNameError
@@ -108,13 +108,13 @@ def check_dataset(
         limit: read only the first so many images of each split; the files of all are looked for anyway.
         options: further options of the dataset.
     """
-    factory = dataset_factory(name.partition(":")[0])
+    factory = datasets[name.partition(":")[0]]
     known: Sequence[str] = getattr(factory, "splits", ())
     wanted: Sequence[str | None] = [split] if split is not None else list(known) or [None]
-    found = [_load_split(name, root, each, options) for each in wanted]
-    loaded = [each for each in found if isinstance(each, Dataset)]
+    outcomes = [_load_split(name, root, each, options) for each in wanted]
+    loaded = [each for each in outcomes if isinstance(each, Dataset)]
     reports = [_check_split(dataset, _published(factory, dataset, options), limit) for dataset in loaded]
-    reports.extend(_failures([each for each in found if isinstance(each, _Failure)], bool(loaded) and split is None))
+    reports.extend(_failures([each for each in outcomes if isinstance(each, _Failure)], bool(loaded) and split is None))
     place = str(root) if root is not None else name.partition(":")[2] or None
     return CheckReport(datasets.canonical(name.partition(":")[0]), place, reports)
 

@@ -153,13 +153,13 @@ def pair_by_name(
         label_suffix: what stands in its place in the name of the label file ("_gtFine_labelIds.png").
         prefix: put before the name of the file to make its id.
     """
-    found = tree.files(images, image_suffix)
-    if not found:
-        raise tree.wrong_layout([f"{images}/**/*{image_suffix}"], found=f"{tree.summary(images)} in '{images}'")
-    stems = [path[len(images) + 1 : -len(image_suffix)] for path in found]
+    paths = tree.files(images, image_suffix)
+    if not paths:
+        raise tree.wrong_layout([f"{images}/**/*{image_suffix}"], instead=f"{tree.summary(images)} in '{images}'")
+    stems = [path[len(images) + 1 : -len(image_suffix)] for path in paths]
     entries = [
         Entry(prefix + stem.rpartition("/")[2], image, f"{labels}/{stem}{label_suffix}")
-        for stem, image in zip(stems, found, strict=True)
+        for stem, image in zip(stems, paths, strict=True)
     ]
     wanted = [entry.labels for entry in entries if entry.labels is not None]
     check_files_exist(tree, wanted, tree.files(labels, label_suffix), "label files")

@@ -125,14 +125,14 @@ class Folder(LabelledImages):
 
 def _entries(tree: Tree, split: str | None) -> list[Entry]:
     images, masks = _folders(tree, split)
-    found = tree.files(images, IMAGE_SUFFIXES)
-    if not found:
-        raise tree.wrong_layout([f"{images}/*.jpg (or .png, ...)"], found=f"{tree.summary(images)} in '{images}'")
-    stems = [str(PurePosixPath(path).relative_to(images).with_suffix("")) for path in found]
+    paths = tree.files(images, IMAGE_SUFFIXES)
+    if not paths:
+        raise tree.wrong_layout([f"{images}/*.jpg (or .png, ...)"], instead=f"{tree.summary(images)} in '{images}'")
+    stems = [str(PurePosixPath(path).relative_to(images).with_suffix("")) for path in paths]
     available = tree.files(masks, MASK_SUFFIXES)
     mask_of = {str(PurePosixPath(path).relative_to(masks).with_suffix("")): path for path in available}
     entries = [
-        Entry(stem, image, mask_of.get(stem, f"{masks}/{stem}.png")) for stem, image in zip(stems, found, strict=True)
+        Entry(stem, image, mask_of.get(stem, f"{masks}/{stem}.png")) for stem, image in zip(stems, paths, strict=True)
     ]
     check_files_exist(tree, [entry.labels or "" for entry in entries], available, "masks")
     return entries

@@ -27,8 +27,8 @@ class Tree:
         self.dataset = dataset
         self.root = Path(root).expanduser()
         if not self.root.is_dir():
-            found = "a file" if self.root.exists() else "nothing"
-            raise GauntletError(f"the root of the dataset '{dataset}' must be a folder; found {found} at '{root}'.")
+            there = "a file" if self.root.exists() else "nothing"
+            raise GauntletError(f"the root of the dataset '{dataset}' must be a folder; found {there} at '{root}'.")
 
     def path(self, relative: str) -> Path:
         """Where a file of the dataset is; an error when the path, or a link on the way, leads out of the folder."""
@@ -58,12 +58,12 @@ class Tree:
                     return tree
         raise self.wrong_layout([each for each in needs if not self.has(each)])
 
-    def wrong_layout(self, expected: Iterable[str], found: str | None = None) -> LayoutError:
+    def wrong_layout(self, expected: Iterable[str], instead: str | None = None) -> LayoutError:
         """The error for a folder that is not laid out as the dataset is published."""
         wanted = _enumerate(f"'{each}'" for each in expected)
         return LayoutError(
             f"'{self.root}' is not laid out as the dataset '{self.dataset}': expected {wanted}, "
-            f"found {found or self.summary()}."
+            f"found {instead or self.summary()}."
         )
 
     def summary(self, folder: str = "") -> str:
@@ -80,7 +80,7 @@ class Tree:
     def files(self, folder: str, suffixes: str | tuple[str, ...]) -> list[str]:
         """Every file below a folder whose name ends so, in a stable order; hidden files are left out."""
         endings = tuple(each.lower() for each in ((suffixes,) if isinstance(suffixes, str) else suffixes))
-        found: list[str] = []
+        paths: list[str] = []
         visited: set[str] = set()
         for directory, folders, names in os.walk(self.root / folder, followlinks=True):
             real = os.path.realpath(directory)
@@ -91,8 +91,8 @@ class Tree:
             folders[:] = [name for name in folders if not name.startswith(".")]
             inside = Path(directory).relative_to(self.root).as_posix()
             prefix = "" if inside == "." else f"{inside}/"
-            found.extend(prefix + name for name in names if not name.startswith(".") and name.lower().endswith(endings))
-        return sorted(found)
+            paths.extend(prefix + name for name in names if not name.startswith(".") and name.lower().endswith(endings))
+        return sorted(paths)
 
     def lines(self, relative: str) -> list[str]:
         """The lines of a text file that are not empty, stripped."""

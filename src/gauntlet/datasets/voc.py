@@ -155,20 +155,20 @@ def _segmentation_lists(tree: Tree, split: str) -> list[str]:
     else:
         lists = [f"{folder}/{split}.txt"]
     if not tree.has(*lists):
-        raise tree.wrong_layout(lists, found=f"{tree.summary(folder)} in '{folder}'")
+        raise tree.wrong_layout(lists, instead=f"{tree.summary(folder)} in '{folder}'")
     return lists
 
 
 def _ids(tree: Tree, lists: list[str]) -> list[str]:
     """The ids of some lists, one a line; "ID 1" as in the lists per class is an error."""
-    found = []
+    ids = []
     for listing in lists:
         for line in tree.lines(listing):
             check_relative(line, f"the list '{tree.root / listing}'")
             if len(line.split()) != 1 or "/" in line:
                 raise GauntletError(f"the list '{tree.root / listing}' has the line '{line}'; expected one id a line.")
-            found.append(line)
-    return found
+            ids.append(line)
+    return ids
 
 
 def _parse(path: Path) -> ElementTree.Element:

@@ -17,11 +17,10 @@ import torch
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.prediction import predict_dense, predict_objects
-from gauntlet.metrics import DensePrediction, DetectionMetric, Metric, SegmentationMetric
+from gauntlet.metrics import REGION, WHOLE, DensePrediction, DetectionMetric, Metric, SegmentationMetric, Views
 from gauntlet.metrics.detection.counts import ImageObjects
 from gauntlet.metrics.segmentation import figures as segmentation
-from gauntlet.metrics.segmentation.counts import SCALARS, CountTable, ImageCounts
-from gauntlet.metrics.segmentation.metric import REGION, WHOLE
+from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
 from gauntlet.models import GauntletModel
 from gauntlet.samples import Batch, Boxes, Sample
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
@@ -84,7 +83,7 @@ class Counter(ABC):
 
     def count(
         self, model: GauntletModel, batch: Batch, perturbed: Perturbed
-    ) -> tuple[list[ImageCounts] | list[ImageObjects], tuple[str, ...]]:
+    ) -> tuple[list[ImageCounts] | list[ImageObjects], Views]:
         """Counts of every image of a batch and what their views are."""
         if perturbed.candidates:
             return self._count_candidates(model, batch, perturbed.candidates)
@@ -105,7 +104,7 @@ class Counter(ABC):
 
     def _count_candidates(
         self, model: GauntletModel, batch: Batch, candidates: Mapping[str, Candidate]
-    ) -> tuple[list[Any], tuple[str, ...]]:
+    ) -> tuple[list[Any], Views]:
         """One view per candidate; an image that a battery skipped has no counts in that view."""
         per_candidate: list[list[Any]] = []
         for candidate in candidates.values():
@@ -117,7 +116,7 @@ class Counter(ABC):
                 for index, each in zip(ran, self._update_all(samples, predictions, None), strict=True):
                     counts[index] = each
             per_candidate.append(counts)
-        return [self._stack(views) for views in zip(*per_candidate, strict=True)], tuple(candidates)
+        return [self._stack(views) for views in zip(*per_candidate, strict=True)], Views.of_candidates(candidates)
 
     def _update_all(
         self, samples: Sequence[Sample], predictions: Sequence[Any], regions: npt.NDArray[np.bool_] | None
@@ -169,11 +168,10 @@ class SegmentationCounter(Counter):
         return self.metric.update(prediction, sample.labels, region, weights)
 
     def _skipped(self, sample: Sample) -> ImageCounts:
-        classes = len(self.metric.class_names)
-        return ImageCounts(np.zeros((1, classes, classes), np.int64), np.full((1, len(SCALARS)), np.nan))
+        return self.metric.skipped(sample.labels)
 
     def _stack(self, views: Sequence[ImageCounts]) -> ImageCounts:
-        return ImageCounts.stack(views)
+        return self.metric.stack(views)
 
 
 @dataclass(frozen=True)
@@ -205,10 +203,10 @@ class DetectionCounter(Counter):
         return self.metric.update(prediction, _objects(sample), region)
 
     def _skipped(self, sample: Sample) -> ImageObjects:
-        return ImageObjects(_objects(sample), (None,))
+        return self.metric.skipped(_objects(sample))
 
     def _stack(self, views: Sequence[ImageObjects]) -> ImageObjects:
-        return ImageObjects.stack(views)
+        return self.metric.stack(views)
 
 
 COUNTERS: dict[str, type[SegmentationCounter] | type[DetectionCounter]] = {

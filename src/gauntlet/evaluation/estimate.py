@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,14 +27,6 @@ class Probe:
     gradient: float
 
 
-@dataclass(frozen=True)
-class Passes:
-    """How often the model is asked per image, at most: forward only, forward and backward."""
-
-    forward: int
-    gradient: int
-
-
 def estimate(jobs: Sequence[PlannedJob]) -> list[float]:
     """Seconds that each job will take, at most; NaN for a model that cannot be loaded.
 
@@ -50,9 +42,9 @@ def estimate(jobs: Sequence[PlannedJob]) -> list[float]:
         if measured is None:
             seconds.append(math.nan)
             continue
-        passes = count_passes(planned.threat.describe())
-        per_image = measured.load + passes.forward * measured.forward + passes.gradient * measured.gradient
-        seconds.append(per_image * len(planned.dataset))
+        passes = planned.threat.passes(planned.job.task)
+        looking = (passes.forward - passes.backward) * measured.forward + passes.backward * measured.gradient
+        seconds.append((measured.load + looking) * len(planned.dataset))
     return seconds
 
 
@@ -94,22 +86,3 @@ def _timed(function: Any) -> tuple[float, Any]:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter() - began, value
-
-
-def count_passes(description: Mapping[str, Any]) -> Passes:
-    """Passes per image of a described threat; an upper bound where an attack stops early."""
-    kind, options = next(iter(description.items()))
-    if kind == "attack":
-        return Passes(1, _attack_passes(options))
-    if kind == "region_aware":
-        return Passes(2, int(options.get("rounds", 3)) * _attack_passes(options["attack"]))
-    if kind == "battery":
-        members = options["members"].values()
-        return Passes(2 * len(members) + 2, sum(_attack_passes(member) for member in members))
-    if kind == "localized":
-        return Passes(2, 0)
-    return Passes(1, 0)
-
-
-def _attack_passes(options: Mapping[str, Any]) -> int:
-    return int(options.get("steps") or 1) * int(options.get("restarts") or 1) * int(options.get("samples") or 1)

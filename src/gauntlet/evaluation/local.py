@@ -119,7 +119,7 @@ class LocalExecutor:
 
 
 def _image_passes(planned: PlannedJob) -> int:
-    passes = planned.threat.passes()
+    passes = planned.threat.passes(planned.job.task)
     return len(planned.dataset) * (passes.forward + passes.backward)
 
 
@@ -182,11 +182,12 @@ class _Shared:
         check_depth(planned.threat, planned.dataset)
         if id(planned.model) not in self._models:
             model = ready_model(planned.model, planned.dataset, torch.device("cpu"))
-            shared = self._pool.share_model(model, f"model-{len(self._models)}") or planned.model_entry
-            self._models[id(planned.model)] = _must_travel(shared, "model")
+            shared: ModelAddress | None = self._pool.share_model(model, f"model-{len(self._models)}")
+            self._models[id(planned.model)] = _must_travel(shared or planned.model_entry, "model")
         if id(planned.dataset) not in self._datasets:
-            entry = planned.dataset_entry or self._pool.share_dataset(planned.dataset, f"data-{len(self._datasets)}")
-            self._datasets[id(planned.dataset)] = _must_travel(entry, "dataset")
+            data: DatasetAddress | None = planned.dataset_entry
+            data = data or self._pool.share_dataset(planned.dataset, f"data-{len(self._datasets)}")
+            self._datasets[id(planned.dataset)] = _must_travel(data, "dataset")
         return self._models[id(planned.model)], self._datasets[id(planned.dataset)]
 
 
@@ -227,5 +228,5 @@ class _Numbered:
         self._progress, self._prefix = progress, f"[{index + 1}/{jobs}] " if jobs > 1 else ""
         self.advance, self.note_once = progress.advance, progress.note_once
 
-    def start(self, label: str, total: int, done: int = 0) -> None:
-        self._progress.start(self._prefix + label, total, done)
+    def start(self, label: str, total: int, done: int = 0, unit: str = "images") -> None:
+        self._progress.start(self._prefix + label, total, done, unit)

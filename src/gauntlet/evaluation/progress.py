@@ -9,17 +9,26 @@ import time
 from types import TracebackType
 from typing import Protocol, TextIO
 
+from gauntlet.numbers import format_duration
+
 _LINE_EVERY_SECONDS = 10.0
 
 
 class Progress(Protocol):
-    """What an evaluation tells while it runs."""
+    """What an evaluation or a training tells while it runs."""
 
-    def start(self, label: str, total: int, done: int = 0) -> None:
-        """A new evaluation of `total` images begins, `done` of them were committed before."""
+    def start(self, label: str, total: int, done: int = 0, unit: str = "images") -> None:
+        """An evaluation of `total` images (a training of `total` steps) begins; `done` of them were done before."""
 
-    def advance(self, images: int, figure: float = math.nan, name: str = "mIoU") -> None:
-        """So many images more are committed; the named figure over this session's images, where there is one."""
+    def advance(self, count: int, figure: float = math.nan, name: str = "mIoU", text: str = "") -> None:
+        """So many images or steps more are done.
+
+        Args:
+            count: how many.
+            figure: over this session's images, a fraction; NaN where there is none.
+            name: of the figure.
+            text: said beside it, such as the loss of a training.
+        """
 
     def note_once(self, text: str) -> None:
         """Something the user should know; the same text is said once."""
@@ -28,9 +37,9 @@ class Progress(Protocol):
 class Silent:
     """Says nothing."""
 
-    def start(self, label: str, total: int, done: int = 0) -> None: ...
+    def start(self, label: str, total: int, done: int = 0, unit: str = "images") -> None: ...
 
-    def advance(self, images: int, figure: float = math.nan, name: str = "mIoU") -> None: ...
+    def advance(self, count: int, figure: float = math.nan, name: str = "mIoU", text: str = "") -> None: ...
 
     def note_once(self, text: str) -> None: ...
 
@@ -62,7 +71,8 @@ class Terminal:
 
         self._stream = stream or sys.stderr
         self._console = Console(file=self._stream)
-        self._label, self._total, self._done, self._fresh, self._began, self._said = "", 0, 0, 0, 0.0, 0.0
+        self._label, self._unit, self._total, self._done, self._fresh = "", "images", 0, 0, 0
+        self._began = self._said = 0.0
         self._notes: set[str] = set()
         self._bar: RichProgress | None = None
         if self._console.is_terminal:
@@ -82,27 +92,30 @@ class Terminal:
         if self._bar is not None:
             self._bar.stop()
 
-    def start(self, label: str, total: int, done: int = 0) -> None:
-        self._label, self._total, self._done, self._fresh = label, total, done, 0
+    def start(self, label: str, total: int, done: int = 0, unit: str = "images") -> None:
+        self._label, self._unit, self._total, self._done, self._fresh = label, unit, total, done, 0
         self._began = self._said = time.monotonic()
         if self._bar is not None:
             for task in self._bar.task_ids:
                 self._bar.remove_task(task)
             self._bar.add_task(label, total=total, completed=done, rate="")
         elif done < total:
-            self._line(f"{label}: {total} images" + (f", {done} of them done before" if done else ""))
+            self._line(f"{label}: {total} {unit}" + (f", {done} of them done before" if done else ""))
 
-    def advance(self, images: int, figure: float = math.nan, name: str = "mIoU") -> None:
-        self._done += images
-        self._fresh += images
+    def advance(self, count: int, figure: float = math.nan, name: str = "mIoU", text: str = "") -> None:
+        self._done += count
+        self._fresh += count
         rate = self._fresh / max(time.monotonic() - self._began, 1e-9)
+        pace = f"{rate:.1f} {self._unit}/s"
         if self._bar is not None:
-            said = f"{rate:.1f} images/s" + ("" if math.isnan(figure) else f", {name} {100 * figure:.1f}")
-            self._bar.update(self._bar.task_ids[-1], completed=self._done, rate=said)
+            percent = "" if math.isnan(figure) else f"{name} {100 * figure:.1f}"
+            shown = ", ".join(part for part in (pace, percent, text) if part)
+            self._bar.update(self._bar.task_ids[-1], completed=self._done, rate=shown)
         elif time.monotonic() - self._said >= _LINE_EVERY_SECONDS:
             self._said = time.monotonic()
-            left = (self._total - self._done) / rate
-            self._line(f"{self._label}: {self._done}/{self._total} images, {rate:.1f} images/s, {left:.0f} s left")
+            left = f"{format_duration((self._total - self._done) / rate)} left"
+            place = f"{self._label}: {self._done}/{self._total} {self._unit}"
+            self._line(", ".join(part for part in (place, text, pace, left) if part))
 
     def note_once(self, text: str) -> None:
         if text not in self._notes:

@@ -13,9 +13,9 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics import Figure
 from gauntlet.numbers import format_number
 from gauntlet.results import published
+from gauntlet.results.descriptions import read_description, threat_settings
 from gauntlet.results.published.lookup import TRIPLE_SOURCES
 from gauntlet.results.published.sources import SOURCES
-from gauntlet.results.published.threats import read_description, threat_settings
 from gauntlet.results.record import Evaluation
 from gauntlet.threats.contract import Threat
 

@@ -12,7 +12,7 @@ from gauntlet.evaluation.counting import COUNTERS, Counter, RunningFigure, build
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.provenance import describe_run
 from gauntlet.evaluation.units import Unit, cut_units
-from gauntlet.metrics.segmentation.metric import WHOLE
+from gauntlet.metrics import WHOLE, Views
 from gauntlet.models.preparation import parse_steps
 from gauntlet.results.record import Evaluation, ImageRow
 from gauntlet.results.store import Started, Store
@@ -39,7 +39,7 @@ class Session:
     counter: Counter
     images: int
     done: set[int]
-    views: tuple[str, ...] | None
+    views: Views | None
     running_figure: RunningFigure
     preparation: tuple[str, ...] | None = ()
     figure: float = float("nan")
@@ -55,7 +55,7 @@ class Session:
         units = cut_units(self.images, self.started.batch_size)
         return [unit for unit in units if not self.done.issuperset(unit.positions)]
 
-    def commit(self, unit: Unit, rows: Sequence[ImageRow], views: tuple[str, ...], seconds: float) -> None:
+    def commit(self, unit: Unit, rows: Sequence[ImageRow], views: Views, seconds: float) -> None:
         """Writes the counts of a unit, all or nothing."""
         self.store.add_images(self.started, rows, views, seconds)
         self.done.update(unit.positions)
@@ -84,7 +84,7 @@ def begin_session(store: Store, planned: PlannedJob, device: torch.device, threa
     job, settings, images = planned.job, planned.settings, len(planned.dataset)
     options = COUNTERS[job.task].metric_options(planned.dataset)
     counter = build_counter(job.task, options, importance=settings.importance, precision=settings.precision)
-    steps = parse_steps(settings.prepare) if planned.threat.passes().backward else ()
+    steps = parse_steps(settings.prepare) if planned.threat.passes(job.task).backward else ()
     provenance = describe_run(
         device=device, batch_size=settings.batch_size, precision=settings.precision, threads=threads, preparation=steps
     )

@@ -16,6 +16,7 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.counting import Counter
 from gauntlet.evaluation.progress import Progress
+from gauntlet.metrics import WHOLE, Views
 from gauntlet.models import GauntletModel
 from gauntlet.results.record import ImageRow
 from gauntlet.samples import Batch, Sample, collate
@@ -130,16 +131,16 @@ class UnitComputer:
                 for _, future in waiting:
                     future.cancel()
 
-    def compute(self, groups: Sequence[Group]) -> tuple[list[ImageRow], tuple[str, ...]]:
+    def compute(self, groups: Sequence[Group]) -> tuple[list[ImageRow], Views]:
         """Rows of the images of a unit, in the order of the dataset, and what their views are."""
         rows: list[ImageRow] = []
-        views: tuple[str, ...] = ()
+        views = WHOLE
         for group in groups:
             more, views = self._compute_group(group)
             rows += more
         return sorted(rows, key=lambda row: row.position), views
 
-    def _compute_group(self, group: Group) -> tuple[list[ImageRow], tuple[str, ...]]:
+    def _compute_group(self, group: Group) -> tuple[list[ImageRow], Views]:
         outcome = None
         try:
             perturbed = self._perturb(group)

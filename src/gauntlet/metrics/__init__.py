@@ -1,13 +1,19 @@
 """Metrics: counts per image, figures from counts."""
 
-from gauntlet.metrics.contract import Figure, Metric
+from gauntlet.metrics.contract import Figure, Metric, metrics
 from gauntlet.metrics.detection.metric import DetectionMetric
 from gauntlet.metrics.segmentation.metric import DensePrediction, SegmentationMetric
+from gauntlet.metrics.views import REGION, WHOLE, ViewKind, Views
 
-METRICS: dict[str, type[SegmentationMetric] | type[DetectionMetric]] = {
-    "segmentation": SegmentationMetric,
-    "detection": DetectionMetric,
-}
-"""The metric of every task."""
-
-__all__ = ["METRICS", "DensePrediction", "DetectionMetric", "Figure", "Metric", "SegmentationMetric"]
+__all__ = [
+    "REGION",
+    "WHOLE",
+    "DensePrediction",
+    "DetectionMetric",
+    "Figure",
+    "Metric",
+    "SegmentationMetric",
+    "ViewKind",
+    "Views",
+    "metrics",
+]

@@ -7,9 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from gauntlet.errors import GauntletError
+from gauntlet.metrics.arithmetic import BoolArray
+from gauntlet.metrics.views import Views
+from gauntlet.registry import Registry, subclass_of
+
 NAN = float("nan")
 NOT_FRACTIONS = ("entropy", "entropy_images", "boxes_per_image")
-"""Figures that are not parts of one: nats, numbers of boxes."""
+"""Figures that are not fractions of one: nats, numbers of boxes."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +40,11 @@ class Figure:
 class Metric(ABC):
     """Turns a prediction into counts of one image, and counts of many images into figures.
 
-    Counts are an opaque value per image with `to_bytes`; merging is concatenation, so any order and any split of
-    the images over workers gives the same figures.
+    Counts are a value of the metric's own type, one per image, with a method `to_bytes` for the store. Merging is
+    collecting them, so any order and any split of the images over workers gives the same figures.
+
+    Args:
+        class_names: names of the K classes.
 
     Attributes:
         headline: the figure that leaderboards rank by.
@@ -44,14 +52,42 @@ class Metric(ABC):
 
     headline: ClassVar[str]
 
-    @abstractmethod
-    def decode(self, data: bytes) -> Any:
-        """Counts of one image from their stored bytes."""
+    def __init__(self, class_names: Sequence[str]) -> None:
+        self.class_names = tuple(class_names)
 
     @abstractmethod
-    def compute(self, counts: Iterable[Any], views: Sequence[str]) -> list[Figure]:
+    def update(self, prediction: Any, target: Any, region: BoolArray | None = None) -> Any:
+        """Counts of one image: one view, or the two views inside and outside when there is a region.
+
+        Args:
+            prediction: what the model said about the image.
+            target: its ground truth.
+            region: (H, W), True inside.
+        """
+
+    def stack(self, counts: Sequence[Any]) -> Any:
+        """Counts of one image with the views of all the given ones, one after the other.
+
+        Only threats with a region and batteries need it.
+        """
+        raise GauntletError(f"{type(self).__name__} counts whole images only: no regions, no batteries.")
+
+    def skipped(self, target: Any) -> Any:
+        """Counts, in one view, of an image that an attack of a battery skipped; only batteries need it."""
+        raise GauntletError(f"{type(self).__name__} cannot count a battery that skips images.")
+
+    @abstractmethod
+    def decode(self, data: bytes) -> Any:
+        """Counts of one image from what their `to_bytes` gave."""
+
+    @abstractmethod
+    def compute(self, counts: Iterable[Any], views: Views) -> list[Figure]:
         """Figures of all images; the same counts in any order give the same figures."""
 
     @abstractmethod
-    def per_image(self, counts: Any, views: Sequence[str]) -> list[dict[str, Any]]:
+    def per_image(self, counts: Any, views: Views) -> list[dict[str, Any]]:
         """One row of figures per view of one image."""
+
+
+metrics: Registry[type[Metric]] = Registry("metric", "gauntlet.metrics", check=subclass_of(Metric))
+"""The metrics by name; the two built in have the names of the two tasks."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,22 +10,12 @@ import torch
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.sources import camvid, shipped
-from gauntlet.models.sources import local as _local  # noqa: F401 - registers script: and python:
-from gauntlet.models.sources.contract import ModelSource, SourceFactory, sources
+from gauntlet.models.sources.contract import ModelSource, make_source, sources
 
-
-def _imported_when_asked(module: str) -> SourceFactory:
-    """The function `source` of a module of models/sources, which is imported at the first call."""
-
-    def source(rest: str, options: Mapping[str, Any]) -> ModelSource:
-        factory: SourceFactory = importlib.import_module(f"gauntlet.models.sources.{module}").source
-        return factory(rest, options)
-
-    return source
-
-
+sources.add("script", "gauntlet.models.sources.local:script")
+sources.add("python", "gauntlet.models.sources.local:python")
 for _name in ("hf", "smp", "torchvision", "onnx", "mmseg", "tiled"):
-    sources.add(_name, _imported_when_asked(_name))
+    sources.add(_name, f"gauntlet.models.sources.{_name}:source")
 
 
 def resolve_model(
@@ -56,9 +45,7 @@ def resolve_model(
         )
     prefix, colon, rest = address.partition(":")
     if colon:
-        if prefix not in sources:
-            raise unknown_name("model source", prefix, sources.names())
-        return sources[prefix](rest, options)
+        return make_source(prefix, rest, options)
     if address in camvid.names():
         return camvid.find(address, options)
     if address not in shipped.names():

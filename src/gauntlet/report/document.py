@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TypeVar
 
+from gauntlet._version import __version__
 from gauntlet.report.charts import Panel
 from gauntlet.report.tables import Interval, Table
 
@@ -175,3 +178,26 @@ class Document:
     subtitle: str
     parts: Sequence[Part]
     footer: str
+
+
+B = TypeVar("B")
+"""A kind of block."""
+
+
+def of_type(where: Document | Section | Fold, kind: type[B]) -> Iterator[B]:
+    """The blocks of a kind in a document, a section or a fold, also those inside folds."""
+    if isinstance(where, Document):
+        for part in where.parts:
+            for section in part.sections:
+                yield from of_type(section, kind)
+        return
+    for block in where.blocks:
+        if isinstance(block, kind):
+            yield block
+        elif isinstance(block, Fold):
+            yield from of_type(block, kind)
+
+
+def made_now(form: str = "%d %B %Y, %H:%M UTC") -> str:
+    """The footer of a page: version and date."""
+    return f"Made with Gauntlet {__version__} on {datetime.now(timezone.utc).strftime(form)}."

@@ -10,15 +10,14 @@ from typing import Any
 
 import pandas as pd
 
-from gauntlet.analysis import scores
-from gauntlet.analysis.frames import MODEL_FACTS
-from gauntlet.analysis.leaderboard import by_preference, score_columns
+from gauntlet.analysis import ranking, scores
+from gauntlet.analysis.frames import MODEL_FACTS, unit_columns
+from gauntlet.analysis.scores import score_columns
 from gauntlet.report.naming import counted, slug
-from gauntlet.report.scope import Scope, kind_word, scopes
-from gauntlet.report.sections.standing import Standing
+from gauntlet.report.scope import Scope, scopes
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import Column, Table
 from gauntlet.results.published.flags import FLAGS
-from gauntlet.results.published.summaries import unit_columns
 from gauntlet.tasks import TASKS
 
 OWN = "store"
@@ -28,7 +27,7 @@ _FACTS = tuple(name for name in MODEL_FACTS if name not in ("date", "model_flag"
 
 
 @dataclass(frozen=True)
-class Figure:
+class EntryFigure:
     """One figure of an entry: a threat, a metric, a value as a fraction, and what is known against it."""
 
     threat: str
@@ -62,7 +61,7 @@ class Entry:
     model: str
     facts: Mapping[str, str | float] = field(default_factory=dict)
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    figures: Sequence[Figure] = ()
+    figures: Sequence[EntryFigure] = ()
     flags: Sequence[str] = ()
 
     @property
@@ -77,16 +76,16 @@ def store_entries(frame: pd.DataFrame) -> list[Entry]:
     Args:
         frame: as `Store.frame` gives it.
     """
-    found = []
+    entries = []
     cut = scopes(frame)
     titles = Counter((scope.task, scope.title) for scope in cut)
     for scope in cut:
         # Scopes of one title have other numbers of images: those are other leaderboards.
         apart = f", {counted(scope.images, 'image')}" if titles[scope.task, scope.title] > 1 else ""
-        by_metric = {metric: _scope_scores(scope.read_in(metric)) for metric in _metrics(scope)}
+        by_metric = {metric: Ranking(scope.read_in(metric)).scores for metric in _metrics(scope)}
         rows = scope.frame[scope.frame["class_name"].eq("") & scope.frame["metric"].isin(by_metric)]
         groups = {str(model): part for model, part in rows.groupby("model", sort=False)}
-        found += [
+        entries += [
             Entry(
                 slug(f"{OWN} {scope.id} {model}"),
                 OWN,
@@ -99,7 +98,7 @@ def store_entries(frame: pd.DataFrame) -> list[Entry]:
             )
             for model in scope.models
         ]
-    return found
+    return entries
 
 
 def published_entries(frame: pd.DataFrame) -> list[Entry]:
@@ -120,7 +119,7 @@ def published_entries(frame: pd.DataFrame) -> list[Entry]:
             key = tuple(str(row[name]) for name in keys)
             by_metric.setdefault(metric, {})[key] = _present(row, names)
             facts.setdefault(key, _facts(row))
-    found = []
+    entries = []
     for values, rows in frame.groupby(keys, sort=False, dropna=False):
         key = tuple(map(str, values))
         named = dict(zip(keys, key, strict=True))
@@ -130,12 +129,12 @@ def published_entries(frame: pd.DataFrame) -> list[Entry]:
         source, task, dataset = (named[name] for name in ("source", "task", "dataset"))
         identity = slug(f"{source} {dataset} {label}")
         known = facts.get(key, {})
-        found.append(Entry(identity, source, task, dataset, label, known, scored, _figures(rows), codes))
-    return found
+        entries.append(Entry(identity, source, task, dataset, label, known, scored, _figures(rows), codes))
+    return entries
 
 
-def rank(entries: Sequence[Entry], metric: str | None = None, sort_by: str | None = None) -> list[Table]:
-    """Leaderboards, one per source, task and dataset, best first.
+def leaderboard_tables(entries: Sequence[Entry], metric: str | None = None, sort_by: str | None = None) -> list[Table]:
+    """Leaderboards, one per source, task and dataset, best first, by the rule of `gauntlet.analysis.ranking`.
 
     Args:
         entries: of any sources.
@@ -148,28 +147,22 @@ def rank(entries: Sequence[Entry], metric: str | None = None, sort_by: str | Non
     tables = []
     for (source, task, dataset), members in groups.items():
         chosen = metric or METRICS.get(task, ("mIoU",))[0]
-        having = [(entry, entry.scores[chosen]) for entry in members if chosen in entry.scores]
-        names = list(dict.fromkeys(name for _, values in having for name in values))
+        scored = {
+            (each.model, number): each.scores[chosen] for number, each in enumerate(members) if chosen in each.scores
+        }
+        names = list(dict.fromkeys(name for values in scored.values() for name in values))
         if not names:
             continue
-        order = sort_by or by_preference(names)[0]
-        having.sort(key=lambda pair: -pair[1].get(order, -math.inf))
-        best = [pair[1].get(order, math.nan) for pair in having]
+        decisive, ranks = ranking.rank(scored, sort_by)
         rows = [
-            [entry.model, _rank(best, index), *(values.get(name, math.nan) for name in names)]
-            for index, (entry, values) in enumerate(having)
+            [model, place, *(scored[model, number].get(name, math.nan) for name in names)]
+            for (model, number), place in ranks.items()
         ]
         title = ", ".join(part for part in (source if source != OWN else "", dataset) if part)
         columns = [Column("model"), Column("rank", "count"), *(Column(name, "percent", heat=True) for name in names)]
-        caption = f"{chosen} in per cent, ranked by {order}."
+        caption = f"{chosen} in per cent, ranked by {decisive}."
         tables.append(Table(slug(f"board {source} {task} {dataset}"), title, columns, rows, caption, best="column"))
     return tables
-
-
-def _rank(sorted_values: Sequence[float], index: int) -> int | None:
-    """1 is best; equal values share the better rank, nothing has none."""
-    value = sorted_values[index]
-    return None if math.isnan(value) else 1 + sum(other > value for other in sorted_values)
 
 
 def _metrics(scope: Scope) -> list[str]:
@@ -177,25 +170,11 @@ def _metrics(scope: Scope) -> list[str]:
     return [metric for metric in METRICS.get(scope.task, (scope.metric,)) if metric in there]
 
 
-def _scope_scores(scope: Scope) -> dict[str, dict[str, float]]:
-    standing = Standing(scope)
-    found: dict[str, dict[str, float]] = {}
-    for model in scope.models:
-        values = {"clean": scope.clean(model).value}
-        for kind in scope.kinds:
-            worst = scope.worst(model, kind)
-            if worst is not None:
-                values[f"worst {kind_word(kind)}"] = worst[1].value
-        values |= {name: standing.value(model, name) for name in standing.score_names}
-        found[model] = {name: value for name, value in values.items() if not math.isnan(value)}
-    return found
-
-
-def _figures(rows: pd.DataFrame) -> list[Figure]:
+def _figures(rows: pd.DataFrame) -> list[EntryFigure]:
     columns = ["threat", "kind", "metric", "value", "low", "high", "view"]
     flags = rows["flag"] if "flag" in rows else [""] * len(rows)
     return [
-        Figure(str(threat), str(kind), str(metric), float(value), float(low), float(high), str(view), str(flag))
+        EntryFigure(str(threat), str(kind), str(metric), float(value), float(low), float(high), str(view), str(flag))
         for (threat, kind, metric, value, low, high, view), flag in zip(
             rows[columns].itertuples(index=False), flags, strict=True
         )
@@ -207,11 +186,11 @@ def _present(row: Mapping[Any, Any], names: Sequence[str]) -> dict[str, float]:
 
 
 def _facts(row: Mapping[Any, Any]) -> dict[str, str | float]:
-    found: dict[str, str | float] = {}
+    facts: dict[str, str | float] = {}
     for name in (*_FACTS, "year"):
         value = row.get(name)
         if isinstance(value, str) and value:
-            found[name] = value
+            facts[name] = value
         elif isinstance(value, (int, float)) and not math.isnan(value):
-            found[name] = float(value)
-    return found
+            facts[name] = float(value)
+    return facts

@@ -21,6 +21,6 @@ def slug(text: str) -> str:
     return f"{plain}-{digest}" if plain else digest
 
 
-def counted(count: int, word: str) -> str:
-    """A number with its noun: "1 model", "2 models"."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
+def counted(count: int, word: str, plural: str = "") -> str:
+    """A number with its noun: "1 model", "2 models"; `plural` where that is not the word with an s."""
+    return f"{count} {word if count == 1 else plural or word + 's'}"

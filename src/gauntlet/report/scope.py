@@ -80,6 +80,11 @@ class Scope:
         """The same evaluations, ranked by another figure."""
         return replace(self, metric=metric)
 
+    @property
+    def analysis_frame(self) -> pd.DataFrame:
+        """The figures as `gauntlet.analysis` reads them: the name says which seed and weights, so each counts once."""
+        return self.frame.drop(columns=["seed", "digest", "address"], errors="ignore")
+
     @cached_property
     def evaluations(self) -> pd.DataFrame:
         """One row per evaluation: key, model, threat, kind, description, created, ..."""
@@ -140,14 +145,14 @@ class Scope:
 
     @cached_property
     def _shared(self) -> dict[str, list[str]]:
-        found = {}
+        shared = {}
         for kind in self.kinds:
             names = self.of_kind(kind)
             values = self.matrix[names].to_numpy(float)
             present = ~np.isnan(values)
             complete = present[present.any(axis=1)].all(axis=0)
-            found[kind] = [name for name, each in zip(names, complete, strict=True) if each and present.any()]
-        return found
+            shared[kind] = [name for name, each in zip(names, complete, strict=True) if each and present.any()]
+        return shared
 
     def shared(self, kind: str) -> list[str]:
         """Threats of a kind that every model with any of the kind was run under: a worst case over them is fair."""
@@ -155,14 +160,14 @@ class Scope:
 
     @cached_property
     def _worst(self) -> dict[tuple[str, str], str]:
-        found = {}
+        worst = {}
         for kind in self.kinds:
             names = self.shared(kind)
             values = self.matrix[names].to_numpy(float)
             for model, row in zip(self.models, values, strict=True):
                 if names and not np.isnan(row).all():
-                    found[model, kind] = names[int(np.nanargmin(row))]
-        return found
+                    worst[model, kind] = names[int(np.nanargmin(row))]
+        return worst
 
     def worst(self, model: str, kind: str) -> tuple[str, Interval] | None:
         """The threat of a kind (among the shared ones) under which a model does worst, and the figure."""
@@ -176,7 +181,7 @@ def scopes(frame: pd.DataFrame) -> list[Scope]:
     Args:
         frame: as `Store.frame` gives it.
     """
-    found = []
+    cut = []
     frame = one_name_each(frame)
     several = frame.groupby(_SCOPE)[_DATA].transform("nunique").gt(1)
     marks = frame[_DATA].str[:8].where(several, "")
@@ -186,8 +191,8 @@ def scopes(frame: pd.DataFrame) -> list[Scope]:
         part = part.assign(kind=part["kind"].mask(part["description"].isin(minimum), MINIMUM))
         metric = MAIN_METRIC.get(str(task), "mIoU")
         part = part.drop(columns="mark").reset_index(drop=True)
-        found.append(Scope(str(task), str(dataset), str(split), int(str(images)), part, metric, str(mark)))
-    return sorted(found, key=lambda scope: -len(scope.frame))
+        cut.append(Scope(str(task), str(dataset), str(split), int(str(images)), part, metric, str(mark)))
+    return sorted(cut, key=lambda scope: -len(scope.frame))
 
 
 def name_models(rows: pd.DataFrame) -> pd.DataFrame:

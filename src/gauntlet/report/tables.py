@@ -77,12 +77,12 @@ def best_cells(table: Table) -> set[tuple[int, int]]:
     for row, column in cells:
         if table.best and not math.isnan(number_of(table.rows[row][column])):
             groups.setdefault(column if table.best == "column" else row, []).append((row, column))
-    found = set()
+    bold = set()
     for group in groups.values():
         largest = max(number_of(table.rows[row][column]) for row, column in group)
         ties = {(row, column) for row, column in group if number_of(table.rows[row][column]) == largest}
-        found |= ties if len(ties) < len(group) else set()
-    return found
+        bold |= ties if len(ties) < len(group) else set()
+    return bold
 
 
 def number_of(cell: Cell) -> float:
@@ -94,10 +94,10 @@ def number_of(cell: Cell) -> float:
     return math.nan
 
 
-def format_number(value: float, kind: str) -> str:
+def format_value(value: float, kind: str) -> str:
     """A number as a column of a kind writes it; a dash when it is undefined.
 
-    >>> format_number(0.5123, "percent"), format_number(-0.021, "points"), format_number(float("nan"), "percent")
+    >>> format_value(0.5123, "percent"), format_value(-0.021, "points"), format_value(float("nan"), "percent")
     ('51.2', '-2.1', '-')
     """
     if math.isnan(value):
@@ -125,7 +125,7 @@ def format_cell(cell: Cell, kind: str, *, bounds: bool = True) -> str:
     """
     if isinstance(cell, str):
         return cell
-    text = format_number(number_of(cell), kind)
+    text = format_value(number_of(cell), kind)
     if bounds and isinstance(cell, Interval) and not math.isnan(cell.low):
-        text += f" ({format_number(cell.low, kind)} to {format_number(cell.high, kind)})"
+        text += f" ({format_value(cell.low, kind)} to {format_value(cell.high, kind)})"
     return text

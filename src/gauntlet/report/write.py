@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.report.build import Options, build_report
+from gauntlet.report.assembly import Options, build_report
 from gauntlet.report.document import Document, Picture
 from gauntlet.report.render import html, latex, markdown
 from gauntlet.results import Store

@@ -12,7 +12,7 @@ import pandas as pd
 from sqlalchemy import ColumnElement, Connection, RowMapping, func, select
 
 from gauntlet.errors import GauntletError
-from gauntlet.metrics import METRICS, Metric
+from gauntlet.metrics import Metric, Views, metrics
 from gauntlet.metrics.contract import NAN, Figure
 from gauntlet.results import schema
 from gauntlet.results.database import MEMORY, Database
@@ -39,7 +39,7 @@ class Started:
     key: str
     state: str
     batch_size: int
-    views: tuple[str, ...] | None
+    views: Views | None
     preparation: tuple[str, ...] | None = None
 
 
@@ -113,9 +113,7 @@ class Store:
                 connection.execute(table.update().where(table.c.id == started.id).values(provenance=provenance))
         return tuple(provenance["preparation"])
 
-    def add_images(
-        self, started: Started, rows: Sequence[ImageRow], views: Sequence[str], seconds: float = 0.0
-    ) -> None:
+    def add_images(self, started: Started, rows: Sequence[ImageRow], views: Views, seconds: float = 0.0) -> None:
         """Commits the counts of a unit of images in one transaction; a row that is there already stays as it is."""
         table = schema.evaluations
         values = [
@@ -130,7 +128,7 @@ class Store:
         ]
         with self._database.write() as connection:
             update = table.update().where(table.c.id == started.id, table.c.key == started.key)
-            touched = connection.execute(update.values(views=list(views), duration=table.c.duration + seconds))
+            touched = connection.execute(update.values(views=views.to_json(), duration=table.c.duration + seconds))
             self._still_there(touched.rowcount, started)
             if values:
                 connection.execute(
@@ -278,6 +276,7 @@ class Store:
 
     def _evaluation(self, row: RowMapping, figures: list[Figure], *, from_store: bool) -> Evaluation:
         started = _started(row)
+        views = Views.from_json(row["views"] or ())
         return Evaluation(
             key=row["key"],
             task=row["task"],
@@ -290,14 +289,14 @@ class Store:
             description=row["description"],
             seed=row["seed"],
             images=row["images"],
-            views=started.views or (),
+            views=views.names,
             all_figures=figures,
             provenance=row["provenance"],
             duration=row["duration"],
             created=row["created"],
             from_store=from_store,
             dataset_identity=row["dataset_identity"],
-            _per_image=self._per_image_reader(started, row["task"], row["metric"]),
+            _per_image=self._per_image_reader(started, views, row["task"], row["metric"]),
         )
 
     def metric(self, key: str) -> Metric:
@@ -328,13 +327,15 @@ class Store:
             raise GauntletError(f"the store {self.address} has no complete evaluation with the key '{key}'.")
         return evaluation.per_image
 
-    def _per_image_reader(self, started: Started, task: str, options: Mapping[str, Any]) -> Callable[[], pd.DataFrame]:
+    def _per_image_reader(
+        self, started: Started, views: Views, task: str, options: Mapping[str, Any]
+    ) -> Callable[[], pd.DataFrame]:
         def read() -> pd.DataFrame:
             metric = build_metric(task, options)
             rows = []
             for row in self.image_rows(started):
-                views = metric.per_image(metric.decode(row.counts), started.views or ())
-                rows += [{"image_id": row.image_id, **of_view, **row.details} for of_view in views]
+                of_image = metric.per_image(metric.decode(row.counts), views)
+                rows += [{"image_id": row.image_id, **of_view, **row.details} for of_view in of_image]
             return pd.DataFrame(rows)
 
         return read
@@ -377,7 +378,7 @@ def build_metric(task: str, options: Mapping[str, Any]) -> Metric:
     """The metric that made (and reads) the counts of an evaluation, from the options the store keeps."""
     if task not in TASKS:
         raise GauntletError(f"this version has no metric for the task '{task}'; upgrade vision-gauntlet.")
-    return METRICS[TASKS[task].metric](**options)
+    return metrics[TASKS[task].metric](**options)
 
 
 def _null(value: float) -> float | None:
@@ -394,7 +395,7 @@ def _row(connection: Connection, condition: ColumnElement[bool]) -> RowMapping |
 
 
 def _started(row: RowMapping) -> Started:
-    views = tuple(row["views"]) if row["views"] is not None else None
+    views = Views.from_json(row["views"]) if row["views"] is not None else None
     steps = row["provenance"].get("preparation")
     preparation = None if steps is None else tuple(steps)
     return Started(row["id"], row["key"], row["state"], row["batch_size"], views, preparation)

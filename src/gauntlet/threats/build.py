@@ -22,10 +22,21 @@ def build_threat(value: ThreatLike) -> Threat:
     Args:
         value: as for `build_threats`.
     """
-    found = build_threats(value)
-    if len(found) != 1:
-        raise GauntletError(f"{value} stands for {len(found)} threats; 'gauntlet run' takes several, this takes one.")
-    return found[0]
+    built = build_threats(value)
+    if len(built) != 1:
+        raise GauntletError(
+            f"{value} stands for {len(built)} threats, one for every value of a list, and one is wanted here; "
+            "'gauntlet run' takes several, and a rectangle is written {height: 32, width: 64}."
+        )
+    return built[0]
+
+
+def rebuild_threat(description: Mapping[str, Any]) -> Threat:
+    """The Threat of a canonical description, such as `Threat.describe` gives and a store holds.
+
+    Such a description never stands for several threats: [32, 64] is a rectangle in it, and not two sizes.
+    """
+    return _from_description(description)
 
 
 def build_threats(value: ThreatLike) -> list[Threat]:

@@ -14,6 +14,8 @@ from gauntlet.models.contract import GauntletModel
 from gauntlet.registry import Registry
 from gauntlet.samples import Batch, Boxes
 from gauntlet.seeding import ImageSeed
+from gauntlet.threats.options import Option, merged
+from gauntlet.threats.passes import Passes
 
 
 @dataclass(frozen=True)
@@ -71,19 +73,38 @@ class Threat(ABC):
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
         """The perturbed batch; the outcome for an image does not depend on its batch mates."""
 
+    def passes(self, task: str = "segmentation") -> Passes:
+        """How often the model is asked per image, at most: by `perturb`, and for the figures of what it made.
+
+        Args:
+            task: what the model does, "segmentation" or "detection".
+        """
+        return Passes(forward=1)
+
+    @classmethod
+    def declared_options(cls) -> Mapping[str, Option]:
+        """The options that this kind of threat declares, by name; those of a threat inside it are that one's."""
+        return {}
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """A canonical, JSON-able description, the same form that `build_threat` reads."""
+        """A canonical, JSON-able description; `rebuild_threat` makes an equal threat of it."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """A short readable name, unique among threats of different description in one suite."""
+        """A short readable name, another one for every description; numbers are told apart by six digits."""
 
 
 threats: Registry[Any] = Registry("threat", "gauntlet.threats")
 """Threat kinds by the key that names them in a description ("attack", "corruption", ...); an entry takes the
 value under that key and returns a Threat."""
+
+
+def known_options() -> dict[str, Option]:
+    """Every option of every kind of threat, by name."""
+    kinds = [threats[name] for name in threats.names()]
+    return merged(kind.declared_options() for kind in kinds if hasattr(kind, "declared_options"))
 
 
 @threats.register("clean")

@@ -1,12 +1,14 @@
 """Where in an image a threat acts: grids of patches, squares, boxes. Corruptions and attacks share them.
 
 A mask is a bool array (H, W). It is described by one key and its options, as JSON: {"patches": {"patch": 64,
-"ratio": 0.5}}, {"square": {"size": 64, "position": "centre"}}, {"box": [top, left, bottom, right]}.
+"ratio": 0.5}}, {"square": {"size": 64, "position": "centre"}}, {"box": [top, left, bottom, right]}. A size that is no
+square is {"height": 32, "width": 64}; the canonical form, which results are stored under, is [32, 64].
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -16,15 +18,18 @@ from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.numbers import Number, parse_fraction
 from gauntlet.registry import Registry
 from gauntlet.seeding import numpy_generator
+from gauntlet.threats.options import MODE, PATCH, RATIO, Option, merged, options_of
 
 Mask = npt.NDArray[np.bool_]
-Size = int | str | Sequence[int]
-"""Whole pixels, (height, width) in pixels, or "half", "quarter", "eighth" of the shorter side of the image."""
+Size = int | str | Sequence[int] | Mapping[str, int]
+"""Whole pixels, (height, width) or {"height": 32, "width": 64} in pixels, or "half", "quarter", "eighth" of the shorter
+side of the image."""
 Mode = Literal["bernoulli", "exact"]
 
 MODES = ("bernoulli", "exact")
 POSITIONS = ("centre", "top-left", "top-right", "bottom-left", "bottom-right")
 SHARES = {"half": 2, "quarter": 4, "eighth": 8}
+SIDES = ("height", "width")
 
 MaskBuilder = Callable[[int, int, int], Mask]
 """(height, width, seed) -> mask."""
@@ -99,7 +104,7 @@ def box_mask(height: int, width: int, box: Sequence[int]) -> Mask:
 
 
 def parse_mask(description: Mapping[str, Any]) -> MaskBuilder:
-    """What builds the masks of a description; whatever can be wrong with it whatever the image is said here.
+    """What builds the masks of a description; raises for every fault that does not depend on the image.
 
     Args:
         description: one key of `masks.names()` with its options.
@@ -126,24 +131,52 @@ def build_mask(description: Mapping[str, Any], height: int, width: int, seed: in
     return parse_mask(description)(height, width, seed)
 
 
-def check_size(size: object, name: str) -> None:
-    """An error for anything that is not a size."""
+def canonical_mask(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A description, checked, in the form that results are stored under.
+
+    >>> canonical_mask({"square": {"size": {"height": 32, "width": 64}}})
+    {'square': {'size': [32, 64]}}
+    """
+    parse_mask(description)
+    ((kind, options),) = description.items()
+    if not isinstance(options, Mapping):
+        return {kind: list(options) if isinstance(options, tuple) else options}
+    rectangles = {name for name, option in mask_options().items() if option.rectangle}
+    return {kind: {key: canonical_size(value, key) if key in rectangles else value for key, value in options.items()}}
+
+
+def mask_text(description: Mapping[str, Any]) -> str:
+    """A canonical description in the name of a threat: "square 100 centre"."""
+    ((kind, options),) = description.items()
+    values = options.values() if isinstance(options, Mapping) else options
+    return " ".join([kind, *map(str, values)])
+
+
+def canonical_size(size: Size, name: str) -> int | str | list[int]:
+    """A size, checked, in the form that results are stored under: whole pixels, a word, or [height, width]."""
+    if isinstance(size, Mapping):
+        if set(size) != set(SIDES):
+            raise GauntletError(f"{name} as a rectangle is {{height: 32, width: 64}}, not {dict(size)}.")
+        size = [size[side] for side in SIDES]
     if isinstance(size, str):
         if size not in SHARES:
             raise unknown_name(f"word for '{name}'", size, SHARES)
-        return
-    pair = tuple(size) if isinstance(size, Sequence) else (size, size)
+        return size
+    pair: list[Any] = list(size) if isinstance(size, Sequence) else [size, size]
     if len(pair) != 2 or not all(_is_whole(value) and value >= 1 for value in pair):
-        raise GauntletError(f"{name} must be a whole number of pixels from 1 on, or (height, width), not {size!r}.")
+        raise GauntletError(
+            f"{name} must be a whole number of pixels from 1 on, or {{height: 32, width: 64}}, not {size!r}."
+        )
+    return [int(value) for value in pair] if isinstance(size, Sequence) else int(pair[0])
 
 
 def resolve_size(size: Size, height: int, width: int, name: str) -> tuple[int, int]:
     """Height and width in pixels of a size given in any of its forms."""
-    check_size(size, name)
+    size = canonical_size(size, name)
     if isinstance(size, str):
         side = max(1, min(height, width) // SHARES[size])
         return side, side
-    return (int(size[0]), int(size[1])) if isinstance(size, Sequence) else (int(size), int(size))
+    return (size[0], size[1]) if isinstance(size, list) else (size, size)
 
 
 def check_box(box: object) -> None:
@@ -168,23 +201,46 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def _options(kind: str, options: object, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
-    """The options of a mask as keyword arguments; one sentence for what is unknown or missing."""
+@dataclass(frozen=True, kw_only=True)
+class PatchesOptions:
+    """Patches of a grid, chosen at random; see `patch_grid_mask`."""
+
+    ratio: Number = field(metadata=RATIO.metadata)
+    patch: Size = field(metadata=PATCH.metadata)
+    mode: str = field(default="bernoulli", metadata=MODE.metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquareOptions:
+    """A rectangle in the middle or in a corner; see `square_mask`."""
+
+    size: Size = field(metadata=Option(swept=True, rectangle=True).metadata)
+    position: str = field(default="centre", metadata=Option(swept=True).metadata)
+
+
+def mask_options() -> dict[str, Option]:
+    """What is known about the options of masks, by name."""
+    return merged(options_of(schema) for schema in (PatchesOptions, SquareOptions))
+
+
+def _check_options(kind: str, schema: type[Any], options: object) -> dict[str, Any]:
+    """The options of a mask that were given; one sentence for what is unknown or missing."""
     if not isinstance(options, Mapping):
         raise GauntletError(f"the options of the mask '{kind}' must be a mapping, not {options!r}.")
+    known = {each.name: each for each in fields(schema)}
     for key in options:
-        if key not in required + optional:
-            raise unknown_name(f"option of the mask '{kind}'", str(key), required + optional)
-    for key in required:
-        if key not in options:
+        if key not in known:
+            raise unknown_name(f"option of the mask '{kind}'", str(key), known)
+    for key, each in known.items():
+        if each.default is MISSING and key not in options:
             raise GauntletError(f"the mask '{kind}' needs the option '{key}'.")
     return dict(options)
 
 
 @masks.register("patches")
 def _patches(options: Any) -> MaskBuilder:
-    arguments = _options("patches", options, ("patch", "ratio"), ("mode",))
-    check_size(arguments["patch"], "patch")
+    arguments = _check_options("patches", PatchesOptions, options)
+    canonical_size(arguments["patch"], "patch")
     check_mode(arguments.get("mode", "bernoulli"))
     parse_fraction(arguments["ratio"], "ratio")
     return lambda height, width, seed: patch_grid_mask(height, width, seed=seed, **arguments)
@@ -192,8 +248,8 @@ def _patches(options: Any) -> MaskBuilder:
 
 @masks.register("square")
 def _square(options: Any) -> MaskBuilder:
-    arguments = _options("square", options, ("size",), ("position",))
-    check_size(arguments["size"], "size")
+    arguments = _check_options("square", SquareOptions, options)
+    canonical_size(arguments["size"], "size")
     check_position(arguments.get("position", "centre"))
     return lambda height, width, seed: square_mask(height, width, **arguments)
 

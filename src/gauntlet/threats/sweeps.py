@@ -7,13 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gauntlet.errors import GauntletError
+from gauntlet.threats.contract import known_options
 from gauntlet.threats.corruptions import COMMON
+from gauntlet.threats.options import Option
 
-# Options that hold one number or one word, so that a list can only mean several evaluations.
-SWEPT = (
-    "name", "epsilon", "alpha", "steps", "norm", "restarts", "samples", "severity", "ratio", "mode", "rounds",
-    "threshold",
-)  # fmt: skip
 ALL = "all"
 _MAX_RANGE = 10_000
 
@@ -22,22 +19,24 @@ def expand(description: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every threat that a description with lists and ranges stands for, in the order they are written.
 
     A list ([1, 3, 5]), a range of whole numbers ("1..5") or {"range": [start, stop, step]} (stop included) may stand
-    for any option of SWEPT, and "all" for the name of a corruption.
+    for every option that its declaration calls swept (see `options`), and "all" for the name of a corruption. So a list
+    of sizes is one threat per size; a size that is no square is {"height": 32, "width": 64}.
 
     >>> [each["corruption"]["severity"] for each in expand({"corruption": {"name": "fog", "severity": "1..3"}})]
     [1, 2, 3]
     """
-    return [dict(each) for each in _expand(description, "")]
+    swept = {name: option for name, option in known_options().items() if option.swept}
+    return list(_expand(description, swept, ""))
 
 
-def _expand(node: Mapping[str, Any], parent: str) -> Iterator[dict[str, Any]]:
+def _expand(node: Mapping[str, Any], swept: Mapping[str, Option], parent: str) -> Iterator[dict[str, Any]]:
     choices: list[list[tuple[str, Any]]] = []
     for key, value in node.items():
         values: list[Any]
-        if key in SWEPT:
-            values = _values(key, value, parent)
+        if key in swept:
+            values = _values(key, value, swept[key], parent)
         elif isinstance(value, Mapping):
-            values = list(_expand(value, key))
+            values = list(_expand(value, swept, key))
         else:
             values = [value]
         choices.append([(key, each) for each in values])
@@ -45,7 +44,7 @@ def _expand(node: Mapping[str, Any], parent: str) -> Iterator[dict[str, Any]]:
         yield dict(combination)
 
 
-def _values(key: str, value: Any, parent: str) -> list[Any]:
+def _values(key: str, value: Any, option: Option, parent: str) -> list[Any]:
     if key == "name" and parent == "corruption" and value == ALL:
         return list(COMMON)
     if isinstance(value, list):
@@ -53,7 +52,7 @@ def _values(key: str, value: Any, parent: str) -> list[Any]:
             raise GauntletError(f"the list of values for '{key}' is empty; write at least one.")
         return value
     if isinstance(value, Mapping):
-        return _range(key, value)
+        return [value] if option.rectangle and "range" not in value else _range(key, value)
     if isinstance(value, str) and ".." in value:
         try:
             low, high = (int(each) for each in value.split(".."))

@@ -16,11 +16,11 @@ from safetensors.torch import save
 from gauntlet._version import __version__
 from gauntlet.datasets.contract import Dataset
 from gauntlet.evaluation.provenance import command_line
+from gauntlet.files import write_atomically
 from gauntlet.models.architectures import WrappedDetector
 from gauntlet.models.wrapping import WrappedSegmentation
-from gauntlet.training.checkpoint import write_atomically
+from gauntlet.numbers import format_duration
 from gauntlet.training.config import TrainingConfig
-from gauntlet.training.progress import format_duration
 from gauntlet.training.validation import Figures
 
 TrainedModel = WrappedSegmentation | WrappedDetector
@@ -104,10 +104,14 @@ def write_model(folder: Path, config: TrainingConfig, model: TrainedModel, card:
     """Writes config.yaml, README.md, model.safetensors and, last of all, card.json."""
     state = {name: value.detach().cpu().contiguous() for name, value in model.module.state_dict().items()}
     recipe = yaml.safe_dump(config.as_dict(), sort_keys=False, allow_unicode=True)
-    write_atomically(folder / "config.yaml", recipe.encode())
-    write_atomically(folder / "README.md", readme(card).encode())
-    write_atomically(folder / "model.safetensors", save(state, {"name": config.name, "format": "pt"}))
-    write_atomically(folder / "card.json", (json.dumps(card, indent=1) + "\n").encode())
+    contents = {
+        "config.yaml": recipe.encode(),
+        "README.md": readme(card).encode(),
+        "model.safetensors": save(state, {"name": config.name, "format": "pt"}),
+        "card.json": (json.dumps(card, indent=1) + "\n").encode(),
+    }
+    for name, content in contents.items():
+        write_atomically(folder / name, content, sync=True)
 
 
 def readme(card: dict[str, Any]) -> str:

@@ -129,6 +129,15 @@ class LocalizedCorruptionConfig(_Section):
     severities: tuple[Annotated[int, Field(ge=1, le=5)], ...] = (1, 2, 3)
     ratio: tuple[Probability, Probability] = (0.05, 0.5)
 
+    @model_validator(mode="after")
+    def _check(self) -> LocalizedCorruptionConfig:
+        from gauntlet.threats.corruptions import registry
+
+        for name in self.names or ():
+            if registry[name].needs_depth:
+                raise ValueError(f"{name} needs depth, which training samples do not have; choose other corruptions")
+        return self
+
 
 class AugmentationConfig(_Section):
     """What is done to a training sample, in this order; everything is off by default.

@@ -58,9 +58,9 @@ def corrupt_locally(image: Image, config: LocalizedCorruptionConfig, rng: np.ran
     """A common corruption of the whole image, kept inside a rectangle."""
     if rng.random() >= config.probability:
         return image
-    from gauntlet.threats.corruptions import corrupt, names
+    from gauntlet.threats.corruptions import COMMON, corrupt
 
-    choices = config.names if config.names is not None else tuple(names())
+    choices = config.names if config.names is not None else COMMON
     name = choices[int(rng.integers(len(choices)))]
     severity = config.severities[int(rng.integers(len(config.severities)))]
     corrupted = corrupt(np.ascontiguousarray(image), name, severity=severity, seed=int(rng.integers(2**31)))

@@ -19,18 +19,19 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.progress import Progress, Silent, Terminal
+from gauntlet.results.tracking import Tracker
 from gauntlet.seeding import ImageSeed
 from gauntlet.training import card as cards
 from gauntlet.training.averaging import MovingAverage
 from gauntlet.training.checkpoint import load_state, remove_state, save_state
 from gauntlet.training.config import OptimiserConfig, TrainingConfig, load_config, parse_config
 from gauntlet.training.loading import Loader, SampleOrder
+from gauntlet.training.log import open_trackers
 from gauntlet.training.objectives import StepInfo
 from gauntlet.training.processes import Processes, joined_processes
-from gauntlet.training.progress import Progress, SilentProgress, default_progress
 from gauntlet.training.schedule import learning_rate_factor
 from gauntlet.training.tasks import task_of
-from gauntlet.training.tracking import RowTracker, open_trackers
 from gauntlet.training.validation import Figures
 
 AUTOCAST = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -73,7 +74,7 @@ def train(
         config: a recipe, its plain data, or the path of a YAML file.
         output: folder of the trained model; "trained/NAME" by default.
         resume: continue from the folder's checkpoint; False starts anew.
-        progress: told about every step; a bar or plain lines on stderr by default.
+        progress: told about every step; a bar on a terminal, else plain lines on stderr, by default.
     """
     recipe = load_config(config) if isinstance(config, (str, Path)) else parse_config(config)
     folder = Path(output) if output is not None else Path("trained") / recipe.name
@@ -82,9 +83,12 @@ def train(
         if recipe.threads is not None:
             torch.set_num_threads(recipe.threads)
         with joined_processes(recipe.device) as processes, torch.random.fork_rng():
-            shown = progress if progress is not None else default_progress()
-            training = Training(recipe, folder, processes, shown if processes.is_first else SilentProgress())
-            return training.run(resume=resume)
+            if not processes.is_first:
+                return Training(recipe, folder, processes, Silent()).run(resume=resume)
+            if progress is not None:
+                return Training(recipe, folder, processes, progress).run(resume=resume)
+            with Terminal() as display:
+                return Training(recipe, folder, processes, display).run(resume=resume)
     finally:
         torch.set_num_threads(threads)
 
@@ -125,13 +129,12 @@ class Training:
         state = load_state(self.folder)
         if state is not None:
             self._restore(state)
-        trackers: Sequence[RowTracker] = ()
+        trackers: Sequence[Tracker] = ()
         if self.processes.is_first:
             self.folder.mkdir(parents=True, exist_ok=True)
             trackers = open_trackers(self.config, self.folder, self.step, self.task.figures)
         try:
-            with self.progress:
-                figures = self._loop(trackers)
+            figures = self._loop(trackers)
         finally:
             for tracker in trackers:
                 tracker.close()
@@ -176,7 +179,7 @@ class Training:
 
     # -- the loop
 
-    def _loop(self, trackers: Sequence[RowTracker]) -> Figures:
+    def _loop(self, trackers: Sequence[Tracker]) -> Figures:
         config = self.config
         distributed: nn.Module = self.objective
         if self.processes.count > 1:
@@ -189,7 +192,7 @@ class Training:
         began, before = time.monotonic(), self.seconds
         last_checkpoint = began
         figures: Figures | None = None
-        self.progress.update(self.step, self.total_steps, "")
+        self.progress.start(f"training {config.name}", self.total_steps, self.step, "steps")
         while self.step < self.total_steps:
             loss = self._update_weights(distributed, batches)
             self.interval_loss += loss
@@ -203,7 +206,7 @@ class Training:
                 figures = self._validate()
             if self.processes.is_first and (last or figures is not None or self.step % config.log_every == 0):
                 self._log(trackers, figures)
-            self.progress.update(self.step, self.total_steps, f"loss {loss:.4f}")
+            self.progress.advance(1, text=f"loss {loss:.4f}")
             due = time.monotonic() - last_checkpoint >= 60 * config.checkpoint.minutes
             if self.processes.is_first and not last and (due or self._epoch(self.step) != epoch_before):
                 save_state(self.folder, self._state())
@@ -268,9 +271,8 @@ class Training:
         kept.freeze()
         return kept
 
-    def _log(self, trackers: Sequence[RowTracker], figures: Figures | None) -> None:
+    def _log(self, trackers: Sequence[Tracker], figures: Figures | None) -> None:
         row: dict[str, float] = {
-            "step": self.step,
             "epoch": self.step * self.config.batch_size / len(self.train_data),
             "loss": self.interval_loss / max(1, self.interval_steps),
             "learning_rate": self.optimiser.param_groups[0]["lr"],
@@ -279,7 +281,7 @@ class Training:
         if figures is not None:
             row |= figures.summary
         for tracker in trackers:
-            tracker.log(row)
+            tracker.log(row, self.step)
         self.interval_loss, self.interval_steps = 0.0, 0
 
     def _epoch(self, step: int) -> int:

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from gauntlet.datasets.contract import Dataset
+from gauntlet.metrics.detection.coco import coco_curves
 from gauntlet.metrics.segmentation.confusion import confusion
+from gauntlet.metrics.segmentation.counts import CountTable
+from gauntlet.metrics.segmentation.figures import class_iou, cmiou, pixel_accuracy
 from gauntlet.models.contract import DetectionModel, SegmentationModel
 from gauntlet.samples import Boxes, collate
 from gauntlet.training.processes import Processes
@@ -92,8 +96,6 @@ def validate(model: SegmentationModel, dataset: Dataset, processes: Processes) -
 
 def validate_detector(model: DetectionModel, dataset: Dataset, processes: Processes) -> DetectionFigures:
     """Figures over the dataset, each process predicting its share; the model must be in eval mode."""
-    from gauntlet.metrics.detection.coco import coco_curves
-
     own: list[tuple[int, Boxes, Boxes]] = []
     for index in range(processes.rank, len(dataset), processes.count):
         sample = dataset[index]
@@ -101,17 +103,13 @@ def validate_detector(model: DetectionModel, dataset: Dataset, processes: Proces
             own.append((index, sample.boxes, model.predict(collate([sample], processes.device).images)[0]))
     # In the order of the dataset, whoever predicted: among detections of equal score the first image comes first.
     everything = sorted(processes.gathered(own), key=lambda each: each[0])
-    truths, detections = [truth for _, truth, _ in everything], [found for _, _, found in everything]
+    truths, detections = [truth for _, truth, _ in everything], [detected for _, _, detected in everything]
     curves = coco_curves(truths, detections, model.num_classes)
-    found = curves.figures()
-    return DetectionFigures(found["mAP"], found["mAP50"], curves.per_class()["AP"].tolist())
+    figures = curves.figures()
+    return DetectionFigures(figures["mAP"], figures["mAP50"], curves.per_class()["AP"].tolist())
 
 
-def figures_from_confusion(counts: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> ValidationFigures:
-    """Figures of a confusion matrix, ground truth in rows."""
-    hits = np.diag(counts).astype(np.float64)
-    union = counts.sum(axis=0) + counts.sum(axis=1) - hits
-    class_iou = np.divide(hits, union, out=np.full(len(hits), np.nan), where=union > 0)
-    miou = float(np.nanmean(class_iou)) if np.isfinite(class_iou).any() else float("nan")
-    total = int(counts.sum())
-    return ValidationFigures(miou, float(hits.sum() / total) if total else float("nan"), class_iou.tolist())
+def figures_from_confusion(counts: npt.NDArray[np.int64]) -> ValidationFigures:
+    """Figures of a confusion matrix (K, K), ground truth in rows."""
+    table = CountTable.of([counts], len(counts))
+    return ValidationFigures(cmiou(table), pixel_accuracy(table), class_iou(table).tolist())

@@ -142,3 +142,37 @@ def test_a_missing_package_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPat
 
 def test_the_function_that_loads_is_the_public_one() -> None:
     assert gauntlet.load_model is loading.load_model
+
+
+def test_a_source_may_return_the_model_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(rest: str, options: Any) -> Any:
+        made = gauntlet.wrap_model(tiny_network(int(rest)), num_classes=int(rest), name=f"small:{rest}", **options)
+        return made.train()
+
+    monkeypatch.setitem(sources._entries, "small", build)
+    source = resolve_model("small:5", mean=(0.5,) * 3)
+    model = source.load()
+    assert (source.identity.name, source.task, model.num_classes) == ("small:5", "segmentation", 5)
+    assert source.identity == model.identity != resolve_model("small:5").identity
+    assert not model.training
+
+
+def test_a_source_that_returns_something_else_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sources._entries, "small", lambda rest, options: tiny_network())
+    with pytest.raises(
+        GauntletError, match=r"source 'small' returned a Sequential; expected a ModelSource or what wrap"
+    ):
+        resolve_model("small:5")
+
+
+def test_networks_are_imported_when_asked_for() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from gauntlet.models.architectures import architectures, detectors; "
+        "architectures.names(), detectors.names(), architectures['enet']; "
+        "print([m.rpartition('.')[2] for m in sys.modules if m.rpartition('.')[2] in ('enet', 'cgnet', 'detr')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['enet']"

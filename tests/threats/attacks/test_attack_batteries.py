@@ -12,7 +12,7 @@ from attack_fixture import IMAGES, LABELS, VOID_LABELS, network
 
 from gauntlet.errors import GauntletError
 from gauntlet.threats.attacks import build, build_battery
-from gauntlet.threats.attacks.combined.battery import CLEAN
+from gauntlet.threats.attacks.combined.battery_outcome import CLEAN
 from gauntlet.threats.attacks.engine.labels import image_figures, label_map
 
 HALMOSI = ["alma-prox", "padam-ce", "padam-cos", "dag-0.001", "dag-0.003", "pdpgd"]

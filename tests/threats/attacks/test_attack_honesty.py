@@ -10,6 +10,8 @@ import torch
 from attack_fixture import IMAGES, LABELS, VOID_LABELS, network
 
 from gauntlet.errors import GauntletError
+from gauntlet.report.sections import honesty
+from gauntlet.threats.attacks import checks, names
 from gauntlet.threats.attacks.checks import Measured, check_attack, judge, measure
 
 HONEST = Measured(
@@ -115,3 +117,7 @@ def test_nothing_to_check() -> None:
         check_attack(network, IMAGES, torch.full_like(LABELS, 255))
     with pytest.raises(GauntletError, match="epsilon must lie in"):
         check_attack(network, IMAGES, LABELS, epsilon=8)
+
+
+def test_the_attacks_that_checks_name_exist() -> None:
+    assert {checks.ITERATIVE, checks.SINGLE_STEP, *honesty.SINGLE_STEP} <= set(names())

@@ -19,8 +19,6 @@ from attack_fixture import (
 
 from gauntlet.threats.attacks import build
 
-slow_twin = pytest.mark.skipif(bool(REFERENCE), reason="the same run is compared with the reference file")
-
 
 def run(name: str, **options: Any) -> list[int]:
     options.setdefault("random_start", False)
@@ -64,35 +62,6 @@ def test_arnab() -> None:
     assert build("ifgsm", epsilon="4/255").alpha == 1 / 255
 
 
-@slow_twin
-def test_padam() -> None:
-    assert run("padam-ce") == [146, 141]
-    assert run("padam-cos") == [151, 138]
-
-
-@slow_twin
-@pytest.mark.parametrize(
-    ("loss", "expected"),
-    [("ce", [144, 138]), ("mce", [138, 140]), ("bce", [135, 127]), ("jsd", [144, 132]), ("msl", [144, 146])],
-)
-def test_apgd(loss: str, expected: list[int]) -> None:
-    assert run("apgd", loss=loss, steps=100) == expected
-
-
-@slow_twin
-def test_apgd_l2() -> None:
-    assert run("apgd", loss="mce", norm="l2", epsilon=0.5) == [158, 159]
-    assert run("apgd", loss="mce", norm="l2", epsilon=0.5, returns="best-loss") == [164, 165]
-
-
-@slow_twin
-def test_sea() -> None:
-    weights = [(1 + c) / 15 for c in range(5)]
-    found = [run("sea-mce-bal", steps=100, class_weights=weights), run("sea-mce", steps=100), run("sea-jsd", steps=100)]
-    assert found == [[143, 140], [141, 149], [133, 129]]
-    assert sum(min(column) for column in zip(*found, strict=True)) / 512 == pytest.approx(0.511719, abs=1e-6)
-
-
 def test_dag() -> None:
     outcome = build("dag", gamma=0.003)(network, IMAGES, LABELS)
     assert (outcome.norms * 255).tolist() == pytest.approx([54.910, 43.699], abs=1e-3)
@@ -115,30 +84,6 @@ def test_dag_returns_its_last_point_by_default() -> None:
     assert (256 - outcome.fooled).tolist() == correct(outcome.images)
 
 
-@slow_twin
-def test_primal_dual() -> None:
-    for threshold, expected in ((0.99, [50.528, 43.170]), (0.9, [32.229, 24.184])):
-        outcome = build("pdpgd", alpha=0.01, threshold=threshold)(network, IMAGES, LABELS)
-        assert (outcome.norms * 255).tolist() == pytest.approx(expected, rel=1e-4)
-    outcome = build("pdgd", threshold=0.9)(network, IMAGES, LABELS)
-    assert outcome.norms.tolist() == pytest.approx([2.4913, 2.1885], rel=1e-4)
-
-
-@slow_twin
-@pytest.mark.slow
-def test_alma_prox() -> None:
-    exact = build("alma-prox", threshold=0.5)(network, IMAGES, LABELS)
-    assert (exact.norms * 255).tolist() == pytest.approx([9.989, 9.865], rel=0.03)
-    public = build("alma-prox", threshold=0.5, penalty_grad="reference")(network, IMAGES, LABELS)
-    assert (public.norms * 255).tolist() == pytest.approx([14.85, 11.64], rel=0.10)
-
-
-@slow_twin
-def test_minimal_pgd() -> None:
-    outcome = build("minimal-pgd", threshold=0.5)(network, IMAGES, LABELS)
-    assert (outcome.norms * 255).tolist() == pytest.approx([10.085, 9.525], abs=1e-3)
-
-
 def test_region_aware() -> None:
     options: dict[str, Any] = {"epsilon": "32/255", "steps": 50, "rounds": 3, "region": {"square": {"size": 6}}}
     outcome = build("region-aware", **options)(network, IMAGES, LABELS)
@@ -149,8 +94,43 @@ def test_region_aware() -> None:
 
 
 def test_epsilon_curve() -> None:
-    found = [
+    accuracies = [
         run("bim", epsilon=levels / 255, steps=40, alpha=2.5 * levels / 255 / 40)[0]
         for levels in (1, 2, 4, 8, 16, 32, 64, 128, 255)
     ]
-    assert found == [215, 204, 189, 148, 99, 53, 27, 15, 13]
+    assert accuracies == [215, 204, 189, 148, 99, 53, 27, 15, 13]
+
+
+def test_the_long_runs_of_the_table_are_those_of_the_reference_file() -> None:
+    """test_attack_reference.py runs each of them and compares it with the file."""
+
+    def pixels(section: str, *names: str) -> list[list[int]]:
+        return [REFERENCE[section][name]["correct_pixels"] for name in names]
+
+    def grey_levels(section: str, name: str) -> list[float]:
+        return [255 * value for value in REFERENCE[section][name]["linf"]]
+
+    assert pixels("padam_200_lr2_255_clean_start", "padam_ce", "padam_cos") == [[146, 141], [151, 138]]
+    losses = ("ce-avg", "mask-ce-avg", "segpgd-loss", "js-avg", "mask-norm-corrlog-avg")
+    assert pixels("apgd_fixed_radius_clean_start", *losses) == [
+        [144, 138],
+        [138, 140],
+        [135, 127],
+        [144, 132],
+        [144, 146],
+    ]
+    sea = pixels("sea_radius_reduction_clean_start", "mask-ce-bal", "mask-ce-avg", "js-avg")
+    assert sea == [[143, 140], [141, 149], [133, 129]]
+    assert sum(min(column) for column in zip(*sea, strict=True)) / 512 == pytest.approx(0.511719, abs=1e-6)
+    l2 = REFERENCE["sea_radius_reduction_clean_start"]["L2_eps0.5_mask-ce-avg_fixed_radius"]
+    assert [l2[point]["correct_pixels"] for point in ("best_acc_point", "best_loss_point")] == [[158, 159], [164, 165]]
+    for name, expected in (
+        ("pdpgd_linf_primal0.01_thr0.99_500it", [50.528, 43.170]),
+        ("pdpgd_linf_primal0.01_thr0.9_500it", [32.229, 24.184]),
+        ("alma_prox_lr0.001_thr0.5_500it_exact_penalty_derivative", [9.989, 9.865]),
+        ("alma_prox_lr0.001_thr0.5_500it", [14.85, 11.64]),
+    ):
+        assert grey_levels("min_norm", name) == pytest.approx(expected, rel=1e-3)
+    assert REFERENCE["min_norm"]["pdgd_l2_primal0.01_thr0.9_500it"]["l2"] == pytest.approx([2.4913, 2.1885], rel=1e-4)
+    minimal = grey_levels("rony_pgd_best_fraction", "minimal_pgd_linf_ce_13x40_thr0.5")
+    assert minimal == pytest.approx([10.085, 9.525], abs=1e-3)

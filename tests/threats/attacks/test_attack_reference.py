@@ -1,6 +1,8 @@
-"""Every value of attack_reference.json that segmentation attacks can be held to, within its tolerance."""
+"""Every value of tests/data/attack_reference.json that segmentation attacks can be held to, within its tolerance."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 import torch
@@ -25,15 +27,15 @@ from gauntlet.threats.attacks import PixelLoss, build, losses
 from gauntlet.threats.attacks.algorithms.alma import AlmaProx, AlmaState
 from gauntlet.threats.attacks.algorithms.gradient import GradientAttack, ProjectedAdam
 from gauntlet.threats.attacks.algorithms.minimum_norm import Smallest
-from gauntlet.threats.attacks.engine.inputs import pose
 from gauntlet.threats.attacks.engine.losses import logit_cosine
+from gauntlet.threats.attacks.engine.posing import pose_pixels
 from gauntlet.threats.attacks.engine.problem import Problem
+from gauntlet.threats.attacks.engine.request import Request
 
-pytestmark = pytest.mark.skipif(not REFERENCE, reason="the shared reference file is not on this machine")
 
-
-def section(name: str) -> dict:
-    return REFERENCE.get(name, {})
+def section(name: str) -> dict[str, Any]:
+    section: dict[str, Any] = REFERENCE[name]
+    return section
 
 
 def labels_of(name: str) -> torch.Tensor:
@@ -216,19 +218,7 @@ def test_alma_prox(name: str) -> None:
 
 
 def problem_of(images: torch.Tensor, labels: torch.Tensor) -> Problem:
-    return pose(
-        network,
-        images,
-        labels,
-        target=None,
-        retarget=False,
-        own_prediction=False,
-        region=None,
-        fooling_region=None,
-        ignore_index="model",
-        samples=1,
-        precision="fp32",
-    )
+    return pose_pixels(network, images, labels, Request())
 
 
 @pytest.mark.parametrize("image", [0, 1])

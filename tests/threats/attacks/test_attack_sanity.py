@@ -1,4 +1,4 @@
-"""The sanity tests T1 to T17 of docs/specs/attacks.md, section 16, on the fixture of section 17."""
+"""The sanity tests of docs/specs/attacks.md, 16, on the fixture of section 17."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from attack_fixture import CLASSES, EPSILON, IMAGES, LABELS, VOID_LABELS, Record
 from gauntlet.errors import GauntletError
 from gauntlet.threats.attacks import PixelLoss, build
 from gauntlet.threats.attacks import losses as pixel_losses
-from gauntlet.threats.attacks.engine.inputs import pose
 from gauntlet.threats.attacks.engine.losses import losses
+from gauntlet.threats.attacks.engine.posing import pose_pixels
+from gauntlet.threats.attacks.engine.request import Request
 
 FIXED_BUDGET: dict[str, dict[str, Any]] = {
     "fgsm": {},
@@ -134,19 +135,7 @@ BASES: dict[str, Callable[..., torch.Tensor]] = {
 
 @pytest.mark.parametrize("name", BASES)
 def test_t07_gradients_equal_differences(name: str) -> None:
-    problem = pose(
-        network,
-        IMAGES,
-        VOID_LABELS,
-        target=None,
-        retarget=False,
-        own_prediction=False,
-        region=None,
-        fooling_region=None,
-        ignore_index="model",
-        samples=1,
-        precision="fp32",
-    )
+    problem = pose_pixels(network, IMAGES, VOID_LABELS, Request())
     loss = PixelLoss(BASES[name])
     points = IMAGES * 0.9 + 0.05
     direction = torch.randn(IMAGES.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
@@ -259,7 +248,7 @@ def test_t13_minimum_perturbations(name: str, options: dict[str, Any]) -> None:
     wrong = torch.tensor([256 - found for found in correct(outcome.images)])
     assert torch.equal(outcome.success, wrong >= threshold * 256 - 1e-9)
     assert outcome.success.all()
-    bisected = 0.3  # minimal-PGD at 0.9 reaches 0.302 and 0.307 (attack_reference.json)
+    bisected = 0.3  # minimal-PGD at 0.9 reaches 0.302 and 0.307 (tests/data/attack_reference.json)
     assert (outcome.norms <= bisected * 1.05).all()
 
 

@@ -18,8 +18,8 @@ from gauntlet.models.contract import Candidates
 from gauntlet.samples import Boxes, collate
 from gauntlet.threats.attacks import build, check_attack, names
 from gauntlet.threats.attacks.algorithms.tog import Mislabeling
-from gauntlet.threats.attacks.combined.battery import CLEAN
-from gauntlet.threats.attacks.detection.matching import confident, counted, found_by, recall
+from gauntlet.threats.attacks.combined.battery_outcome import CLEAN
+from gauntlet.threats.attacks.detection.matching import confident, counted, matched_detections, recall
 from gauntlet.threats.attacks.detection.proposals import (
     NO_CLASS,
     Proposals,
@@ -28,7 +28,7 @@ from gauntlet.threats.attacks.detection.proposals import (
     select_proposals,
     suppressed,
 )
-from gauntlet.threats.attacks.detection.rounds import Standing
+from gauntlet.threats.attacks.detection.rounds import RemainingObjects
 from gauntlet.threats.attacks.detection.targets import wanted_boxes
 from tiny_detector import CELL, TinyBoxes, TinyDetector
 
@@ -273,7 +273,7 @@ def test_mislabeling_keeps_the_boxes_and_changes_their_class(towards: str) -> No
     outcome = build("tog-mislabeling", epsilon=0.6, alpha=0.1, towards=towards)(MODEL, IMAGES, BOXES)
     assert outcome.share.tolist() == [1.0] * 6
     for row, found in enumerate(MODEL.predict(outcome.images)):
-        assert (found_by(BOXES[row], found) < 0).all()  # no object has its class any more
+        assert (matched_detections(BOXES[row], found) < 0).all()  # no object has its class any more
 
 
 def test_least_and_most_likely_classes_by_hand() -> None:
@@ -306,24 +306,26 @@ def test_only_what_is_aimed_at() -> None:
     image[:, 1, 16:24, 32:40] = 0.9
     attack = build("bim", epsilon=0.8, alpha=0.2, steps=6)
     outcome = attack(MODEL, image, [boxes], fooling_region=left)
-    found = found_by(boxes, MODEL.predict(outcome.images)[0])
+    found = matched_detections(boxes, MODEL.predict(outcome.images)[0])
     assert found[0] < 0
     assert found[1] >= 0
     assert outcome.share.item() == 1
     assert torch.equal(outcome.images[..., 16:24, 32:40], image[..., 16:24, 32:40])  # nothing is to gain there
     by_class = attack(MODEL, image, [boxes], fooling_region=1)
-    found = found_by(boxes, MODEL.predict(by_class.images)[0])
+    found = matched_detections(boxes, MODEL.predict(by_class.images)[0])
     assert found[1] < 0
     assert found[0] >= 0
     targeted = attack(MODEL, image, [boxes], fooling_region=left, target=2)
     detected = MODEL.predict(targeted.images)[0]
-    assert found_by(Boxes(boxes.xyxy, np.array([2, 1])), detected).min() >= 0  # one to its target, the other stays
+    assert (
+        matched_detections(Boxes(boxes.xyxy, np.array([2, 1])), detected).min() >= 0
+    )  # one to its target, the other stays
     assert targeted.share.item() == 1
     nowhere = attack(MODEL, image, [boxes], fooling_region=torch.zeros_like(left))
     assert torch.equal(nowhere.images, image)
     vanish = build("tog-vanishing", epsilon=0.8, alpha=0.1, steps=4, random_start=False)
     outcome = vanish(MODEL, image, [boxes], fooling_region=left)
-    assert found_by(boxes, MODEL.predict(outcome.images)[0]).tolist()[0] < 0
+    assert matched_detections(boxes, MODEL.predict(outcome.images)[0]).tolist()[0] < 0
     assert torch.equal(outcome.images[..., 16:], image[..., 16:])  # candidates elsewhere have no say
 
 
@@ -433,7 +435,7 @@ def test_classes_are_led_to_absent_ones() -> None:
 def test_dag_leads_every_proposal_away() -> None:
     outcome = build("dag", alpha=0.05)(MODEL, IMAGES, BOXES)
     for row, found in enumerate(MODEL.predict(outcome.images)):
-        assert (found_by(BOXES[row], found, 0.1) < 0).all()
+        assert (matched_detections(BOXES[row], found, 0.1) < 0).all()
     assert (outcome.queries.backward < 60).all()
     towards = build("dag", alpha=0.05)(MODEL, ONE, [RED], target=2)
     assert MODEL.predict(towards.images)[0].classes.tolist() in ([2], [])
@@ -453,7 +455,7 @@ def test_rounds_never_give_an_object_back() -> None:
         assert torch.equal(each.images[..., ~middle], IMAGES[: len(each.images)][..., ~middle]) or len(each.images) < 6
     for row, (truth, seen) in enumerate(zip(BOXES, outcome.detections, strict=True)):
         lost = outcome.details["clean_fooled"][row] + sum(outcome.details["newly_fooled"][row])
-        assert lost == int(outcome.fooled[row]) == int((found_by(truth, seen) < 0).sum())
+        assert lost == int(outcome.fooled[row]) == int((matched_detections(truth, seen) < 0).sum())
     assert outcome.fooled.sum() > 0
     with pytest.raises(GauntletError, match="literal"):
         build("region-aware", literal=True)(MODEL, IMAGES, BOXES)
@@ -606,7 +608,7 @@ def test_the_worst_case_of_an_object_does_not_repeat_its_neighbour() -> None:
     """Of two objects that overlap by two thirds the first is lost: the other is found once, not twice."""
     corners = np.array([[0, 0, 10, 10], [2, 0, 12, 10]], np.float32)
     truth, scores = Boxes(corners, np.array([0, 0])), np.array([0.9, 0.8], np.float32)
-    standing = Standing.of(truth, Boxes(corners, np.array([0, 0]), scores))
+    standing = RemainingObjects.of(truth, Boxes(corners, np.array([0, 0]), scores))
     other = Boxes(np.array([[0, 0, 10, 10.5]], np.float32), np.array([1]), np.array([0.6], np.float32))
     now = Boxes(np.concatenate([corners[1:], other.xyxy]), np.array([0, 1]), np.array([0.7, 0.6], np.float32))
     assert standing.update(now, None, 3) == 1
@@ -696,7 +698,7 @@ def test_rounds_leave_alone_what_is_lost_already() -> None:
     assert torch.equal(outcome.images[..., 16:24, 32:40], image[..., 16:24, 32:40])
     assert torch.equal(outcome.images[..., 16:24, :8], image[..., 16:24, :8])
     (seen,) = outcome.detections or ()
-    stays = found_by(Boxes(corners, np.array([0, 1, 2])), seen) >= 0
+    stays = matched_detections(Boxes(corners, np.array([0, 1, 2])), seen) >= 0
     assert stays.tolist() == [False, True, True]  # what was detected on the crowd, and in the place of the lost one
 
 

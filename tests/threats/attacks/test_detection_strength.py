@@ -1,4 +1,4 @@
-"""Attacks on a detector against docs/specs/attacks.md, 16: exact constraints, true gradients, strength that grows, targets hit."""
+"""Attacks on a detector (docs/specs/attacks.md, 16): exact constraints, true gradients, growing strength, targets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gauntlet.models.contract import Candidates
 from gauntlet.samples import Boxes, collate
 from gauntlet.threats.attacks import build
 from gauntlet.threats.attacks.algorithms.gradient import GradientAttack
-from gauntlet.threats.attacks.detection.matching import found_by
+from gauntlet.threats.attacks.detection.matching import matched_detections
 from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.engine.losses import losses
 from tiny_detector import CELL, TinyBoxes, TinyDetector
@@ -190,7 +190,7 @@ class ManyClasses(TinyDetector):
 
 def at_targets(model: TinyDetector, images: torch.Tensor, wanted: Sequence[Boxes]) -> list[list[bool]]:
     """For every wanted box whether a confident detection of its class stands there."""
-    return [(found_by(*each) >= 0).tolist() for each in zip(wanted, model.predict(images), strict=True)]
+    return [(matched_detections(*each) >= 0).tolist() for each in zip(wanted, model.predict(images), strict=True)]
 
 
 STRONG: dict[str, dict[str, Any]] = {
@@ -240,7 +240,7 @@ def test_the_boxes_of_a_tensor_file_are_reached(tmp_path: Path, suffix: str) -> 
         torch.save({key: torch.from_numpy(value) for key, value in content.items()}, path)
     outcome = build("pgd", epsilon=0.9, target=str(path), **STRONG["pgd"])(MODEL, IMAGES, BOXES)
     for row, found in enumerate(MODEL.predict(outcome.images)):
-        assert (found_by(Boxes(corners, np.array([2, 1])), found) >= 0).all()
+        assert (matched_detections(Boxes(corners, np.array([2, 1])), found) >= 0).all()
         assert (found.scores > 0.5).sum() == 2, row  # type: ignore[operator]
     assert outcome.share.tolist() == [1.0] * len(IMAGES)
 

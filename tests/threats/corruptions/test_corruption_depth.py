@@ -12,6 +12,7 @@ import pytest
 import torch
 from corruption_patterns import depth_of, waves
 
+from gauntlet.analysis.members import CORRUPTIONS
 from gauntlet.cli.show import _corruption_sheet
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
@@ -21,7 +22,6 @@ from gauntlet.evaluation import evaluate, plan
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
 from gauntlet.evaluation.progress import Silent
-from gauntlet.results.published.summaries import CORRUPTIONS
 from gauntlet.samples import Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import build_threat, suites

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import numba
@@ -9,12 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image as Picture
 
+from gauntlet.compiling import compiled
 from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.registry import Registry
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions import Corruption, catalogue, contact_sheet, corrupt, names, register, registry
 from gauntlet.threats.corruptions.api import DepthRule, corruption_stream
-from gauntlet.threats.corruptions.compiling import compiled
 from gauntlet.threats.corruptions.draws import Draws
 
 IMAGE = np.random.default_rng(1).integers(0, 256, (40, 56, 3), dtype=np.uint8)
@@ -124,7 +125,7 @@ def test_frost_uses_the_scale_of_the_reference(tmp_path: Path) -> None:
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Registry[Corruption]:
     """A copy of the registry that a test may add to."""
-    copy: Registry[Corruption] = Registry("corruption")
+    copy: Registry[Corruption] = Registry("corruption", check=registry._check, wrap=registry._wrap)
     for name in registry.names():
         copy.add(name, registry[name])
     for module in ("catalogue", "api"):
@@ -159,6 +160,29 @@ def test_severities_of_ones_own_share_a_draw_when_asked(own_registry: Registry[C
     seed = ImageSeed(0, "one")
     assert len({corruption_stream(seed, "shared_shift", severity) for severity in (1, 2, 3)}) == 1
     assert len({corruption_stream(seed, "shift", severity) for severity in (1, 2, 3)}) == 3
+
+
+def test_a_plain_function_is_a_corruption(own_registry: Registry[Corruption]) -> None:
+    def shade(image: np.ndarray, severity: int, draws: Draws, depth: np.ndarray, *, tone: int = 9) -> np.ndarray:
+        return np.full_like(image, tone)
+
+    own_registry.add("shade", shade)
+    assert own_registry["shade"] == Corruption("other", True, shade, ("tone",), needs_depth=True)
+    depth = np.ones(IMAGE.shape[:2])
+    assert (corrupt(IMAGE, "shade", depth=depth, tone=4) == 4).all()
+    assert (corrupt(IMAGE, "shade", depth=depth) == 9).all()
+    with pytest.raises(GauntletError, match=r"must be a function of \(image, severity, draws\) or a Corruption, but"):
+        own_registry.add("seven", 7)
+
+
+def test_no_option_of_a_corruption_hides_behind_an_argument(own_registry: Registry[Corruption]) -> None:
+    def rotate(image: np.ndarray, severity: int, draws: Draws, seed: int = 0) -> np.ndarray:
+        return image
+
+    with pytest.raises(GauntletError, match=r"cannot have an option 'seed'; that is an argument of corrupt\(\)"):
+        own_registry.add("rotate", rotate)
+    arguments = [each for each in inspect.signature(corrupt).parameters if each != "options"]
+    assert set(catalogue.RESERVED) == set(arguments)
 
 
 @pytest.mark.parametrize("rule", ["metric", "estimated"])

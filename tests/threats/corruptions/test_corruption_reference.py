@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 from functools import lru_cache
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -14,12 +13,10 @@ import pytest
 from corruption_patterns import PATTERNS, Image
 
 from gauntlet.threats.corruptions import COMMON, EXTRA, SEVERITIES, corrupt, registry
+from paths import DATA
 
-SPECS = Path(__file__).resolve().parents[3].parent / "shared" / "specs"
 SEEDS = 10
 FIGURES = ("mae", "mean_r", "mean_g", "mean_b", "std", "psnr", "absdx")
-
-needs_tables = pytest.mark.skipif(not SPECS.is_dir(), reason="the reference tables are not on this machine")
 
 Key = tuple[str, str, int]
 
@@ -28,7 +25,7 @@ Key = tuple[str, str, int]
 def reference() -> dict[Key, dict[str, float]]:
     rows: dict[Key, dict[str, float]] = {}
     for file in ("corruption_reference.csv", "corruption_reference_extra.csv"):
-        with (SPECS / file).open() as lines:
+        with (DATA / file).open() as lines:
             for row in csv.DictReader(lines):
                 key = (row.pop("image"), row.pop("corruption"), int(row.pop("severity")))
                 rows.setdefault(key, {}).update({name: float(value) for name, value in row.items()})
@@ -69,7 +66,6 @@ def test_patterns_are_those_of_the_specification(name: str, digest: str, pixels:
     assert [tuple(image[10, 20]), tuple(image[100, 200])] == pixels
 
 
-@needs_tables
 @pytest.mark.parametrize("name", cases(random=False))
 def test_deterministic_corruption_equals_the_reference(name: str) -> None:
     tolerance = 0.5 if name == "jpeg_compression" else 0.1
@@ -81,7 +77,6 @@ def test_deterministic_corruption_equals_the_reference(name: str) -> None:
             np.testing.assert_allclose(measured, expected, rtol=0, atol=tolerance, err_msg=f"{image_name} {severity}")
 
 
-@needs_tables
 @pytest.mark.parametrize("name", [name for name in cases(random=True) if name != "frost"])
 def test_random_corruption_has_the_statistics_of_the_reference(name: str) -> None:
     for image_name in PATTERNS:
@@ -100,7 +95,6 @@ def test_random_corruption_has_the_statistics_of_the_reference(name: str) -> Non
             assert excess.max() <= 1, (image_name, severity, dict(zip(FIGURES, excess.round(2), strict=True)))
 
 
-@needs_tables
 @pytest.mark.parametrize("name", [name for name in cases(random=True) if name != "frost"])
 def test_legacy_stream_gives_the_values_of_seed_0(name: str) -> None:
     for image_name in PATTERNS:
@@ -115,7 +109,6 @@ def test_legacy_stream_gives_the_values_of_seed_0(name: str) -> None:
                 assert out.mean() == pytest.approx(row["mean_seed0"], abs=0.01), (image_name, severity)
 
 
-@needs_tables
 @pytest.mark.parametrize("image_name", list(PATTERNS))
 def test_procedural_frost_is_close_to_the_photographs(image_name: str) -> None:
     """Rule 3; the table's 100 seeds draw the same classes and offsets here: the textures have the same sizes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.samples import Batch, Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import build_threat
-from gauntlet.threats.corruptions import corrupt
+from gauntlet.threats.build import rebuild_threat
+from gauntlet.threats.corruptions import corrupt, registry
+from gauntlet.threats.corruptions.draws import Draws
 from gauntlet.threats.kinds.corruption import CorruptionThreat
 from gauntlet.threats.kinds.localized import LocalizedThreat
 from gauntlet.threats.masks import patch_grid_mask
@@ -128,7 +131,7 @@ def test_localized_in_a_region() -> None:
             "fog 3 ratio 0.25 patch 64",
         ),
         (
-            {"localized": {"corruption": {"name": "fog"}, "patch": [8, 16], "mode": "exact"}},
+            {"localized": {"corruption": {"name": "fog"}, "patch": {"height": 8, "width": 16}, "mode": "exact"}},
             {
                 "localized": {
                     "corruption": {"name": "fog", "severity": 3},
@@ -150,7 +153,7 @@ def test_descriptions_are_canonical(given_description: dict[str, Any], canonical
     threat = build_threat(given_description)
     assert threat.describe() == canonical
     assert threat.name == name
-    again = build_threat(json.loads(json.dumps(threat.describe())))
+    again = rebuild_threat(json.loads(json.dumps(threat.describe())))
     assert again.describe() == canonical
 
 
@@ -196,3 +199,71 @@ def test_a_bare_name_is_severity_3() -> None:
     assert build_threat("fog").describe() == {"corruption": {"name": "fog", "severity": 3}}
     with pytest.raises(UnknownNameError, match="'fog'"):
         build_threat("fogg")
+
+
+@pytest.fixture
+def haze() -> Iterator[None]:
+    """A corruption with options of its own, registered as a plain function."""
+
+    def haze(image: np.ndarray, severity: int, draws: Draws, density: float = 0.5, tint: str = "grey") -> np.ndarray:
+        level = {"grey": 128, "white": 255}[tint]
+        return (image * (1 - density) + level * density).astype(np.uint8)
+
+    registry.add("haze", haze, aliases=("mist",))
+    yield
+    del registry._entries["haze"], registry._aliases["mist"]
+
+
+@pytest.mark.usefixtures("haze")
+def test_options_of_a_corruption_reach_it_from_a_description() -> None:
+    data, seeds = batch(1)
+    image = data.samples[0].image
+    threat = build_threat({"corruption": {"name": "mist", "severity": 2, "density": 0.25, "tint": None}})
+    assert threat.describe() == {"corruption": {"name": "haze", "severity": 2, "density": 0.25}}
+    assert threat.name == "haze 2 density 0.25"
+    expected = (image * 0.75 + 128 * 0.25).astype(np.uint8)
+    assert (levels(threat.perturb(MODEL, data, seeds).images)[0] == expected).all()
+    plain = build_threat("haze")
+    assert plain.describe() == {"corruption": {"name": "haze", "severity": 3}}
+    assert (levels(plain.perturb(MODEL, data, seeds).images)[0] == (image * 0.5 + 64).astype(np.uint8)).all()
+
+
+@pytest.mark.usefixtures("haze")
+def test_options_of_a_corruption_reach_it_inside_a_localized_threat() -> None:
+    data, seeds = batch(1)
+    image = data.samples[0].image
+    inner = {"name": "haze", "severity": 2, "density": 1.0, "tint": "white"}
+    threat = build_threat({"localized": {"corruption": inner, "region": {"box": [0, 0, 8, 8]}}})
+    assert threat.describe() == {"localized": {"corruption": inner, "region": {"box": [0, 0, 8, 8]}}}
+    assert threat.name == "haze 2 density 1.0 tint white box 0 0 8 8"
+    found = threat.perturb(MODEL, data, seeds)
+    assert found.region is not None
+    inside = found.region[0].numpy()
+    assert inside.sum() == 64
+    assert (levels(found.images)[0][inside] == 255).all()
+    assert (levels(found.images)[0][~inside] == image[~inside]).all()
+
+
+@pytest.mark.usefixtures("haze")
+def test_an_option_that_the_corruption_does_not_have_is_one_sentence() -> None:
+    for description, said in [
+        (
+            {"corruption": {"name": "haze", "densty": 1}},
+            "unknown option of the corruption 'haze' 'densty'; did you mean",
+        ),
+        ({"corruption": {"name": "fog", "density": 1}}, "unknown option of the corruption 'fog' 'density'"),
+        ({"corruption": {"nam": "haze"}}, "unknown option of the threat 'corruption' 'nam'; did you mean 'name'?"),
+        ({"localized": {"corruption": {"name": "mist", "densit": 1}}}, "'haze' 'densit'; did you mean 'density'?"),
+    ]:
+        with pytest.raises(UnknownNameError) as caught:
+            build_threat(description)
+        assert said in str(caught.value)
+
+
+def test_the_frost_pictures_are_an_option_of_frost() -> None:
+    threat = build_threat({"corruption": {"name": "frost", "frost_textures": "pictures", "channels": "bgr"}})
+    assert threat.describe() == {
+        "corruption": {"name": "frost", "severity": 3, "frost_textures": "pictures", "channels": "bgr"}
+    }
+    none = build_threat({"corruption": {"name": "frost", "frost_textures": None}})
+    assert none.describe() == {"corruption": {"name": "frost", "severity": 3}}

@@ -102,7 +102,7 @@ def test_a_file_that_could_not_be_finished_does_not_appear(tmp_path: Path, monke
 
     write_corrupted(Pictures(["one"]), tmp_path, ["fog"], [1])
     with monkeypatch.context() as patch:
-        patch.setattr(writing.os, "replace", broken)
+        patch.setattr("gauntlet.files.os.replace", broken)
         with pytest.raises(GauntletError, match=r"cannot write .*severity_2/one.png: No space left on device\."):
             write_corrupted(Pictures(["one"]), tmp_path, ["fog"], [2])
     assert files(tmp_path) == ["cc/fog/severity_1/one.png", "corrupted.json"]

@@ -7,7 +7,6 @@ import hashlib
 import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -23,21 +22,19 @@ from gauntlet.threats.corruptions.depth import estimated_depth, relative_depth
 from gauntlet.threats.corruptions.draws import FastDraws
 from gauntlet.threats.corruptions.light import camera_shading, flashed
 from gauntlet.threats.corruptions.point_cloud import build_cloud, sum_of_views
+from paths import DATA
 
-TABLE = Path(__file__).resolve().parents[3].parent / "shared" / "specs" / "corruption_reference_3d.csv"
 FIGURES = ("mae", "mean_r", "mean_g", "mean_b", "std", "psnr")
 ALL = names("3d")
 NEED_DEPTH = [name for name in ALL if registry[name].needs_depth]
 MOTIONS = {"xy_motion_blur": motion_3d.XY_FRAMES, "z_motion_blur": motion_3d.Z_FRAMES}
-
-needs_table = pytest.mark.skipif(not TABLE.is_file(), reason="the reference table is not on this machine")
 
 Row = dict[str, float]
 
 
 @lru_cache(maxsize=1)
 def reference() -> dict[tuple[str, str, int], Row]:
-    with TABLE.open() as lines:
+    with (DATA / "corruption_reference_3d.csv").open() as lines:
         return {
             (row.pop("image"), row.pop("corruption"), int(row.pop("severity"))): {
                 figure: float(value) for figure, value in row.items()
@@ -71,7 +68,6 @@ def outcome(name: str, image_name: str, severity: int, seed: int = 0) -> npt.NDA
 # The table -----------------------------------------------------------------------------------------------------------
 
 
-@needs_table
 @pytest.mark.parametrize("name", [name for name in ALL if not registry[name].random])
 def test_deterministic_ones_equal_the_reference(name: str) -> None:
     for image_name in PATTERNS:
@@ -81,7 +77,6 @@ def test_deterministic_ones_equal_the_reference(name: str) -> None:
             np.testing.assert_allclose(measured, expected, rtol=0, atol=0.1, err_msg=f"{image_name} {severity}")
 
 
-@needs_table
 @pytest.mark.parametrize("stream", ["fast", "legacy"])
 @pytest.mark.parametrize("name", ["iso_noise", "low_light"])
 def test_noise_has_the_statistics_of_the_reference(name: str, stream: str) -> None:
@@ -120,7 +115,6 @@ def motion_of_all_severities(name: str, image_name: str, seed: int) -> list[Imag
     return outs
 
 
-@needs_table
 @pytest.mark.parametrize("name", MOTIONS)
 def test_motion_is_that_of_the_independent_implementation(name: str) -> None:
     """Rule 4 of section 7.3: MAE within 10 % + 4 SE, MAE growing and std falling with severity."""

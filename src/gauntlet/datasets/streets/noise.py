@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from gauntlet.datasets.streets.compiled import compiled
+from gauntlet.compiling import inlined
 from gauntlet.datasets.streets.dice import Dice
 
 Tile = npt.NDArray[np.float32]
@@ -36,7 +36,7 @@ def noise_tiles() -> tuple[Tile, Tile]:
     return total.astype(np.float32), white.astype(np.float32)
 
 
-@compiled
+@inlined
 def smooth(tile: Tile, u: float, v: float) -> float:
     """A tile at a place between its cells."""
     column, row = np.floor(u), np.floor(v)
@@ -48,13 +48,13 @@ def smooth(tile: Tile, u: float, v: float) -> float:
     return float(top * (1.0 - t) + bottom * t)
 
 
-@compiled
+@inlined
 def cell(tile: Tile, u: float, v: float) -> float:
     """The value of the cell that a place lies in."""
     return float(tile[int(np.floor(v)) & (TILE - 1), int(np.floor(u)) & (TILE - 1)])
 
 
-@compiled
+@inlined
 def fraction(value: float) -> float:
     """What is left after the point, in [0, 1); much faster than the remainder."""
     return float(value - np.floor(value))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.compiling import inlined
 from gauntlet.datasets.streets.camera import Camera
-from gauntlet.datasets.streets.compiled import compiled
 from gauntlet.datasets.streets.mesh import ANCHOR, BIAS, INSTANCE, KIND, LEAF, PARAMETERS, RAILING, SPOKES
 from gauntlet.datasets.streets.noise import Tile, smooth
 
@@ -18,7 +20,29 @@ MOST_CORNERS = 64
 _SUBPIXEL = 256.0  # corners are rounded to this fraction of a sample, which hides the last bits of sin and cos
 
 
-@compiled
+class Buffers(NamedTuple):
+    """What is nearest at every sample; each (rows, columns) of samples.
+
+    Attributes:
+        nearness, seen: 1/z (0 where there is none) and number of the nearest opaque face (-1 where there is none).
+        screen_nearness, screen: the same for faces that one looks through (railings, spokes).
+        shadow: strength of the shadow on the ground.
+    """
+
+    nearness: Floats
+    seen: Integers
+    screen_nearness: Floats
+    screen: Integers
+    shadow: npt.NDArray[np.uint8]
+
+    @classmethod
+    def empty(cls, samples: tuple[int, int]) -> Buffers:
+        """Buffers in which nothing has been drawn."""
+        nothing = np.full(samples, -1, np.int32)
+        return cls(np.zeros(samples), nothing, np.zeros(samples), nothing.copy(), np.zeros(samples, np.uint8))
+
+
+@inlined
 def project(vertices: Floats, start: int, stop: int, camera: Camera, xs: Floats, ys: Floats) -> int:
     """Cuts a polygon at the near plane (Sutherland-Hodgman) and projects it; the number of its corners."""
     eye, focal, center_x, center_y = camera.eye, camera.focal, camera.center_x, camera.center_y
@@ -43,7 +67,7 @@ def project(vertices: Floats, start: int, stop: int, camera: Camera, xs: Floats,
     return count
 
 
-@compiled
+@inlined
 def rows_of(ys: Floats, count: int, height: int) -> tuple[int, int]:
     """The rows [first, last) whose centres the polygon may cover."""
     low, high = ys[0], ys[0]
@@ -54,8 +78,8 @@ def rows_of(ys: Floats, count: int, height: int) -> tuple[int, int]:
     return first, last
 
 
-@compiled
-def crossings(xs: Floats, ys: Floats, count: int, y: float, found: Floats) -> int:
+@inlined
+def crossings(xs: Floats, ys: Floats, count: int, y: float, places: Floats) -> int:
     """Where the outline crosses a row's centre, in ascending order; the number of crossings (even-odd rule)."""
     number = 0
     for i in range(count):
@@ -63,15 +87,22 @@ def crossings(xs: Floats, ys: Floats, count: int, y: float, found: Floats) -> in
         if (ys[i] <= y) != (ys[j] <= y):
             x = xs[i] + (y - ys[i]) * (xs[j] - xs[i]) / (ys[j] - ys[i])
             k = number
-            while k > 0 and found[k - 1] > x:
-                found[k] = found[k - 1]
+            while k > 0 and places[k - 1] > x:
+                places[k] = places[k - 1]
                 k -= 1
-            found[k] = x
+            places[k] = x
             number += 1
     return number
 
 
-@compiled
+@inlined
+def span(places: Floats, pair: int, width: int) -> tuple[int, int]:
+    """First column, and first one beyond, whose centres lie between two neighbouring crossings of a row."""
+    left = int(max(0.0, np.ceil(places[pair] - 0.5)))
+    return left, int(min(float(width), np.ceil(places[pair + 1] - 0.5)))
+
+
+@inlined
 def orient(vertices: Floats, bounds: npt.NDArray[np.int64], camera: Camera, normals: Floats, planes: Floats) -> None:
     """The unit normal of every face, turned to the camera, and the plane of 1/z over samples: a x + b y + c."""
     eye, focal, center_x, center_y = camera.eye, camera.focal, camera.center_x, camera.center_y
@@ -103,7 +134,7 @@ def orient(vertices: Floats, bounds: npt.NDArray[np.int64], camera: Camera, norm
         planes[face, 2] = (nz - (nx * center_x - ny * center_y) / focal) / distance
 
 
-@compiled
+@inlined
 def leaf_is_hole(row: Floats, x: float, y: float, noise: Tile) -> bool:
     """Whether a disc of leaves (parameters: radius, raggedness, cells per metre) lets the view through at (x, y)."""
     radius, ragged, grain = row[PARAMETERS], row[PARAMETERS + 1], row[PARAMETERS + 2]
@@ -114,7 +145,7 @@ def leaf_is_hole(row: Floats, x: float, y: float, noise: Tile) -> bool:
     return bool(out > 1.0 - ragged * smooth(noise, (x + 7.0 * row[ANCHOR + 2]) * grain, y * grain))
 
 
-@compiled
+@inlined
 def fill_faces(
     vertices: Floats,
     bounds: npt.NDArray[np.int64],
@@ -122,10 +153,7 @@ def fill_faces(
     planes: Floats,
     camera: Camera,
     noise: Tile,
-    nearness: Floats,
-    seen: Integers,
-    screen_nearness: Floats,
-    screen: Integers,
+    buffers: Buffers,
     stamp: Integers,
     silhouettes: npt.NDArray[np.int64],
 ) -> None:
@@ -136,14 +164,14 @@ def fill_faces(
         planes: from `orient`.
         camera: where from.
         noise: the tile that makes leaves ragged.
-        nearness, seen: 1/z and number of the nearest opaque face.
-        screen_nearness, screen: the same for faces that one looks through (railings, spokes).
+        buffers: filled here, but for the shadow.
         stamp: which instance touched a sample last; scratch.
         silhouettes: for each instance, how many samples it would cover if nothing stood before it.
     """
-    height, width = seen.shape
+    nearness, seen, screen_nearness, screen, _ = buffers  # reading the tuple in the inner loop is slower
+    height, width = stamp.shape
     eye, focal, center_x, center_y = camera.eye, camera.focal, camera.center_x, camera.center_y
-    xs, ys, found = np.empty(2 * MOST_CORNERS), np.empty(2 * MOST_CORNERS), np.empty(2 * MOST_CORNERS)
+    xs, ys, places = np.empty(2 * MOST_CORNERS), np.empty(2 * MOST_CORNERS), np.empty(2 * MOST_CORNERS)
     for face in range(len(bounds) - 1):
         a, b, c = planes[face, 0], planes[face, 1], planes[face, 2]
         if a == 0.0 and b == 0.0 and c == 0.0:
@@ -157,10 +185,9 @@ def fill_faces(
         first, last = rows_of(ys, count, height)
         for row in range(first, last):
             center = row + 0.5
-            number = crossings(xs, ys, count, center, found)
+            number = crossings(xs, ys, count, center, places)
             for k in range(0, number - 1, 2):
-                left = int(max(0.0, np.ceil(found[k] - 0.5)))
-                right = int(min(float(width), np.ceil(found[k + 1] - 0.5)))
+                left, right = span(places, k, width)
                 for column in range(left, right):
                     inverse = (a * (column + 0.5) + b * center + c) * gain
                     if inverse <= 0.0:
@@ -182,7 +209,7 @@ def fill_faces(
                         seen[row, column] = face
 
 
-@compiled
+@inlined
 def fill_shadows(
     vertices: Floats,
     bounds: npt.NDArray[np.int64],
@@ -192,7 +219,7 @@ def fill_shadows(
 ) -> None:
     """Fills ground polygons with the strength of their shadow; the strongest one stays."""
     height, width = shadow.shape
-    xs, ys, found = np.empty(2 * MOST_CORNERS), np.empty(2 * MOST_CORNERS), np.empty(2 * MOST_CORNERS)
+    xs, ys, places = np.empty(2 * MOST_CORNERS), np.empty(2 * MOST_CORNERS), np.empty(2 * MOST_CORNERS)
     for polygon in range(len(bounds) - 1):
         count = project(vertices, bounds[polygon], bounds[polygon + 1], camera, xs, ys)
         if count < 3:
@@ -200,10 +227,9 @@ def fill_shadows(
         strength = strengths[polygon]
         first, last = rows_of(ys, count, height)
         for row in range(first, last):
-            number = crossings(xs, ys, count, row + 0.5, found)
+            number = crossings(xs, ys, count, row + 0.5, places)
             for k in range(0, number - 1, 2):
-                left = int(max(0.0, np.ceil(found[k] - 0.5)))
-                right = int(min(float(width), np.ceil(found[k + 1] - 0.5)))
+                left, right = span(places, k, width)
                 for column in range(left, right):
                     if shadow[row, column] < strength:
                         shadow[row, column] = strength

@@ -11,8 +11,8 @@ from gauntlet.datasets.streets.camera import SUPERSAMPLING, Camera
 from gauntlet.datasets.streets.dice import Dice
 from gauntlet.datasets.streets.light import Light
 from gauntlet.datasets.streets.noise import noise_tiles
-from gauntlet.datasets.streets.raster import fill_faces, fill_shadows, orient
-from gauntlet.datasets.streets.shading import draw_borders, resolve
+from gauntlet.datasets.streets.raster import Buffers, fill_faces, fill_shadows, orient
+from gauntlet.datasets.streets.shading import Scenery, draw_borders, resolve
 from gauntlet.datasets.streets.world import Scene
 
 _BORDER_HEIGHT = 128  # a void border is one pixel wide for every so many rows of the picture
@@ -62,41 +62,18 @@ def render(scene: Scene, size: tuple[int, int], static: Dice) -> Picture:
     fractal, grain = noise_tiles()
 
     samples = (camera.height, camera.width)
-    nearness, screen_nearness = np.zeros(samples), np.zeros(samples)
-    seen, screen = np.full(samples, -1, np.int32), np.full(samples, -1, np.int32)
+    buffers = Buffers.empty(samples)
     silhouettes = np.zeros(len(scene.mesh.instance_labels) + 1, np.int64)
-    stamp = np.zeros(samples, np.int32)
-    fill_faces(
-        vertices, bounds, faces, planes, camera, grain, nearness, seen, screen_nearness, screen, stamp, silhouettes
-    )
-    shadow = np.zeros(samples, np.uint8)
-    fill_shadows(*scene.shadows.tables(), camera, shadow)
+    fill_faces(vertices, bounds, faces, planes, camera, grain, buffers, np.zeros(samples, np.int32), silhouettes)
+    fill_shadows(*scene.shadows.tables(), camera, buffers.shadow)
 
     height, width = size
     image, labels = np.empty((height, width, 3), np.uint8), np.empty(size, np.uint8)
     instances, depth = np.empty(size, np.int32), np.empty(size, np.float32)
     noise = static.bytes(height * width * 6).reshape(height, width, 3, 2)
-    resolve(
-        camera,
-        scene.street,
-        scene.light,
-        faces,
-        normals,
-        planes,
-        _received(normals, scene.light),
-        nearness,
-        seen,
-        screen_nearness,
-        screen,
-        shadow,
-        fractal,
-        grain,
-        noise,
-        image,
-        labels,
-        instances,
-        depth,
-    )
+    received = _received(normals, scene.light)
+    scenery = Scenery(camera, scene.street, scene.light, faces, normals, planes, received, fractal, grain)
+    resolve(scenery, buffers, noise, image, labels, instances, depth)
     bordered = np.array([False, *scene.mesh.bordered])
     draw_borders(labels, instances, bordered, max(1, round(height / _BORDER_HEIGHT)))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.compiling import inlined
 from gauntlet.datasets.streets.camera import SUPERSAMPLING, Camera
 from gauntlet.datasets.streets.classes import PAVEMENT, ROAD, SKY, VOID
-from gauntlet.datasets.streets.compiled import compiled
 from gauntlet.datasets.streets.light import CONTACT, CONTACT_SHARE, SPOT, SPOT_SHARE, SUN_BLOCKED, Light
 from gauntlet.datasets.streets.mesh import (
     ANCHOR,
@@ -27,6 +29,7 @@ from gauntlet.datasets.streets.mesh import (
     SPOKES,
 )
 from gauntlet.datasets.streets.noise import Tile, cell, fraction, smooth
+from gauntlet.datasets.streets.raster import Buffers
 from gauntlet.datasets.streets.street import Street
 
 Floats = npt.NDArray[np.float64]
@@ -35,7 +38,29 @@ RGB = tuple[float, float, float]
 SAMPLES = SUPERSAMPLING * SUPERSAMPLING
 
 
-@compiled
+class Scenery(NamedTuple):
+    """What the colour of a sample depends on besides its place and the buffers.
+
+    Attributes:
+        camera, street, light: of the scene.
+        faces: the mesh's table, one row per face.
+        normals, planes: (F, 3) each, from `raster.orient`.
+        received: (F, 3) light that every face receives.
+        fractal, grain: the noise tiles.
+    """
+
+    camera: Camera
+    street: Street
+    light: Light
+    faces: Floats
+    normals: Floats
+    planes: Floats
+    received: Floats
+    fractal: Tile
+    grain: Tile
+
+
+@inlined
 def mix(first: RGB, second: RGB, share: float) -> RGB:
     """From the first colour (share 0) to the second one (share 1)."""
     rest = 1.0 - share
@@ -46,13 +71,13 @@ def mix(first: RGB, second: RGB, share: float) -> RGB:
     )
 
 
-@compiled
+@inlined
 def scaled(color: RGB, gain: float) -> RGB:
     """A colour, brighter or darker."""
     return color[0] * gain, color[1] * gain, color[2] * gain
 
 
-@compiled
+@inlined
 def sky_color(light: Light, right: float, up: float, fractal: Tile) -> RGB:
     """The sky in the direction (right, up, 1)."""
     rise = min(1.0, up / 0.55)
@@ -72,7 +97,7 @@ def sky_color(light: Light, right: float, up: float, fractal: Tile) -> RGB:
     return color
 
 
-@compiled
+@inlined
 def ground_label(street: Street, lateral: float, z: float) -> int:
     """Road or pavement."""
     if abs(lateral) < street.half_width:
@@ -83,7 +108,7 @@ def ground_label(street: Street, lateral: float, z: float) -> int:
     return PAVEMENT
 
 
-@compiled
+@inlined
 def is_marked(street: Street, lateral: float, z: float) -> bool:
     """Whether paint lies on the road."""
     if street.cross_near < z < street.cross_far:
@@ -99,7 +124,7 @@ def is_marked(street: Street, lateral: float, z: float) -> bool:
     return street.edge_line > 0.0 and abs(across - street.half_width + 0.35) < thin
 
 
-@compiled
+@inlined
 def ground_color(street: Street, lateral: float, x: float, z: float, fractal: Tile, grain: Tile) -> RGB:
     """Reflectance of the ground."""
     fade = min(1.0, 9.0 / z)
@@ -125,7 +150,7 @@ def ground_color(street: Street, lateral: float, x: float, z: float, fractal: Ti
     return scaled(color, (1.0 + 0.16 * tone) * (1.0 - 0.22 * fade if joint else 1.0))
 
 
-@compiled
+@inlined
 def facade_color(
     faces: Floats, face: int, u: float, v: float, fractal: Tile, grain: Tile, dusk: float
 ) -> tuple[RGB, float]:
@@ -181,7 +206,7 @@ def facade_color(
     return wall, 0.0
 
 
-@compiled
+@inlined
 def face_color(
     faces: Floats, normals: Floats, face: int, x: float, y: float, z: float, fractal: Tile, grain: Tile, light: Light
 ) -> tuple[RGB, float]:
@@ -231,7 +256,7 @@ def face_color(
     return scaled(color, 1.0 + fade * p0 * (smooth(fractal, u * p1 + faces[face, ANCHOR] * 7.0, v * p1) - 0.5)), 0.0
 
 
-@compiled
+@inlined
 def screen_cover(faces: Floats, normals: Floats, face: int, x: float, y: float, z: float) -> float:
     """How much of what is behind a face is covered at a point of it, 0 to 1; less than 1 in railings and wheels."""
     kind = int(faces[face, KIND])
@@ -250,7 +275,7 @@ def screen_cover(faces: Floats, normals: Floats, face: int, x: float, y: float, 
     return 1.0 if fraction(u / p0) < p1 else between
 
 
-@compiled
+@inlined
 def lit(color: RGB, glow: float, received: RGB, z: float, light: Light) -> RGB:
     """A reflectance under the light that its surface receives, seen through z metres of haze."""
     rest = 1.0 - glow
@@ -262,7 +287,7 @@ def lit(color: RGB, glow: float, received: RGB, z: float, light: Light) -> RGB:
     return mix(shown, light.horizon, z / (z + light.haze_distance))
 
 
-@compiled
+@inlined
 def develop(value: float, light: Light, gain: float, noise: float) -> int:
     """A grey level from an amount of light: contrast, shoulder, noise, rounding."""
     shown = 0.45 + (value * gain - 0.45) * light.contrast
@@ -272,7 +297,7 @@ def develop(value: float, light: Light, gain: float, noise: float) -> int:
     return int(min(255.0, max(0.0, level)))
 
 
-@compiled
+@inlined
 def surface(
     front: int,
     right: float,
@@ -297,7 +322,7 @@ def surface(
     return color, key, z, screen_cover(faces, normals, front, x, y, z)
 
 
-@compiled
+@inlined
 def ground(
     right: float, down: float, shade: int, camera: Camera, street: Street, light: Light, fractal: Tile, grain: Tile
 ) -> tuple[RGB, int, float]:
@@ -317,7 +342,51 @@ def ground(
     return color, ground_label(street, lateral, z), z
 
 
-@compiled
+@inlined
+def look(
+    seen: int,
+    screen: int,
+    shade: int,
+    row: float,
+    column: float,
+    camera: Camera,
+    street: Street,
+    light: Light,
+    faces: Floats,
+    normals: Floats,
+    planes: Floats,
+    received: Floats,
+    fractal: Tile,
+    grain: Tile,
+) -> tuple[RGB, int, float]:
+    """What one sample sees: colour, key (label + 16 instance) and depth of the nearest thing.
+
+    Args:
+        seen: the nearest opaque face, -1 for the ground or the sky.
+        screen: the face that one looks through to see it, -1 for none.
+        shade: strength of the shadow on the ground.
+        row, column: place of the sample.
+        camera, street, light, faces, normals, planes, received, fractal, grain: of `Scenery`, one by one, since taking
+            arrays out of a tuple at every sample is slower.
+    """
+    right, down = (column - camera.center_x) / camera.focal, (row - camera.center_y) / camera.focal
+    if seen >= 0:
+        color, key, z, _ = surface(
+            seen, right, down, row, column, camera, light, faces, normals, planes, received, fractal, grain
+        )
+    elif down > 0.0:
+        color, key, z = ground(right, down, shade, camera, street, light, fractal, grain)
+    else:
+        color, key, z = sky_color(light, right, -down, fractal), SKY, np.inf
+    if screen >= 0:
+        shown, key, z, cover = surface(
+            screen, right, down, row, column, camera, light, faces, normals, planes, received, fractal, grain
+        )
+        color = mix(color, shown, cover)
+    return color, key, z
+
+
+@inlined
 def elect(keys: npt.NDArray[np.int64], depths: Floats, count: int) -> int:
     """The sample whose key most samples share; a tie goes to the nearest one."""
     best, best_votes = 0, 0
@@ -330,22 +399,20 @@ def elect(keys: npt.NDArray[np.int64], depths: Floats, count: int) -> int:
     return best
 
 
-@compiled
+@inlined
+def sees_one_face(seen: npt.NDArray[np.int32], screen: npt.NDArray[np.int32], top: int, left: int) -> bool:
+    """Whether all samples of a pixel see the same opaque face (or none) and nothing that one looks through."""
+    same = True
+    for sample in range(SAMPLES):
+        r, c = top + sample // SUPERSAMPLING, left + sample % SUPERSAMPLING
+        same = same and seen[r, c] == seen[top, left] and screen[r, c] < 0
+    return same
+
+
+@inlined
 def resolve(
-    camera: Camera,
-    street: Street,
-    light: Light,
-    faces: Floats,
-    normals: Floats,
-    planes: Floats,
-    received: Floats,
-    nearness: Floats,
-    seen: npt.NDArray[np.int32],
-    screen_nearness: Floats,
-    screen: npt.NDArray[np.int32],
-    shadow: npt.NDArray[np.uint8],
-    fractal: Tile,
-    grain: Tile,
+    scenery: Scenery,
+    buffers: Buffers,
     static: npt.NDArray[np.uint8],
     image: npt.NDArray[np.uint8],
     labels: npt.NDArray[np.uint8],
@@ -357,68 +424,29 @@ def resolve(
     Where the four samples of a pixel see one face, the two on the diagonal stand for all: it halves the time.
 
     Args:
-        camera, street, light: the scene.
-        faces, normals, planes: the face table and what `orient` made of it.
-        received: (F, 3) light that every face receives.
-        nearness, seen, screen_nearness, screen, shadow: from `fill_faces` and `fill_shadows`.
-        fractal, grain: the noise tiles.
+        scenery: what is shown.
+        buffers: from `fill_faces` and `fill_shadows`.
         static: (H, W, 3, 2) random bytes for the camera's noise.
         image, labels, instances, depth: what is filled.
     """
+    camera, street, light, faces, normals, planes, received, fractal, grain = scenery
+    nearness, seen, screen_nearness, screen, shadow = buffers
     height, width = labels.shape
     keys, depths = np.empty(SAMPLES, np.int64), np.empty(SAMPLES)
     strength = light.noise / 104.5  # the standard deviation of the sum of two uniform bytes
     for row in range(height):
         for column in range(width):
             top, left = row * SUPERSAMPLING, column * SUPERSAMPLING
-            same = True
-            for sample in range(SAMPLES):
-                r, c = top + sample // SUPERSAMPLING, left + sample % SUPERSAMPLING
-                same = same and seen[r, c] == seen[top, left] and screen[r, c] < 0
             red, green, blue, count = 0.0, 0.0, 0.0, 0
-            for sample in range(0, SAMPLES, SAMPLES - 1 if same else 1):
+            for sample in range(0, SAMPLES, SAMPLES - 1 if sees_one_face(seen, screen, top, left) else 1):
                 r, c = top + sample // SUPERSAMPLING, left + sample % SUPERSAMPLING
-                right = (c + 0.5 - camera.center_x) / camera.focal
-                down = (r + 0.5 - camera.center_y) / camera.focal
-                if seen[r, c] >= 0:
-                    color, key, z, _ = surface(
-                        seen[r, c],
-                        right,
-                        down,
-                        r + 0.5,
-                        c + 0.5,
-                        camera,
-                        light,
-                        faces,
-                        normals,
-                        planes,
-                        received,
-                        fractal,
-                        grain,
-                    )
-                elif down > 0.0:
-                    color, key, z = ground(right, down, shadow[r, c], camera, street, light, fractal, grain)
-                else:
-                    color, key, z = sky_color(light, right, -down, fractal), SKY, np.inf
-                if screen_nearness[r, c] > nearness[r, c]:
-                    shown, key, z, cover = surface(
-                        screen[r, c],
-                        right,
-                        down,
-                        r + 0.5,
-                        c + 0.5,
-                        camera,
-                        light,
-                        faces,
-                        normals,
-                        planes,
-                        received,
-                        fractal,
-                        grain,
-                    )
-                    color = mix(color, shown, cover)
-                red, green, blue = red + color[0], green + color[1], blue + color[2]
+                before = screen[r, c] if screen_nearness[r, c] > nearness[r, c] else -1
+                color, key, z = look(
+                    seen[r, c], before, shadow[r, c], r + 0.5, c + 0.5,
+                    camera, street, light, faces, normals, planes, received, fractal, grain,
+                )  # fmt: skip
                 keys[count], depths[count] = key, z
+                red, green, blue = red + color[0], green + color[1], blue + color[2]
                 count += 1
             best = elect(keys, depths, count)
             labels[row, column] = keys[best] & 15
@@ -426,13 +454,13 @@ def resolve(
             depth[row, column] = depths[best]
             dx, dy = (column + 0.5) / width - 0.5, (row + 0.5) / height - 0.5
             gain = light.exposure * (1.0 - light.vignette * 2.0 * (dx * dx + dy * dy)) / count
-            light_of = (red * light.balance[0], green * light.balance[1], blue * light.balance[2])
+            balanced = (red * light.balance[0], green * light.balance[1], blue * light.balance[2])
             for channel in range(3):
                 noise = float(static[row, column, channel, 0]) + float(static[row, column, channel, 1]) - 255.0
-                image[row, column, channel] = develop(light_of[channel], light, gain, strength * noise)
+                image[row, column, channel] = develop(balanced[channel], light, gain, strength * noise)
 
 
-@compiled
+@inlined
 def draw_borders(
     labels: npt.NDArray[np.uint8],
     instances: npt.NDArray[np.int32],

@@ -7,6 +7,7 @@ from typing import Any
 
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 from gauntlet.evaluation.units import Unit
+from gauntlet.metrics import Views
 from gauntlet.results.record import ImageRow
 
 
@@ -56,6 +57,6 @@ class Delivery:
     """
 
     rows: list[ImageRow]
-    views: tuple[str, ...]
+    views: Views
     seconds: float
     preparation: tuple[str, ...]

@@ -20,7 +20,7 @@ from gauntlet.evaluation.workers.orders import Delivery, Order, PickledFile
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.preparation import prepare
 from gauntlet.models.preparation.choosing import steps_for
-from gauntlet.threats import build_threat
+from gauntlet.threats.build import rebuild_threat
 
 
 class Worker:
@@ -45,7 +45,7 @@ class Worker:
         steps = steps_for(model, dataset, order.batch_size) if order.preparation is None else order.preparation
         counter = build_counter(model.task, order.metric, precision=order.precision)
         computer = UnitComputer(
-            dataset, self._prepare(model, steps), build_threat(order.threat), order.seed, counter, model.device
+            dataset, self._prepare(model, steps), rebuild_threat(order.threat), order.seed, counter, model.device
         )
         rows, views = computer.compute(computer.load(order.unit))
         return Delivery(rows, views, time.perf_counter() - began, steps)

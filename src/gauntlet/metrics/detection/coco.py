@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.segmentation.figures import nan_mean
+from gauntlet.metrics.arithmetic import nan_mean
 from gauntlet.samples import Boxes
 
 THRESHOLDS = tuple(round(0.5 + 0.05 * step, 2) for step in range(10))
@@ -23,7 +23,7 @@ _OUTSIDE_EVERY_RANGE = -1.0
 
 @dataclass(frozen=True)
 class CocoCurves:
-    """What COCO's evaluation comes to, before means are taken; NaN for a class without objects in an area range.
+    """Precision and recall as COCO's evaluation gives them, before means; NaN for a class without objects of an area.
 
     Attributes:
         precision: (10 IoU thresholds, K classes, 4 areas) average precision, 100 detections per image and class.
@@ -80,8 +80,8 @@ def _evaluate(truths: Sequence[Boxes], detections: Sequence[Boxes], num_classes:
         "categories": [{"id": index + 1, "name": str(index)} for index in range(num_classes)],
     }
     objects = COCO({**shared, "annotations": _objects(truths, num_classes)})
-    found = COCO({**shared, "annotations": _detections(detections, num_classes)})
-    evaluation = COCOeval_faster(objects, found, "bbox")
+    detected = COCO({**shared, "annotations": _detections(detections, num_classes)})
+    evaluation = COCOeval_faster(objects, detected, "bbox")
     evaluation.evaluate()
     evaluation.accumulate()
     precision = np.asarray(evaluation.eval["precision"], np.float64)[..., -1]  # (T, R, K, A), 100 detections
@@ -93,7 +93,8 @@ def _evaluate(truths: Sequence[Boxes], detections: Sequence[Boxes], num_classes:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Half a million dictionaries without a cycle among them: looking for one costs more than the evaluation."""
+    """Switches Python's collector off: its search for cycles among half a million dictionaries, which have none, would
+    cost more than the evaluation."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -121,13 +122,13 @@ def _objects(truths: Sequence[Boxes], num_classes: int) -> list[dict[str, Any]]:
 
 def _detections(detections: Sequence[Boxes], num_classes: int) -> list[dict[str, Any]]:
     rows = []
-    for image, found in enumerate(detections, start=1):
-        if found.scores is None:
+    for image, detected in enumerate(detections, start=1):
+        if detected.scores is None:
             raise GauntletError("detections need scores to be evaluated.")
-        boxes, scores = _corner_and_sides(found), found.scores.astype(np.float64).tolist()
+        boxes, scores = _corner_and_sides(detected), detected.scores.astype(np.float64).tolist()
         rows += [
             {"image_id": image, "category_id": category, "bbox": box, "area": box[2] * box[3], "score": score}
-            for box, category, score in zip(boxes, _classes(found, num_classes), scores, strict=True)
+            for box, category, score in zip(boxes, _classes(detected, num_classes), scores, strict=True)
         ]
     return _numbered(rows)
 

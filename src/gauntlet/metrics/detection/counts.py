@@ -64,7 +64,7 @@ class ImageObjects:
 
         Corners, scores and areas are float32, classes uint16, flags one byte an object, membership in a view one bit.
         Column by column, floats with their bytes taken apart (the first bytes of all, then the second ones ...), so
-        that zlib, level 6, finds what is alike.
+        that zlib, level 6, can shorten what is alike.
         """
         truth = self.truth
         columns = _CROWD * (truth.crowd is not None) + _DIFFICULT * (truth.difficult is not None)
@@ -80,10 +80,10 @@ class ImageObjects:
             if view is None:
                 parts.append(_VIEW.pack(0, 0))
                 continue
-            found = view.detections
-            assert found.scores is not None
-            parts += [_VIEW.pack(1, len(found)), np.packbits(view.objects).tobytes(), _floats(found.xyxy)]
-            parts += [_floats(found.scores), found.classes.astype("<u2").tobytes()]
+            detected = view.detections
+            assert detected.scores is not None
+            parts += [_VIEW.pack(1, len(detected)), np.packbits(view.objects).tobytes(), _floats(detected.xyxy)]
+            parts += [_floats(detected.scores), detected.classes.astype("<u2").tobytes()]
         header = _HEADER.pack(_MAGIC, len(truth), len(self.views), columns)
         return header + zlib.compress(b"".join(parts), 6)
 

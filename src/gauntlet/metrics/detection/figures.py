@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gauntlet.metrics.arithmetic import FloatArray, divide
 from gauntlet.metrics.detection.coco import coco_curves
-from gauntlet.metrics.detection.overlap import ignored_objects, match
+from gauntlet.metrics.detection.table import ObjectTable
 from gauntlet.samples import Boxes
 
 IOU = 0.5
 SCORE = 0.5
-"""A detection counts as said from this score on, where a figure needs a yes or no (F1, boxes per image)."""
+"""The score from which a detection counts, where a figure needs a yes or no (F1, boxes per image)."""
 
 
 def figures(truths: Sequence[Boxes], detections: Sequence[Boxes], num_classes: int) -> dict[str, float]:
@@ -31,46 +32,65 @@ def figures(truths: Sequence[Boxes], detections: Sequence[Boxes], num_classes: i
 
 
 @dataclass(frozen=True)
-class ImageMatches:
-    """What the detections of one image come to, above a score: found, made up, missed."""
+class ImageFigures:
+    """Figures of the detections above a score in each of N images.
 
-    true_positives: int
-    false_positives: int
-    misses: int
+    Attributes:
+        f1: (N,) as `image_f1`.
+        boxes: (N,) detections above the score.
+        matches: (N,) of them, those on an object (IoU at least 0.5) whatever its class.
+        mislabelled: (N,) of the matches, those with another class.
+    """
 
-    @property
-    def f1(self) -> float:
-        """2 TP / (2 TP + FP + misses); 1 when nothing is there and nothing was found."""
-        total = 2 * self.true_positives + self.false_positives + self.misses
-        return 2 * self.true_positives / total if total else 1.0
+    f1: FloatArray
+    boxes: FloatArray
+    matches: FloatArray
+    mislabelled: FloatArray
 
 
-def image_matches(truth: Boxes, detected: Boxes, *, iou: float = IOU, score: float = SCORE) -> ImageMatches:
-    """Greedy one-to-one matching per class, in score order; crowds and difficult objects count for nothing.
+def image_figures(
+    truths: Sequence[Boxes], detections: Sequence[Boxes], *, iou: float = IOU, score: float = SCORE
+) -> ImageFigures:
+    """F1, number of boxes and mislabelled boxes of N images at once.
 
     Args:
-        truth: objects of one image.
-        detected: its detections.
+        truths, detections: of every image.
         iou: least overlap of a match.
         score: least score of a detection that counts.
     """
-    said = detected if detected.scores is None else detected.select(detected.scores >= score)
-    ignored = ignored_objects(truth)
-    hits = wrong = 0
-    for name in np.unique(said.classes):
-        here = truth.classes == name
-        taken = match(said.select(said.classes == name), truth.select(here), ignored[here], [iou]).matched[0]
-        neither = np.append(ignored[here], False)[taken]  # took an ignored object; -1, no match, is not that
-        hits += int(np.sum((taken >= 0) & ~neither))
-        wrong += int(np.sum(taken < 0))
-    return ImageMatches(hits, wrong, int(np.sum(~ignored)) - hits)
+    confident = _confident(detections, score)
+    # Detections take objects whatever the class.
+    table = ObjectTable.of(truths, confident, by_class=False)
+    matched = table.match([iou])[0]
+    on_object = table.verdicts(matched[None])[0] == 1
+    wrong = on_object & (np.append(table.object_class, -1)[matched] != table.kind)
+    return ImageFigures(
+        _f1(truths, confident, iou),
+        table.per_image(table.image),
+        table.per_image(table.image[on_object]),
+        table.per_image(table.image[wrong]),
+    )
 
 
 def image_f1(truth: Boxes, detected: Boxes, *, iou: float = IOU, score: float = SCORE) -> float:
     """F1 of one image, in [0, 1]: the figure by which a battery chooses the worst attack per image.
 
     Detections with at least the score are matched one to one with the objects of their class, in score order, at least
-    at the IoU; crowds and difficult objects, and what is found on them, count for nothing. 1 when nothing is there and
-    nothing was found.
+    at the IoU; crowds and difficult objects, and the detections that take one, count for nothing. 1 when there is no
+    object and no detection.
     """
-    return image_matches(truth, detected, iou=iou, score=score).f1
+    return float(_f1([truth], _confident([detected], score), iou)[0])
+
+
+def _f1(truths: Sequence[Boxes], detections: Sequence[Boxes], iou: float) -> FloatArray:
+    """(N,) 2 TP / (2 TP + FP + misses) of every image."""
+    table = ObjectTable.of(truths, detections)
+    verdict = table.verdicts(table.match([iou]))[0]
+    hits, false = table.per_image(table.image[verdict == 1]), table.per_image(table.image[verdict == 0])
+    total = hits + false + table.per_image(table.object_image[~table.ignored])  # TP + misses = objects
+    return np.where(total > 0, divide(2 * hits, total), 1.0)
+
+
+def _confident(detections: Sequence[Boxes], score: float) -> list[Boxes]:
+    """The detections with at least this score; all of them where there are no scores."""
+    return [each if each.scores is None else each.select(each.scores >= score) for each in detections]

@@ -54,11 +54,11 @@ def match_groups(starts, first, last, detected, objects, ignored, crowd, thresho
 
     Returns (T, D) rows of the objects; -1 for no match, -2 for a detection beyond the `most` best of its group.
     """
-    found = np.full((thresholds.size, len(detected)), -1, np.int64)
+    taken = np.full((thresholds.size, len(detected)), -1, np.int64)
     for group in range(len(first)):
         begin, end = starts[group], starts[group + 1]
         if most >= 0 and end - begin > most:
-            found[:, begin + most : end] = -2
+            taken[:, begin + most : end] = -2
             end = begin + most
         low, high = first[group], last[group]
         if low == high:
@@ -68,8 +68,8 @@ def match_groups(starts, first, last, detected, objects, ignored, crowd, thresho
         for t in range(thresholds.size):
             for d in range(end - begin):
                 if matched[t, d] >= 0:
-                    found[t, begin + d] = low + matched[t, d]
-    return found
+                    taken[t, begin + d] = low + matched[t, d]
+    return taken
 
 
 @numba.njit(cache=True, nogil=True)

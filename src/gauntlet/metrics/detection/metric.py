@@ -7,27 +7,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gauntlet.errors import GauntletError
-from gauntlet.metrics import worst_case
+from gauntlet.metrics.arithmetic import BoolArray, FloatArray, corruption_error, divide, nan_mean
 from gauntlet.metrics.bootstrap import joint_intervals
-from gauntlet.metrics.contract import NAN, Figure, Metric
+from gauntlet.metrics.contract import NAN, Figure, Metric, metrics
 from gauntlet.metrics.detection import voc
 from gauntlet.metrics.detection.coco import MOST_DETECTIONS, THRESHOLDS, CocoCurves, coco_curves
 from gauntlet.metrics.detection.counts import ImageObjects, ObjectView
-from gauntlet.metrics.detection.figures import IOU, SCORE
-from gauntlet.metrics.detection.table import ImageFigures, ObjectTable, WeightedPrecision, image_figures
-from gauntlet.metrics.ratios import corruption_error
-from gauntlet.metrics.segmentation.figures import FloatArray, divide, nan_mean
-from gauntlet.metrics.segmentation.metric import REGION, WHOLE
+from gauntlet.metrics.detection.figures import ImageFigures, image_figures
+from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
+from gauntlet.metrics.selection import Selection, select
+from gauntlet.metrics.views import REGION, ViewKind, Views
 from gauntlet.samples import Boxes
 
 MOST_CLASSES = 65536
 
 Pair = tuple[Boxes, Boxes]
+"""Objects and detections of one image."""
 
 
+@metrics.register("detection")
 class DetectionMetric(Metric):
     """COCO's and VOC's average precision, recall, F1 per image, boxes per image, mislabelled boxes; regions, batteries.
 
@@ -41,10 +41,10 @@ class DetectionMetric(Metric):
     def __init__(self, class_names: Sequence[str], eleven_points: bool = False) -> None:
         if not 1 <= len(class_names) <= MOST_CLASSES:
             raise GauntletError(f"detection needs 1 to {MOST_CLASSES} object classes, not {len(class_names)}.")
-        self.class_names = tuple(class_names)
+        super().__init__(class_names)
         self.eleven_points = eleven_points
 
-    def update(self, prediction: Boxes, target: Boxes, region: npt.NDArray[np.bool_] | None = None) -> ImageObjects:
+    def update(self, prediction: Boxes, target: Boxes, region: BoolArray | None = None) -> ImageObjects:
         """What is kept of one image: one view, or the two views inside and outside when there is a region.
 
         An object or detection lies inside when the centre of its box does.
@@ -58,10 +58,16 @@ class DetectionMetric(Metric):
         everything = np.ones(len(target), bool)
         if region is None:
             return ImageObjects(target, (ObjectView(prediction, everything),))
-        found, there = _inside(prediction, region), _inside(target, region)
-        return ImageObjects(
-            target, (ObjectView(prediction.select(found), there), ObjectView(prediction.select(~found), ~there))
-        )
+        kept, objects = _inside(prediction, region), _inside(target, region)
+        inside = ObjectView(prediction.select(kept), objects)
+        outside = ObjectView(prediction.select(~kept), ~objects)
+        return ImageObjects(target, (inside, outside))
+
+    def stack(self, counts: Sequence[ImageObjects]) -> ImageObjects:
+        return ImageObjects.stack(counts)
+
+    def skipped(self, target: Boxes) -> ImageObjects:
+        return ImageObjects(target, (None,))
 
     def _check(self, prediction: Boxes, target: Boxes) -> None:
         if prediction.scores is None:
@@ -79,40 +85,33 @@ class DetectionMetric(Metric):
     def decode(self, data: bytes) -> ImageObjects:
         return ImageObjects.from_bytes(data)
 
-    def compute(self, counts: Iterable[ImageObjects], views: Sequence[str]) -> list[Figure]:
-        """Every figure; `views` says what the views of the counts are (WHOLE, REGION, or the attacks of a battery)."""
-        views, images = tuple(views), _checked(counts, views)
-        if views == WHOLE:
-            return self._headline(_pairs(images, 0))
-        if views[: len(REGION)] == REGION:
-            return self._headline(_whole_pairs(images)) + self._region_figures(images)
-        battery = self._battery(images, len(views))
-        return self._headline(battery.hardest) + self._battery_figures(battery, views)
+    def compute(self, counts: Iterable[ImageObjects], views: Views) -> list[Figure]:
+        images = _checked(counts, views)
+        if views.kind is ViewKind.CANDIDATES:
+            battery = self._battery(images, len(views))
+            return self._headline(battery.hardest) + self._battery_figures(battery, views)
+        figures = self._headline(_whole_pairs(images, views))
+        return figures + self._region_figures(images) if views.kind is ViewKind.REGION else figures
 
-    def headline_pairs(self, counts: Iterable[ImageObjects], views: Sequence[str]) -> list[Pair]:
+    def headline_pairs(self, counts: Iterable[ImageObjects], views: Views) -> list[Pair]:
         """Objects and detections behind the headline figures: the whole image, of a battery the worst candidate."""
-        views, images = tuple(views), _checked(counts, views)
-        if views == WHOLE:
-            return _pairs(images, 0)
-        return _whole_pairs(images) if views[: len(REGION)] == REGION else self._battery(images, len(views)).hardest
+        images = _checked(counts, views)
+        if views.kind is ViewKind.CANDIDATES:
+            return self._battery(images, len(views)).hardest
+        return _whole_pairs(images, views)
 
     def image_f1(self, pairs: Sequence[Pair]) -> FloatArray:
-        """(N,) the F1 of every image, as `F1_images` is the mean of."""
-        return self._per_image(pairs).f1
+        """(N,) the F1 of every image; `F1_images` is their mean."""
+        return image_figures(*_columns(pairs)).f1
 
     def _coco(self, pairs: Sequence[Pair]) -> CocoCurves:
-        return coco_curves([truth for truth, _ in pairs], [found for _, found in pairs], len(self.class_names))
-
-    def _per_image(self, pairs: Sequence[Pair]) -> ImageFigures:
-        truths, found = [truth for truth, _ in pairs], [found for _, found in pairs]
-        return image_figures(truths, found, len(self.class_names), iou=IOU, score=SCORE)
+        return coco_curves(*_columns(pairs), len(self.class_names))
 
     def _headline(self, pairs: Sequence[Pair]) -> list[Figure]:
-        curves, per_image = self._coco(pairs), self._per_image(pairs)
-        truths, found = [truth for truth, _ in pairs], [found for _, found in pairs]
+        curves, per_image = self._coco(pairs), image_figures(*_columns(pairs))
         # Gauntlet's boxes end behind their last pixel: VOC's "+ 1" is in them already.
         of_voc = voc.voc_precision(
-            truths, found, len(self.class_names), eleven_points=self.eleven_points, inclusive=False
+            *_columns(pairs), len(self.class_names), eleven_points=self.eleven_points, inclusive=False
         )
         values = curves.figures()
         values |= {f"VOC_mAP{100 * t:.0f}": float(nan_mean(row)) for t, row in zip(voc.THRESHOLDS, of_voc, strict=True)}
@@ -137,7 +136,7 @@ class DetectionMetric(Metric):
         """Bootstrap over images: detections are matched once, a resample only weighs the images anew."""
         if len(pairs) < 2:
             return {}
-        table = ObjectTable.of([truth for truth, _ in pairs], [found for _, found in pairs], len(self.class_names))
+        table = ObjectTable.of(*_columns(pairs), len(self.class_names))
         precision = WeightedPrecision(table, THRESHOLDS, MOST_DETECTIONS[-1])
 
         def figures(weights: FloatArray) -> dict[str, FloatArray]:
@@ -177,9 +176,9 @@ class DetectionMetric(Metric):
         for view, of_view in enumerate(pairs):
             ran = [index for index, pair in enumerate(of_view) if pair is not None]
             f1[view, ran] = self.image_f1([of_view[index] for index in ran])  # type: ignore[misc]
-        return _Battery(pairs, f1, worst_case.select(f1))
+        return _Battery(pairs, f1, select(f1))
 
-    def _battery_figures(self, battery: _Battery, views: tuple[str, ...]) -> list[Figure]:
+    def _battery_figures(self, battery: _Battery, views: Views) -> list[Figure]:
         figures: list[Figure] = []
         pairs, f1, selection = battery.pairs, battery.f1, battery.selection
         for view, (name, of_view) in enumerate(zip(views, pairs, strict=True)):
@@ -193,13 +192,13 @@ class DetectionMetric(Metric):
             figures.append(Figure("credit_by_F1", float(selection.credit[view]), view=name))
         return figures
 
-    def per_image(self, counts: ImageObjects, views: Sequence[str]) -> list[dict[str, Any]]:
+    def per_image(self, counts: ImageObjects, views: Views) -> list[dict[str, Any]]:
         rows = []
         for view, name in enumerate(views):
             pair = counts.pair(view)
             row: dict[str, Any] = {"view": name, "F1": NAN, "objects": 0, "boxes": 0, "mislabelled": 0}
             if pair is not None:
-                figures = self._per_image([pair])
+                figures = image_figures(*_columns([pair]))
                 row["F1"], row["objects"] = float(figures.f1[0]), len(pair[0])
                 row["boxes"], row["mislabelled"] = int(figures.boxes[0]), int(figures.mislabelled[0])
             rows.append(row)
@@ -208,20 +207,26 @@ class DetectionMetric(Metric):
 
 @dataclass(frozen=True)
 class _Battery:
-    """Candidates (A, N): what was found, the F1 of the image, and which one is the worst."""
+    """A candidates of a battery on N images.
+
+    Attributes:
+        pairs: (A, N) objects and detections; None where the image was skipped.
+        f1: (A, N) F1 of the image, NaN where it was skipped.
+        selection: the worst candidate of every image.
+    """
 
     pairs: Sequence[Sequence[Pair | None]]
     f1: FloatArray
-    selection: worst_case.Selection
+    selection: Selection
 
     @property
     def hardest(self) -> list[Pair]:
         """The chosen candidate of every image."""
-        found = [self.pairs[view][index] for index, view in enumerate(self.selection.choice)]
-        return [pair for pair in found if pair is not None]
+        worst = (self.pairs[view][index] for index, view in enumerate(self.selection.choice))
+        return [pair for pair in worst if pair is not None]
 
 
-def _checked(counts: Iterable[ImageObjects], views: Sequence[str]) -> list[ImageObjects]:
+def _checked(counts: Iterable[ImageObjects], views: Views) -> list[ImageObjects]:
     images = list(counts)
     for each in images:
         if len(each.views) != len(views):
@@ -229,7 +234,7 @@ def _checked(counts: Iterable[ImageObjects], views: Sequence[str]) -> list[Image
     return images
 
 
-def _inside(boxes: Boxes, region: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _inside(boxes: Boxes, region: BoolArray) -> BoolArray:
     """(n,) whether the centre of a box lies in the region; outside the image the nearest pixel decides."""
     height, width = region.shape
     x = np.clip(np.floor((boxes.xyxy[:, 0] + boxes.xyxy[:, 2]) / 2), 0, width - 1).astype(np.intp)
@@ -241,10 +246,17 @@ def _pairs(images: Sequence[ImageObjects], view: int) -> list[Pair]:
     return [pair for each in images if (pair := each.pair(view)) is not None]
 
 
-def _whole_pairs(images: Sequence[ImageObjects]) -> list[Pair]:
-    """Objects and detections of images that were kept in two parts, inside and outside a region."""
+def _whole_pairs(images: Sequence[ImageObjects], views: Views) -> list[Pair]:
+    """Objects and detections of whole images; of a region, what was kept inside and outside it together."""
+    if views.kind is ViewKind.WHOLE:
+        return _pairs(images, 0)
     parts = zip(images, _pairs(images, 0), _pairs(images, 1), strict=True)
     return [(each.truth, _joined(inside, outside)) for each, (_, inside), (_, outside) in parts]
+
+
+def _columns(pairs: Sequence[Pair]) -> tuple[list[Boxes], list[Boxes]]:
+    """The objects of every image, and the detections of every image."""
+    return [truth for truth, _ in pairs], [detected for _, detected in pairs]
 
 
 def _joined(first: Boxes, second: Boxes) -> Boxes:

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.metrics.arithmetic import BoolArray, FloatArray
 from gauntlet.samples import Boxes
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 def box_iou(first: npt.NDArray[np.floating], second: npt.NDArray[np.floating]) -> FloatArray:
@@ -55,7 +53,7 @@ def ignored_objects(truth: Boxes) -> BoolArray:
 
 @dataclass(frozen=True)
 class Matching:
-    """Who was matched with whom.
+    """Which detection took which object.
 
     Attributes:
         order: (d,) positions of the detections, best score first.
@@ -78,15 +76,13 @@ def match(detected: Boxes, truth: Boxes, ignored: BoolArray, thresholds: Sequenc
         ignored: (n,) objects that count for nothing.
         thresholds: T least overlaps.
     """
-    from gauntlet.metrics.detection.kernels import (
-        match_boxes,  # numba is loaded at the first match, not with the package
-    )
+    from gauntlet.metrics.detection.kernels import match_boxes  # numba is loaded at the first match
 
     scores = detected.scores if detected.scores is not None else np.ones(len(detected), np.float32)
     order = np.argsort(-scores, kind="stable")
     counted_first = np.argsort(ignored, kind="stable")
     crowd = truth.crowd if truth.crowd is not None else np.zeros(len(truth), bool)
     overlaps = coco_iou(detected.xyxy[order], truth.xyxy[counted_first], crowd[counted_first])
-    found = match_boxes(overlaps, ignored[counted_first], crowd[counted_first], np.asarray(thresholds, np.float64))
+    taken = match_boxes(overlaps, ignored[counted_first], crowd[counted_first], np.asarray(thresholds, np.float64))
     positions = np.append(counted_first, -1)  # index -1, no match, stays -1
-    return Matching(order, positions[found])
+    return Matching(order, positions[taken])

@@ -1,4 +1,4 @@
-"""Objects and detections of many images as flat arrays, matched once: what intervals and per-image figures need."""
+"""Objects and detections of many images as flat arrays, matched once: what intervals and figures of images need."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gauntlet.metrics.detection.overlap import BoolArray, FloatArray, ignored_objects
-from gauntlet.metrics.segmentation.figures import divide
+from gauntlet.metrics.arithmetic import BoolArray, FloatArray
+from gauntlet.metrics.detection.overlap import ignored_objects
 from gauntlet.samples import Boxes
 
 IntArray = npt.NDArray[np.int64]
@@ -45,9 +45,20 @@ class ObjectTable:
 
     @classmethod
     def of(
-        cls, truths: Sequence[Boxes], detections: Sequence[Boxes], num_classes: int, *, by_class: bool = True
+        cls,
+        truths: Sequence[Boxes],
+        detections: Sequence[Boxes],
+        num_classes: int | None = None,
+        *,
+        by_class: bool = True,
     ) -> ObjectTable:
-        """Lays out N images; without `by_class` detections and objects of different classes are put together."""
+        """Lays out the objects and detections of N images.
+
+        Args:
+            truths, detections: of every image.
+            num_classes: K; by default just enough for the classes that occur.
+            by_class: a detection can only take an object of its own class; else one of any class.
+        """
         object_image = np.repeat(np.arange(len(truths)), [len(each) for each in truths])
         object_class = _joined([each.classes for each in truths], np.int64)
         ignored = _joined([ignored_objects(each) for each in truths], np.bool_)
@@ -56,6 +67,8 @@ class ObjectTable:
         kind = _joined([each.classes for each in detections], np.int64)
         ones = [np.ones(len(each), np.float32) if each.scores is None else each.scores for each in detections]
         score = _joined(ones, np.float64)
+        if num_classes is None:
+            num_classes = 1 + int(max(object_class.max(initial=-1), kind.max(initial=-1)))
         rows, row = object_image.copy(), image.copy()  # the group: the image, or the class and the image
         if by_class:
             rows, row = rows + object_class * len(truths), row + kind * len(truths)
@@ -85,10 +98,10 @@ class ObjectTable:
         from gauntlet.metrics.detection.kernels import match_groups  # numba is loaded at the first match
 
         levels = np.asarray(thresholds, np.float64)
-        found: IntArray = match_groups(
+        taken: IntArray = match_groups(
             self.starts, self.first, self.last, self.box, self.object_box, self.ignored, self.crowd, levels, most
         )
-        return found
+        return taken
 
     def judge(self, thresholds: Sequence[float], extra: float = 0.0) -> npt.NDArray[np.int8]:
         """(T, D) VOC's verdict on every detection: 1 found, 0 false, -1 neither; sides are longer by `extra`."""
@@ -104,6 +117,10 @@ class ObjectTable:
         """(T, D) 1 found, 0 false, -1 neither, from what `match` gave."""
         neither = np.append(self.ignored, [True, False])[matched]  # -2 is left out, -1 took nothing
         return np.where(neither, -1, matched >= 0).astype(np.int8)
+
+    def per_image(self, images: IntArray) -> FloatArray:
+        """(N,) how often each image is named in a list of images."""
+        return np.bincount(images, minlength=self.images).astype(np.float64)
 
     @property
     def counted(self) -> FloatArray:
@@ -145,53 +162,6 @@ class WeightedPrecision:
             self._verdict, self._places, self._starts, self._images, self._bounds, objects, weights, _RECALLS
         )
         return average
-
-
-@dataclass(frozen=True)
-class ImageFigures:
-    """What the detections above a score come to in each of N images.
-
-    Attributes:
-        f1: (N,) as `detection.image_f1`.
-        boxes: (N,) detections above the score.
-        matches: (N,) of them, those on an object (IoU at least 0.5) whatever its class.
-        mislabelled: (N,) of the matches, those with another class.
-    """
-
-    f1: FloatArray
-    boxes: FloatArray
-    matches: FloatArray
-    mislabelled: FloatArray
-
-
-def image_figures(
-    truths: Sequence[Boxes], detections: Sequence[Boxes], num_classes: int, *, iou: float, score: float
-) -> ImageFigures:
-    """F1, number of boxes and mislabelled boxes of N images at once.
-
-    Args:
-        truths, detections: of every image.
-        num_classes: K.
-        iou: least overlap of a match.
-        score: least score of a detection that counts.
-    """
-    said = [each if each.scores is None else each.select(each.scores >= score) for each in detections]
-    count = len(truths)
-
-    def per_image(images: IntArray) -> FloatArray:
-        return np.bincount(images, minlength=count).astype(np.float64)
-
-    table = ObjectTable.of(truths, said, num_classes)
-    verdict = table.verdicts(table.match([iou]))[0]
-    hits, false = per_image(table.image[verdict == 1]), per_image(table.image[verdict == 0])
-    total = hits + false + per_image(table.object_image[~table.ignored])  # 2 TP + FP + misses = TP + FP + objects
-    f1 = np.where(total > 0, divide(2 * hits, total), 1.0)
-
-    loose = ObjectTable.of(truths, said, num_classes, by_class=False)
-    matched = loose.match([iou])[0]
-    on_object = loose.verdicts(matched[None])[0] == 1
-    wrong = on_object & (np.append(loose.object_class, -1)[matched] != loose.kind)
-    return ImageFigures(f1, per_image(loose.image), per_image(loose.image[on_object]), per_image(loose.image[wrong]))
 
 
 def _joined(parts: Sequence[npt.NDArray[np.generic]], dtype: type[np.generic], width: int | None = None):  # type: ignore[no-untyped-def]

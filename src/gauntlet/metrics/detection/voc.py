@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gauntlet.metrics.detection.overlap import FloatArray
+from gauntlet.metrics.arithmetic import FloatArray
 from gauntlet.metrics.detection.table import ObjectTable
 from gauntlet.samples import Boxes
 

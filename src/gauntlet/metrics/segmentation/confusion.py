@@ -41,9 +41,7 @@ def confusion(
     counts = np.zeros((num_parts, num_classes, num_classes), dtype=np.int64)
     flat_parts = None if parts is None else np.ascontiguousarray(parts).reshape(-1)
     ignored = _NO_LABEL if ignore_index is None else ignore_index
-    from gauntlet.metrics.segmentation.kernels import (
-        count_pixels,  # numba is loaded at the first count, not with the package
-    )
+    from gauntlet.metrics.segmentation.kernels import count_pixels  # numba is loaded at the first count
 
     bad = count_pixels(
         np.ascontiguousarray(prediction).reshape(-1),

@@ -98,6 +98,19 @@ class CountTable:
         """The rows of some images, repeated as often as they are named."""
         return CountTable(self.true_positives[images], self.ground_truth[images], self.predicted[images])
 
+    def weighted(self, weights: npt.NDArray[np.float64]) -> CountTable:
+        """Sums over the images, in one row per row of weights (R, N): how often each image is counted."""
+        parts = (self.true_positives, self.ground_truth, self.predicted)
+        return CountTable(*((weights @ part.astype(np.float64)).astype(np.int64) for part in parts))  # exact in float64
+
+    def __add__(self, other: CountTable) -> CountTable:
+        """Counts of two parts of the same images together."""
+        return CountTable(
+            self.true_positives + other.true_positives,
+            self.ground_truth + other.ground_truth,
+            self.predicted + other.predicted,
+        )
+
     @classmethod
     def of(cls, confusions: Iterable[Int64Array], num_classes: int, background: int | None = None) -> CountTable:
         """Reduces (K, K) confusions, one per image.

@@ -1,4 +1,4 @@
-"""Segmentation figures from counts: fractions in [0, 1], NaN where undefined (docs/specs/metrics.md, 2 and 3)."""
+"""Segmentation figures from counts: fractions in [0, 1], NaN where undefined (docs/specs/metrics.md, 2, 3 and 5)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.metrics.arithmetic import FloatArray, divide, nan_mean
+from gauntlet.metrics.bootstrap import RESAMPLES, joint_intervals
 from gauntlet.metrics.segmentation.counts import CountTable
 
-FloatArray = npt.NDArray[np.float64]
 ClassesOfImage = Literal["union", "ground_truth", "all"]
-
-
-def divide(numerator: npt.ArrayLike, denominator: npt.ArrayLike) -> FloatArray:
-    """Quotients; NaN where the denominator is 0."""
-    top, bottom = np.broadcast_arrays(np.asarray(numerator, np.float64), np.asarray(denominator, np.float64))
-    return np.asarray(np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0))
-
-
-def nan_mean(values: npt.ArrayLike, axis: int | None = None) -> FloatArray:
-    """Mean over what is not NaN; NaN where nothing is left (NumPy warns there, a figure does not)."""
-    array = np.asarray(values, np.float64)
-    present = ~np.isnan(array)
-    return divide(np.where(present, array, 0).sum(axis=axis), present.sum(axis=axis))
 
 
 def pixel_accuracy(table: CountTable) -> float:
@@ -36,6 +24,23 @@ def image_accuracy(table: CountTable) -> FloatArray:
     return divide(table.true_positives.sum(axis=1), table.valid)
 
 
+def mean_image_accuracy(table: CountTable) -> float:
+    """Mean over images of their accuracy; images without a valid pixel are skipped.
+
+    Of counts inside a region this is A_M, of counts outside it A_Mbar.
+    """
+    return float(nan_mean(image_accuracy(table)))
+
+
+def importance_accuracy(correct: FloatArray, total: FloatArray) -> float:
+    """A_P for importance weights: mean over images of the weight of the right pixels over the weight of all.
+
+    Args:
+        correct, total: (N,) sums of weights over the valid pixels of an image, right ones and all.
+    """
+    return float(nan_mean(divide(correct, total)))
+
+
 def class_accuracy(table: CountTable) -> FloatArray:
     """(K,) right pixels of a class over its pixels; NaN for a class that does not occur."""
     return divide(table.true_positives.sum(axis=0), table.ground_truth.sum(axis=0))
@@ -44,6 +49,14 @@ def class_accuracy(table: CountTable) -> FloatArray:
 def mean_class_accuracy(table: CountTable) -> float:
     """mAcc: mean of the class accuracies over classes that occur."""
     return float(nan_mean(class_accuracy(table)))
+
+
+def mean_iou(true_positives: npt.ArrayLike, union: npt.ArrayLike) -> FloatArray:
+    """Mean of TP / U over the classes with U > 0, from counts (..., K); NaN where no class has a union.
+
+    Every mIoU is this: of an image from its counts, of a dataset from the sums over its images.
+    """
+    return nan_mean(divide(true_positives, union), axis=-1)
 
 
 def class_iou(table: CountTable) -> FloatArray:
@@ -58,10 +71,10 @@ def cmiou(table: CountTable, *, divide_by_classes: bool = False) -> float:
         table: counts.
         divide_by_classes: divide by K instead (Halmosi et al., Eq. 6 as printed).
     """
-    iou = class_iou(table)
     if divide_by_classes:
+        iou = class_iou(table)
         return float(np.nansum(iou) / iou.size) if table.valid.sum() else float("nan")
-    return float(nan_mean(iou))
+    return float(mean_iou(table.true_positives.sum(axis=0), table.union.sum(axis=0)))
 
 
 def image_iou(table: CountTable, classes: ClassesOfImage = "union") -> FloatArray:
@@ -72,12 +85,14 @@ def image_iou(table: CountTable, classes: ClassesOfImage = "union") -> FloatArra
         classes: which classes an image is averaged over: those with a union in it, those in its ground truth, or
             all K with 0/0 = 0 (Halmosi et al., Eq. 7 as printed).
     """
-    iou = divide(table.true_positives, table.union)  # (N, K)
+    union = table.union
     if classes == "ground_truth":
-        iou = np.where(table.ground_truth > 0, iou, np.nan)
+        union = np.where(table.ground_truth > 0, union, 0)  # the others leave the mean
     if classes == "all":
-        return np.where(table.valid > 0, np.nan_to_num(iou).mean(axis=1), np.nan)
-    return np.where(table.valid > 0, nan_mean(iou, axis=1), np.nan)
+        iou = np.nan_to_num(divide(table.true_positives, union)).mean(axis=1)
+    else:
+        iou = mean_iou(table.true_positives, union)
+    return np.where(table.valid > 0, iou, np.nan)
 
 
 def nmiou(table: CountTable, classes: ClassesOfImage = "union") -> float:
@@ -85,6 +100,28 @@ def nmiou(table: CountTable, classes: ClassesOfImage = "union") -> float:
     return float(nan_mean(image_iou(table, classes)))
 
 
-def micro_iou(table: CountTable) -> float:
-    """IoU over all classes at once = a / (2 - a) with a = aAcc; only for comparison with tools that report it."""
-    return float(divide(table.true_positives.sum(), table.union.sum()))
+def intervals(table: CountTable, *, resamples: int = RESAMPLES) -> dict[str, tuple[float, float]]:
+    """95 % bootstrap intervals over images of mIoU, mAcc, aAcc, aAcc_images and NmIoU.
+
+    NaN when fewer than two images have a valid pixel.
+
+    Args:
+        table: counts of N images.
+        resamples: number of bootstrap samples.
+    """
+    table = table.select(np.flatnonzero(table.valid > 0))
+    of_images = {"aAcc_images": image_accuracy(table), "NmIoU": image_iou(table)}
+
+    def figures(weights: FloatArray) -> dict[str, FloatArray]:
+        sums = table.weighted(weights)  # a row per resample
+        of_sums = {
+            "mIoU": image_iou(sums),
+            "mAcc": nan_mean(divide(sums.true_positives, sums.ground_truth), axis=1),
+            "aAcc": image_accuracy(sums),
+        }
+        images = weights.sum(axis=1)
+        return of_sums | {name: weights @ values / images for name, values in of_images.items()}
+
+    if len(table) < 2:
+        return dict.fromkeys(("mIoU", "mAcc", "aAcc", *of_images), (float("nan"), float("nan")))
+    return joint_intervals(figures, len(table), resamples=resamples)

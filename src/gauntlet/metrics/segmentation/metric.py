@@ -10,17 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gauntlet.errors import GauntletError
-from gauntlet.metrics import bootstrap, worst_case
-from gauntlet.metrics.contract import NAN, Figure, Metric
-from gauntlet.metrics.ratios import corruption_error
+from gauntlet.metrics.arithmetic import BoolArray, FloatArray, corruption_error, divide, nan_mean
+from gauntlet.metrics.contract import NAN, Figure, Metric, metrics
 from gauntlet.metrics.segmentation import figures as segmentation
+from gauntlet.metrics.segmentation import worst_case
 from gauntlet.metrics.segmentation.confusion import confusion
-from gauntlet.metrics.segmentation.counts import SCALARS, CountTable, ImageCounts
-from gauntlet.metrics.segmentation.figures import FloatArray, nan_mean
-from gauntlet.metrics.segmentation.spatial import importance_accuracy, region_accuracy
-
-WHOLE = ("all",)
-REGION = ("inside", "outside", "clean inside", "clean outside")
+from gauntlet.metrics.segmentation.counts import SCALARS, CountTable, ImageCounts, Int64Array
+from gauntlet.metrics.views import REGION, ViewKind, Views
 
 
 @dataclass(frozen=True)
@@ -38,6 +34,7 @@ class DensePrediction:
     entropy: npt.NDArray[np.floating] | None = None
 
 
+@metrics.register("segmentation")
 class SegmentationMetric(Metric):
     """aAcc, mAcc, IoU per class, CmIoU (= mIoU), NmIoU, foreground-only variants, regions, batteries.
 
@@ -52,7 +49,7 @@ class SegmentationMetric(Metric):
     def __init__(
         self, class_names: Sequence[str], ignore_index: int | None = 255, background_index: int | None = None
     ) -> None:
-        self.class_names = tuple(class_names)
+        super().__init__(class_names)
         self.ignore_index = ignore_index
         self.background_index = background_index
 
@@ -60,7 +57,7 @@ class SegmentationMetric(Metric):
         self,
         prediction: DensePrediction,
         target: npt.NDArray[np.integer],
-        region: npt.NDArray[np.bool_] | None = None,
+        region: BoolArray | None = None,
         importance: npt.NDArray[np.floating] | None = None,
     ) -> ImageCounts:
         """Counts of one image: one view, or the two views inside and outside when there is a region.
@@ -83,14 +80,21 @@ class SegmentationMetric(Metric):
             scalars[part] = self._scalars(prediction, target, here, importance)
         return ImageCounts(matrices, scalars)
 
+    def stack(self, counts: Sequence[ImageCounts]) -> ImageCounts:
+        return ImageCounts.stack(counts)
+
+    def skipped(self, target: npt.NDArray[np.integer] | None) -> ImageCounts:
+        classes = len(self.class_names)
+        return ImageCounts(np.zeros((1, classes, classes), np.int64), np.full((1, len(SCALARS)), NAN))
+
     @staticmethod
     def _scalars(
         prediction: DensePrediction,
         target: npt.NDArray[np.integer],
-        here: npt.NDArray[np.bool_],
+        here: BoolArray,
         importance: npt.NDArray[np.floating] | None,
     ) -> list[float]:
-        def total(values: npt.NDArray[np.floating] | None, where: npt.NDArray[np.bool_]) -> float:
+        def total(values: npt.NDArray[np.floating] | None, where: BoolArray) -> float:
             return NAN if values is None else float(np.sum(values, where=where, dtype=np.float64))
 
         right = here if importance is None else here & (prediction.labels == target)
@@ -104,37 +108,35 @@ class SegmentationMetric(Metric):
     def decode(self, data: bytes) -> ImageCounts:
         return ImageCounts.from_bytes(data)
 
-    def compute(self, counts: Iterable[ImageCounts], views: Sequence[str]) -> list[Figure]:
-        """Every figure; `views` says what the views of the counts are (WHOLE, REGION, or the attacks of a battery)."""
-        views = tuple(views)
+    def compute(self, counts: Iterable[ImageCounts], views: Views) -> list[Figure]:
         reduced = _Reduced(len(views), len(self.class_names), self.background_index)
         for each in counts:
             reduced.add(each)
-        if views == WHOLE:
+        if views.kind is ViewKind.WHOLE:
             return self._headline(reduced.table(0), reduced.foreground(0)) + self._scalar_figures(
                 reduced.table(0), reduced.scalars(0)
             )
-        if views[: len(REGION)] == REGION:
+        if views.kind is ViewKind.REGION:
             return self._region_figures(reduced)
         return self._battery_figures(reduced, views)
 
     def _headline(self, table: CountTable, foreground: CountTable | None) -> list[Figure]:
-        bounds = bootstrap.intervals(table)
+        bounds = segmentation.intervals(table)
         values = {
             "mIoU": segmentation.cmiou(table),
             "mAcc": segmentation.mean_class_accuracy(table),
             "aAcc": segmentation.pixel_accuracy(table),
             "NmIoU": segmentation.nmiou(table),
-            "aAcc_images": float(nan_mean(segmentation.image_accuracy(table))),
+            "aAcc_images": segmentation.mean_image_accuracy(table),
         }
         figures = [Figure(name, value, low=bounds[name][0], high=bounds[name][1]) for name, value in values.items()]
-        per_class = (("IoU", segmentation.class_iou(table)), ("Acc", segmentation.class_accuracy(table)))
-        for metric, of_class in per_class:
-            figures += [
-                Figure(metric, float(value), class_name=name)
-                for name, value in zip(self.class_names, of_class, strict=True)
-            ]
+        figures += self._class_figures("IoU", segmentation.class_iou(table))
+        figures += self._class_figures("Acc", segmentation.class_accuracy(table))
         return figures + self._foreground_figures(foreground)
+
+    def _class_figures(self, metric: str, values: FloatArray, view: str = "all") -> list[Figure]:
+        named = zip(self.class_names, values, strict=True)
+        return [Figure(metric, float(value), view=view, class_name=name) for name, value in named]
 
     def _foreground_figures(self, table: CountTable | None) -> list[Figure]:
         if table is None or self.background_index is None:
@@ -154,24 +156,19 @@ class SegmentationMetric(Metric):
         for name, column in (("confidence", 0), ("entropy", 1)):
             sums = scalars[counted, column]
             if len(sums) and not np.isnan(sums).any():
-                figures.append(Figure(name, float(segmentation.divide(sums.sum(), table.valid.sum()))))
+                figures.append(Figure(name, float(divide(sums.sum(), table.valid.sum()))))
                 figures.append(Figure(f"{name}_images", float(nan_mean(sums / table.valid[counted]))))
         if len(scalars) and not np.isnan(scalars[:, 3]).any():
-            figures.append(Figure("A_P", importance_accuracy(scalars[:, 2], scalars[:, 3])))
+            figures.append(Figure("A_P", segmentation.importance_accuracy(scalars[:, 2], scalars[:, 3])))
         return figures
 
     def _region_figures(self, reduced: _Reduced) -> list[Figure]:
         inside, outside, clean_inside, clean_outside = (reduced.table(view) for view in range(len(REGION)))
-        whole = CountTable(
-            *(
-                getattr(inside, name) + getattr(outside, name)
-                for name in ("true_positives", "ground_truth", "predicted")
-            )
-        )
+        whole = inside + outside
         figures = self._headline(whole, None)
         regions = (("M", "inside", inside, clean_inside), ("Mbar", "outside", outside, clean_outside))
         for suffix, view, table, clean in regions:
-            accuracy, base = region_accuracy(table), region_accuracy(clean)
+            accuracy, base = segmentation.mean_image_accuracy(table), segmentation.mean_image_accuracy(clean)
             figures += [
                 Figure(f"A_{suffix}", accuracy),
                 Figure(f"A_{suffix}_clean", base),
@@ -181,33 +178,25 @@ class SegmentationMetric(Metric):
                 Figure(f"mAcc_{suffix}", segmentation.mean_class_accuracy(table)),
                 Figure(f"mAcc_{suffix}_clean", segmentation.mean_class_accuracy(clean)),
             ]
-            figures += [
-                Figure("IoU", float(value), view=view, class_name=name)
-                for name, value in zip(self.class_names, segmentation.class_iou(table), strict=True)
-            ]
-        pixels = float(whole.valid.sum())
-        figures.append(Figure("region_share", float(inside.valid.sum()) / pixels if pixels else NAN))
+            figures += self._class_figures("IoU", segmentation.class_iou(table), view)
+        figures.append(Figure("region_share", float(divide(inside.valid.sum(), whole.valid.sum()))))
         return figures
 
-    def _battery_figures(self, reduced: _Reduced, views: tuple[str, ...]) -> list[Figure]:
+    def _battery_figures(self, reduced: _Reduced, views: Views) -> list[Figure]:
         tables = [reduced.table(view) for view in range(len(views))]
         by_accuracy, by_iou = worst_case.worst_by_accuracy(tables), worst_case.worst_by_image_iou(tables)
         hardest, hardest_iou = (worst_case.chosen(tables, each.choice) for each in (by_accuracy, by_iou))
-        bounds, bounds_iou = bootstrap.intervals(hardest), bootstrap.intervals(hardest_iou)
-        accuracy = float(nan_mean(segmentation.image_accuracy(hardest)))
+        bounds, bounds_iou = segmentation.intervals(hardest), segmentation.intervals(hardest_iou)
         values = {
             "mIoU": (segmentation.cmiou(hardest_iou), bounds_iou["mIoU"]),
             "NmIoU": (segmentation.nmiou(hardest_iou), bounds_iou["NmIoU"]),
             "mAcc": (segmentation.mean_class_accuracy(hardest), bounds["mAcc"]),
             "aAcc": (segmentation.pixel_accuracy(hardest), bounds["aAcc"]),
-            "aAcc_images": (accuracy, bounds["aAcc_images"]),
+            "aAcc_images": (segmentation.mean_image_accuracy(hardest), bounds["aAcc_images"]),
             "mIoU_greedy": (worst_case.greedy_cmiou(worst_case.freeze_floor(tables))[0], (NAN, NAN)),
         }
         figures = [Figure(name, value, low=low, high=high) for name, (value, (low, high)) in values.items()]
-        figures += [
-            Figure("IoU", float(value), class_name=name)
-            for name, value in zip(self.class_names, segmentation.class_iou(hardest_iou), strict=True)
-        ]
+        figures += self._class_figures("IoU", segmentation.class_iou(hardest_iou))
         counted = np.max([table.valid for table in tables], axis=0) > 0
         for index, (name, table) in enumerate(zip(views, tables, strict=True)):
             figures += [
@@ -220,16 +209,16 @@ class SegmentationMetric(Metric):
                 Figure("mIoU", segmentation.cmiou(table), view=name),
                 Figure("NmIoU", segmentation.nmiou(table), view=name),
                 Figure("aAcc", segmentation.pixel_accuracy(table), view=name),
-                Figure("aAcc_images", float(nan_mean(segmentation.image_accuracy(table))), view=name),
+                Figure("aAcc_images", segmentation.mean_image_accuracy(table), view=name),
                 Figure("credit_by_accuracy", float(by_accuracy.credit[index]), view=name),
                 Figure("credit_by_mIoU", float(by_iou.credit[index]), view=name),
             ]
         return figures
 
-    def per_image(self, counts: ImageCounts, views: Sequence[str]) -> list[dict[str, Any]]:
+    def per_image(self, counts: ImageCounts, views: Views) -> list[dict[str, Any]]:
         table = CountTable.of(counts.confusion, len(self.class_names))
         accuracy, iou = segmentation.image_accuracy(table), segmentation.image_iou(table)
-        means = segmentation.divide(counts.scalars[:, :2], table.valid[:, None])
+        means = divide(counts.scalars[:, :2], table.valid[:, None])
         return [
             {
                 "view": name,
@@ -248,8 +237,8 @@ class _Reduced:
 
     def __init__(self, views: int, num_classes: int, background: int | None) -> None:
         self._views, self._num_classes, self._background = views, num_classes, background
-        self._rows: list[npt.NDArray[np.int64]] = []
-        self._foreground_rows: list[npt.NDArray[np.int64]] = []
+        self._rows: list[Int64Array] = []
+        self._foreground_rows: list[Int64Array] = []
         self._scalars: list[FloatArray] = []
 
     def add(self, counts: ImageCounts) -> None:
@@ -263,7 +252,7 @@ class _Reduced:
             self._foreground_rows.append(self._reduce(counts.confusion, self._background))
         self._scalars.append(counts.scalars)
 
-    def _reduce(self, matrices: npt.NDArray[np.int64], background: int | None) -> npt.NDArray[np.int64]:
+    def _reduce(self, matrices: Int64Array, background: int | None) -> Int64Array:
         table = CountTable.of(matrices, self._num_classes, background)
         return np.stack([table.true_positives, table.ground_truth, table.predicted], axis=1)  # (V, 3, K)
 
@@ -276,6 +265,6 @@ class _Reduced:
     def scalars(self, view: int) -> FloatArray:
         return np.array([each[view] for each in self._scalars]).reshape(-1, len(SCALARS))
 
-    def _table(self, rows: list[npt.NDArray[np.int64]], view: int) -> CountTable:
+    def _table(self, rows: list[Int64Array], view: int) -> CountTable:
         stacked = np.array([row[view] for row in rows], dtype=np.int64).reshape(-1, 3, self._num_classes)
         return CountTable(stacked[:, 0], stacked[:, 1], stacked[:, 2])

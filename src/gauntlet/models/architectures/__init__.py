@@ -8,15 +8,6 @@ from typing import Any, TypeVar
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.models.architectures import (  # noqa: F401 - they register themselves
-    cgnet,
-    detr,
-    enet,
-    espnet,
-    fcos,
-    pspnet,
-    segformer,
-)
 from gauntlet.models.architectures.base import Architecture, architectures
 from gauntlet.models.architectures.detector import Detector, WrappedDetector, detectors
 from gauntlet.registry import Registry
@@ -34,6 +25,14 @@ __all__ = [
 ]
 
 Network = TypeVar("Network", Architecture, Detector)
+
+architectures.add("cgnet", f"{__name__}.cgnet:CGNet")
+architectures.add("enet", f"{__name__}.enet:ENet")
+architectures.add("espnet", f"{__name__}.espnet:ESPNet")
+architectures.add("pspnet", f"{__name__}.pspnet:PSPNet")
+architectures.add("segformer", f"{__name__}.segformer:SegFormer")
+detectors.add("detr", f"{__name__}.detr:DETR")
+detectors.add("fcos", f"{__name__}.fcos:FCOS")
 
 
 def names() -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from gauntlet.registry import Registry
+from gauntlet.registry import Registry, subclass_of
 
 Features = tuple[torch.Tensor, ...]
 """What an encoder hands to a decoder: the feature maps (and pooling indices) that the decoder needs."""
@@ -55,5 +55,7 @@ def renamed(state: Mapping[str, torch.Tensor], rules: Sequence[tuple[str, str]])
     return result
 
 
-architectures: Registry[type[Architecture]] = Registry("architecture", "gauntlet.architectures")
+architectures: Registry[type[Architecture]] = Registry(
+    "architecture", "gauntlet.architectures", check=subclass_of(Architecture)
+)
 """Networks by name; an entry is called with `num_classes` and its options."""

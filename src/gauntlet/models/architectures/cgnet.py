@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from gauntlet.models.architectures.base import Architecture, Features, State, architectures, renamed
+from gauntlet.models.architectures.base import Architecture, Features, State, renamed
 from gauntlet.models.architectures.layers import ConvolutionUnit, NormalisedActivation, convolution, halve
 
 # Regular expressions over the authors' key names, and ours.
@@ -117,7 +117,6 @@ class Classifier(nn.Conv2d):
         return super().forward(encoded[0])
 
 
-@architectures.register("cgnet")
 class CGNet(Architecture):
     """CGNet; logits at an eighth of the input's resolution, to be resized bilinearly.
 

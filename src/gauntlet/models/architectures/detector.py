@@ -16,7 +16,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.models.architectures.geometry import suppress
 from gauntlet.models.contract import Candidates, DetectionModel, ModelIdentity
 from gauntlet.models.wrapping import Normalisation
-from gauntlet.registry import Registry
+from gauntlet.registry import Registry, subclass_of
 from gauntlet.samples import Boxes
 
 LARGEST_BEFORE_SUPPRESSION = 400
@@ -95,7 +95,7 @@ class Detector(nn.Module, ABC):
         """(N, Q, K) in [0, 1], what the candidates are ranked by."""
 
 
-detectors: Registry[type[Detector]] = Registry("detector", "gauntlet.detectors")
+detectors: Registry[type[Detector]] = Registry("detector", "gauntlet.detectors", check=subclass_of(Detector))
 """Detection networks by name; an entry is called with `num_classes` and its options."""
 
 

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from gauntlet.models.architectures.decoder import DecoderLayer, GlobalContext, multilayer, sine_embedding
 from gauntlet.models.architectures.dense import DenseHead, DenseOutputs, dense_losses
-from gauntlet.models.architectures.detector import Detector, Targets, detectors
+from gauntlet.models.architectures.detector import Detector, Targets
 from gauntlet.models.architectures.matching import set_losses
 from gauntlet.models.architectures.pspnet import Encoder
 from gauntlet.models.architectures.pyramid import STRIDES, WIDTHS, Pyramid, residual_encoder
@@ -44,7 +44,6 @@ class QueryOutputs:
     size: torch.Tensor
 
 
-@detectors.register("detr")
 class DETR(Detector):
     """The encoder of our PSPNet, a pyramid with a transformer layer on its top, a dense head, a decoder of queries.
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from gauntlet.errors import GauntletError
-from gauntlet.models.architectures.base import Architecture, Features, State, architectures, renamed
+from gauntlet.models.architectures.base import Architecture, Features, State, renamed
 from gauntlet.models.architectures.layers import PReLU
 
 DILATIONS = (2, 4, 8, 16)
@@ -189,7 +189,6 @@ class Decoder(nn.Module):
         return logits
 
 
-@architectures.register("enet")
 class ENet(Architecture):
     """E-Net; logits at the input's resolution.
 

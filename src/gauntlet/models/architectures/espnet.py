@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError
-from gauntlet.models.architectures.base import Architecture, Features, State, architectures, renamed
+from gauntlet.models.architectures.base import Architecture, Features, State, renamed
 from gauntlet.models.architectures.layers import ConvolutionUnit, NormalisedActivation, convolution, halve
 
 DILATIONS = (1, 2, 4, 8, 16)
@@ -122,7 +122,6 @@ class Decoder(nn.Module):
         return logits
 
 
-@architectures.register("espnet")
 class ESPNet(Architecture):
     """ESPNet; logits at the input's resolution.
 

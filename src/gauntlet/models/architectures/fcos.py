@@ -6,13 +6,12 @@ import torch
 from torch import nn
 
 from gauntlet.models.architectures.dense import DenseHead, DenseOutputs, dense_losses
-from gauntlet.models.architectures.detector import Detector, Targets, detectors
+from gauntlet.models.architectures.detector import Detector, Targets
 from gauntlet.models.architectures.pspnet import Encoder
 from gauntlet.models.architectures.pyramid import STRIDES, WIDTHS, Pyramid, residual_encoder
 from gauntlet.models.contract import Candidates
 
 
-@detectors.register("fcos")
 class FCOS(Detector):
     """The encoder of our PSPNet, a pyramid at strides 4, 8 and 16, one head for all levels.
 

@@ -60,7 +60,7 @@ def set_losses(logits: torch.Tensor, boxes: torch.Tensor, targets: Targets, size
     counted = ~torch.stack([targets.ignores(each) for each in centres])
     counted[layer, image, query] = True
     losses = CLASS_WEIGHT * (focal_loss(logits, truth).sum(dim=-1) * counted).sum(dim=(0, 2))
-    found, true_boxes = boxes[layer, image, query], targets.boxes[image, chosen]
-    corners = ((found - true_boxes) / size).abs().sum(dim=-1)
-    located = CORNER_WEIGHT * corners + GIOU_WEIGHT * (1 - generalised_iou(found, true_boxes))
+    predicted, true_boxes = boxes[layer, image, query], targets.boxes[image, chosen]
+    corners = ((predicted - true_boxes) / size).abs().sum(dim=-1)
+    located = CORNER_WEIGHT * corners + GIOU_WEIGHT * (1 - generalised_iou(predicted, true_boxes))
     return losses.index_add(0, image, located) / targets.present.sum(dim=-1).clamp(min=1)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from gauntlet.errors import GauntletError
-from gauntlet.models.architectures.base import Architecture, Features, architectures
+from gauntlet.models.architectures.base import Architecture, Features
 from gauntlet.models.architectures.layers import convolution
 
 BINS = (1, 2, 3, 6)
@@ -129,7 +129,6 @@ class Decoder(nn.Module):
         return logits
 
 
-@architectures.register("pspnet")
 class PSPNet(Architecture):
     """PSPNet with a residual encoder of 16 layers; logits at 1 / output_stride of the resolution, or half of it.
 

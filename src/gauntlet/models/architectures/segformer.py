@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from gauntlet.errors import unknown_name
-from gauntlet.models.architectures.base import Architecture, Features, architectures
+from gauntlet.models.architectures.base import Architecture, Features
 
 REDUCTIONS = (8, 4, 2, 1)
 
@@ -200,7 +200,6 @@ class Decoder(nn.Module):
         return logits
 
 
-@architectures.register("segformer")
 class SegFormer(Architecture):
     """SegFormer; logits at a quarter of the input's resolution ("tiny": a half), to be resized bilinearly.
 

@@ -12,6 +12,7 @@ from torch import nn
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.preparation.folding import fold
+from gauntlet.tasks import DETECTION, task_of
 
 AUTO, OFF = "auto", "off"
 """Instead of steps: those that are fastest for a model, and none."""
@@ -93,5 +94,5 @@ def prepare(model: Model, steps: Sequence[str]) -> Model:
 
 
 def _check_forward(model: nn.Module, step: str) -> None:
-    if getattr(model, "task", None) == "detection":
+    if task_of(model) == DETECTION:
         raise GauntletError(f"the preparation '{step}' is for segmentation models; a detector has more than one pass.")

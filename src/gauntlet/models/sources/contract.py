@@ -6,12 +6,13 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel, ModelIdentity
-from gauntlet.registry import Registry
+from gauntlet.registry import Registry, callable_as
 from gauntlet.tasks import SEGMENTATION
 
 
@@ -33,10 +34,47 @@ class ModelSource(ABC):
         """The model: frozen, in eval mode, on the CPU."""
 
 
-SourceFactory = Callable[[str, Mapping[str, Any]], ModelSource]
+@dataclass(frozen=True)
+class LoadedModel(ModelSource):
+    """A model that a function has made already."""
 
-sources: Registry[SourceFactory] = Registry("model source", "gauntlet.models")
-"""Sources by prefix; an entry takes what stands behind the colon and the options, and returns a ModelSource."""
+    model: GauntletModel
+
+    @property
+    def identity(self) -> ModelIdentity:
+        return self.model.identity
+
+    @property
+    def task(self) -> str:
+        return self.model.task
+
+    def load(self) -> GauntletModel:
+        self.model.freeze()
+        return self.model
+
+
+SourceFactory = Callable[[str, Mapping[str, Any]], ModelSource | GauntletModel]
+
+sources: Registry[SourceFactory] = Registry(
+    "model source",
+    "gauntlet.models",
+    check=callable_as("a function that takes what stands behind the colon and the options, and returns a ModelSource"),
+)
+"""Sources by prefix. An entry takes what stands behind the colon and the options, and returns a ModelSource; one that
+has nothing to put off may return the model itself."""
+
+
+def make_source(prefix: str, rest: str, options: Mapping[str, Any]) -> ModelSource:
+    """What a registered source makes of the rest of an address and of the options."""
+    made = sources[prefix](rest, options)
+    if isinstance(made, GauntletModel):
+        return LoadedModel(made)
+    if not isinstance(made, ModelSource):
+        raise GauntletError(
+            f"the model source '{prefix}' returned a {type(made).__name__}; expected a ModelSource or what wrap_model "
+            "returns."
+        )
+    return made
 
 
 def file_digest(paths: list[Path], options: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Decode rules: how the output of an exported detector becomes boxes, class confidences and a loss.
 
 A rule is declared by its name, or as a mapping with the name and what differs from its defaults:
-{"name": "yolov8", "suppression": 0.6}. An exported network has no training loss any more. The loss here is made from
+{"name": "yolov8", "suppression": 0.6}. An exported network comes without its training loss. The loss here is made from
 what the rule reads off: with IoU matching of its boxes to the objects, varifocal loss of the confidences (Zhang et al.,
 arXiv:2008.13367, eq. 2, targets 0 and 1) and 1 - GIoU of the matched boxes, both over the number of matched ones.
 """
@@ -17,7 +17,7 @@ import torch
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.architectures.geometry import generalised_iou, iou, suppress
-from gauntlet.registry import Registry
+from gauntlet.registry import Registry, subclass_of
 from gauntlet.samples import Boxes
 
 MATCHED = 0.5
@@ -87,7 +87,9 @@ class DecodeRule(ABC):
         return Boxes(*parts)
 
 
-decode_rules: Registry[type[DecodeRule]] = Registry("decode rule", "gauntlet.decode_rules")
+decode_rules: Registry[type[DecodeRule]] = Registry(
+    "decode rule", "gauntlet.decode_rules", check=subclass_of(DecodeRule)
+)
 """Rules by name."""
 
 

@@ -17,7 +17,7 @@ from torch import nn
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources.adapting import check_options, digested
-from gauntlet.models.sources.contract import ModelSource, file_digest, sources
+from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.wrapping import wrap_model
 
 WRAPPING = (
@@ -144,7 +144,6 @@ def _need_classes(address: str, options: Mapping[str, Any]) -> None:
         raise GauntletError(f"{address} needs num_classes (and usually mean and std) to be given.")
 
 
-@sources.register("script")
 def script(path: str, options: Mapping[str, Any]) -> ModelSource:
     """script:PATH, with the options of `wrap_model`."""
     if not Path(path).is_file():
@@ -153,7 +152,6 @@ def script(path: str, options: Mapping[str, Any]) -> ModelSource:
     return ScriptModel(Path(path), dict(options))
 
 
-@sources.register("python")
 def python(target: str, options: Mapping[str, Any]) -> ModelSource:
     """python:package.module:callable, with the options of `wrap_model`."""
     return PythonModel(target, dict(options))

@@ -100,13 +100,13 @@ def _config_file(mmseg: Any, config: str) -> Path:
     if path.is_file():
         return path
     folder = Path(mmseg.__file__).parent / ".mim" / "configs"
-    found = sorted(folder.rglob(f"{path.stem}.py"))
-    if not found:
+    configs = sorted(folder.rglob(f"{path.stem}.py"))
+    if not configs:
         raise GauntletError(
             f"there is no configuration file {config}, and none of that name among those of mmseg in {folder}; give "
             "the path of the file."
         )
-    return found[0]
+    return configs[0]
 
 
 def _adapter(network: Any) -> Adapter:

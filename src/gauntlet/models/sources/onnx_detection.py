@@ -62,31 +62,31 @@ class ExportedDetector(ObjectDetector):
             images = functional.interpolate(
                 images, size, mode="bilinear", align_corners=False, antialias=self.rule.antialias
             )
-        found = self.rule.decode(self.network(self.normalisation(images)), size)
-        boxes = found.boxes * found.boxes.new_tensor([width, height, width, height])
-        return Decoded(boxes, found.confidences[..., self.outputs], found.objectness)
+        decoded = self.rule.decode(self.network(self.normalisation(images)), size)
+        boxes = decoded.boxes * decoded.boxes.new_tensor([width, height, width, height])
+        return Decoded(boxes, decoded.confidences[..., self.outputs], decoded.objectness)
 
     def losses(self, images: torch.Tensor, targets: Sequence[Boxes]) -> torch.Tensor:
         objects = list(self.checked(images, targets))
-        found = self.decoded(images)
+        decoded = self.decoded(images)
         return torch.stack(
             [
-                decoded_loss(found.boxes[row], found.confidences[row], boxes, classes)
+                decoded_loss(decoded.boxes[row], decoded.confidences[row], boxes, classes)
                 for row, (boxes, classes) in enumerate(objects)
             ]
         )
 
     @torch.no_grad()
     def predict(self, images: torch.Tensor) -> list[Boxes]:
-        found = self.decoded(images)
-        boxes = found.boxes
+        decoded = self.decoded(images)
+        boxes = decoded.boxes
         if self.rule.clip:
             boxes = boxes.clamp(min=0).minimum(boxes.new_tensor([images.shape[3], images.shape[2]] * 2))
-        return [self.rule.select(*each) for each in zip(boxes, found.confidences, strict=True)]
+        return [self.rule.select(*each) for each in zip(boxes, decoded.confidences, strict=True)]
 
     def candidates(self, images: torch.Tensor) -> Candidates:
         """Every box of the output; logits are those of the confidences."""
-        found = self.decoded(images)
-        scores = found.confidences.logit(_SURE)
-        objectness = scores.amax(dim=-1) if found.objectness is None else found.objectness.logit(_SURE)
-        return Candidates(scores, found.boxes, objectness)
+        decoded = self.decoded(images)
+        scores = decoded.confidences.logit(_SURE)
+        objectness = scores.amax(dim=-1) if decoded.objectness is None else decoded.objectness.logit(_SURE)
+        return Candidates(scores, decoded.boxes, objectness)

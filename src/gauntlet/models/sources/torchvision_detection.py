@@ -85,10 +85,10 @@ class OwnDetector(OwnWeights):
 
     def _count_labels(self, state: Mapping[str, torch.Tensor]) -> int:
         for key, shares in _BIASES.items():
-            found = [value for name, value in state.items() if name.endswith(key)]
+            matches = [value for name, value in state.items() if name.endswith(key)]
             for family, boxes in shares.items():
-                if found and self.network.split("_")[0].rstrip("0123456789").startswith(family):
-                    return len(found[0]) // boxes
+                if matches and self.network.split("_")[0].rstrip("0123456789").startswith(family):
+                    return len(matches[0]) // boxes
         raise GauntletError(
             f"the weights {self.path} are not of torchvision:{self.network}: they have no outputs for classes."
         )

@@ -9,22 +9,24 @@ publish, `openmmlab_match` says whether those weights score what the benchmark r
 from __future__ import annotations
 
 import csv
-import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.models.zoo.spelling import (
+    canonical_architecture,
+    canonical_backbone,
+    canonical_crop_size,
+    canonical_dataset,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["ZooEntry", "entries", "find", "frame"]
-
-_SIZES = {"tiny": "t", "small": "s", "base": "b", "large": "l", "xlarge": "xl", "huge": "h"}
-_DATASETS = {"voc2012": "voc", "voc2007": "voc", "ade": "ade20k"}
 
 
 @dataclass(frozen=True)
@@ -109,29 +111,32 @@ def find(model_name: str, backbone: str, dataset: str, *, crop_size: str | None 
         dataset: what it was trained on ("ade20k").
         crop_size: HEIGHTxWIDTH, to choose among several.
     """
-    found = _narrow(entries(), "zoo model", "model_name", model_name, "")
-    found = _narrow(found, "backbone", "backbone", backbone, f" of the zoo model '{found[0].model_name}'")
-    found = _narrow(
-        found, "dataset", "dataset", dataset, f" of the zoo's {found[0].model_name} with {found[0].backbone}"
-    )
+    kept = _narrow(entries(), "zoo model", "model_name", model_name, "")
+    kept = _narrow(kept, "backbone", "backbone", backbone, f" of the zoo model '{kept[0].model_name}'")
+    kept = _narrow(kept, "dataset", "dataset", dataset, f" of the zoo's {kept[0].model_name} with {kept[0].backbone}")
     if crop_size is not None:
-        found = _narrow(found, "crop size", "crop_size", crop_size, f" of {found[0].title}")
-    return found[0]
+        kept = _narrow(kept, "crop size", "crop_size", crop_size, f" of {kept[0].title}")
+    return kept[0]
 
 
-def _narrow(found: Iterable[ZooEntry], kind: str, field: str, wanted: str, where: str) -> list[ZooEntry]:
-    candidates = list(found)
-    kept = [entry for entry in candidates if _key(getattr(entry, field)) == _key(wanted)]
+def _dataset(name: str) -> str:
+    # The table calls both VOC 2012 (of segmentation models) and VOC 2007 + 2012 (of detectors) "voc".
+    return canonical_dataset(name).removesuffix("0712")
+
+
+_SPELLINGS = {
+    "model_name": canonical_architecture,
+    "backbone": canonical_backbone,
+    "dataset": _dataset,
+    "crop_size": canonical_crop_size,
+}
+
+
+def _narrow(candidates: Sequence[ZooEntry], kind: str, field: str, wanted: str, where: str) -> list[ZooEntry]:
+    """The candidates whose field is spelled as wanted, or an error that names the nearest."""
+    canonical = _SPELLINGS[field]
+    kept = [entry for entry in candidates if canonical(getattr(entry, field)) == canonical(wanted)]
     if not kept:
         known = dict.fromkeys(getattr(entry, field) for entry in candidates)
         raise unknown_name(f"{kind}{where}", wanted, [name for name in known if name])
     return kept
-
-
-def _key(name: str) -> str:
-    """One spelling for the spellings of a name."""
-    name = name.strip().lower().replace("+", "plus")
-    name = _DATASETS.get(name, name)
-    name = re.sub(r"^(r|x)(?=\d+$)", lambda match: {"r": "resnet", "x": "resnext"}[match[1]], name)
-    name = re.sub(r"(?<=[-_ ])(tiny|small|base|large|xlarge|huge)$", lambda match: _SIZES[match[1]], name)
-    return re.sub(r"[^a-z0-9]", "", name)

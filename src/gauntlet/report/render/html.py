@@ -16,17 +16,19 @@ from markupsafe import Markup
 
 from gauntlet._version import __version__
 from gauntlet.report.charts import Panel
-from gauntlet.report.document import Block, Document, Fold, Picture
+from gauntlet.report.document import Document, Picture, of_type
 from gauntlet.report.render import plotly
-from gauntlet.report.tables import Cell, Column, Interval, Table, best_cells, format_number, number_of
+from gauntlet.report.tables import Cell, Column, Interval, Table, best_cells, format_value, number_of
 
 _UNSAFE_IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def write(document: Document) -> str:
     """The document as one HTML page."""
-    panels = [panel for part in document.parts for section in part.sections for panel in panels_of(section.blocks)]
-    charts = {panel.id: {name: plotly.figure(chart) for name, chart in panel.charts.items()} for panel in panels}
+    charts = {
+        panel.id: {name: plotly.figure(chart) for name, chart in panel.charts.items()}
+        for panel in of_type(document, Panel)
+    }
     page = environment().get_template("report.html")
     return page.render(
         document=document,
@@ -38,21 +40,12 @@ def write(document: Document) -> str:
     )
 
 
-def panels_of(blocks: Sequence[Block]) -> Iterator[Panel]:
-    """The panels among blocks, also inside folds."""
-    for block in blocks:
-        if isinstance(block, Panel):
-            yield block
-        elif isinstance(block, Fold):
-            yield from panels_of(block.blocks)
-
-
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """Templates with escaping on, and what they need of Python."""
     made = Environment(loader=PackageLoader("gauntlet.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     made.filters["kind"] = lambda block: type(block).__name__
-    made.filters["number"] = format_number
+    made.filters["number"] = format_value
     made.filters["table_html"] = table_html
     made.filters["data_address"] = data_address
     return made
@@ -120,11 +113,11 @@ def _cell(cell: Cell, column: Column, bold: bool) -> str:
         text = escape(cell)
         return f"<td class=t><code>{text}</code>" if column.kind == "code" and cell else f"<td class=t>{text}"
     value = number_of(cell)
-    written = escape(format_number(value, column.kind))
+    written = escape(format_value(value, column.kind))
     if bold:
         written = f"<b>{written}</b>"
     if isinstance(cell, Interval) and cell.low == cell.low:
-        low, high = format_number(cell.low, column.kind), format_number(cell.high, column.kind)
+        low, high = format_value(cell.low, column.kind), format_value(cell.high, column.kind)
         written += f"<small>{low} to {high}</small>"
     if column.heat and value == value:
         return f'<td class="n h" style="--v:{100 * max(0.0, min(1.0, value)):.0f}">{written}'

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
-from gauntlet.report.document import Block, Document, Fold
+from gauntlet.report.document import Document, of_type
 from gauntlet.report.tables import Cell, Column, Table, format_cell
 
 _SPECIAL = {
@@ -34,18 +32,9 @@ def write(document: Document) -> str:
     ]
     for part in document.parts:
         for section in part.sections:
-            for table in tables_of(section.blocks):
+            for table in of_type(section, Table):
                 lines += ["", table_text(table, f"{section.title}, {part.title}")]
     return "\n".join(lines) + "\n"
-
-
-def tables_of(blocks: Sequence[Block]) -> Iterator[Table]:
-    """The tables among blocks, also inside folds."""
-    for block in blocks:
-        if isinstance(block, Table):
-            yield block
-        elif isinstance(block, Fold):
-            yield from tables_of(block.blocks)
 
 
 def escape(text: str) -> str:

@@ -21,7 +21,7 @@ from gauntlet.report.charts import (
     shorten,
 )
 
-Figure = dict[str, Any]
+PlotlyFigure = dict[str, Any]
 
 ROW_PIXELS = 26
 MARGIN_PIXELS = 120
@@ -31,7 +31,7 @@ HEAT_SCALE = ((0.0, "#00224e"), (0.25, "#414d6b"), (0.5, "#7c7b78"), (0.75, "#bc
 """Cividis, made for colour-blind readers; dark is low."""
 
 
-def figure(chart: Chart) -> Figure:
+def figure(chart: Chart) -> PlotlyFigure:
     """A chart as {"data": traces, "layout": layout}."""
     layout = {
         "xaxis": _axis(chart.x),

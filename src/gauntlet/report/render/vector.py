@@ -12,21 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.report.charts import (
-    Axis,
-    BarChart,
-    BoxChart,
-    Chart,
-    HeatChart,
-    LineChart,
-    PointChart,
-    Series,
-    Style,
-    shorten,
-)
-from gauntlet.report.document import Document
+from gauntlet.report import charts
+from gauntlet.report.charts import Axis, Chart, Series, Style, shorten
+from gauntlet.report.document import Document, of_type
 from gauntlet.report.naming import slug
-from gauntlet.report.render.html import panels_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +26,6 @@ ROW_HEIGHT = 0.22
 DOTS_PER_INCH = 200
 _DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 _MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^"}
-_DATES = {".pdf": "CreationDate", ".svg": "Date"}
 _DATES = {".pdf": "CreationDate", ".svg": "Date"}
 _GREY = "#888888"
 
@@ -61,7 +49,7 @@ def write(document: Document, folder: Path, format: str, pattern: str | None = N
 
 def choose(document: Document, pattern: str | None) -> dict[str, Chart]:
     """The charts whose name matches a pattern, or the first of every panel; by the name of their file."""
-    panels = [panel for part in document.parts for section in part.sections for panel in panels_of(section.blocks)]
+    panels = of_type(document, charts.Panel)
     named = {
         panel.id + (f"--{slug(name)}" if len(panel.charts) > 1 else ""): (chart, index == 0)
         for panel in panels
@@ -69,10 +57,10 @@ def choose(document: Document, pattern: str | None) -> dict[str, Chart]:
     }
     if pattern is None:
         return {name: chart for name, (chart, first) in named.items() if first}
-    found = {name: chart for name, (chart, _) in named.items() if fnmatchcase(name, pattern)}
-    if not found:
+    chosen = {name: chart for name, (chart, _) in named.items() if fnmatchcase(name, pattern)}
+    if not chosen:
         raise unknown_name("figure", pattern, named)
-    return found
+    return chosen
 
 
 def draw(chart: Chart, path: Path) -> None:
@@ -109,8 +97,8 @@ def _draw(chart: Chart, axes: Axes) -> None:
     raise TypeError(f"no drawing of {type(chart).__name__}")
 
 
-@_draw.register(LineChart)
-def _lines(chart: LineChart, axes: Axes) -> None:
+@_draw.register(charts.LineChart)
+def _lines(chart: charts.LineChart, axes: Axes) -> None:
     for series in chart.series:
         style = Style.of(series.style)
         x, y = _numbers(series.x, chart.x), _numbers(series.y, chart.y)
@@ -125,8 +113,8 @@ def _lines(chart: LineChart, axes: Axes) -> None:
             axes.errorbar(x, y, yerr=bars, fmt="none", ecolor=style.color, elinewidth=0.8, capsize=2)
 
 
-@_draw.register(PointChart)
-def _points(chart: PointChart, axes: Axes) -> None:
+@_draw.register(charts.PointChart)
+def _points(chart: charts.PointChart, axes: Axes) -> None:
     rows = {name: index for index, name in enumerate(chart.y.categories or ())}
     if rows:
         for name, row in rows.items():
@@ -144,8 +132,8 @@ def _points(chart: PointChart, axes: Axes) -> None:
         axes.text(0.02, 0.97, chart.note, transform=axes.transAxes, va="top", fontsize=8)
 
 
-@_draw.register(BarChart)
-def _stacked_bars(chart: BarChart, axes: Axes) -> None:
+@_draw.register(charts.BarChart)
+def _stacked_bars(chart: charts.BarChart, axes: Axes) -> None:
     rows = np.arange(len(chart.y.categories or ()))
     left = np.zeros(len(rows))
     hatches = ("", "//", "..", "xx")
@@ -156,8 +144,8 @@ def _stacked_bars(chart: BarChart, axes: Axes) -> None:
         left += np.nan_to_num(values)
 
 
-@_draw.register(BoxChart)
-def _boxes(chart: BoxChart, axes: Axes) -> None:
+@_draw.register(charts.BoxChart)
+def _boxes(chart: charts.BoxChart, axes: Axes) -> None:
     color = Style.of(0).color
     stats = []
     for box in chart.boxes:
@@ -175,8 +163,8 @@ def _boxes(chart: BoxChart, axes: Axes) -> None:
         axes.scatter(shown, rows, s=18, color=Style.of(style).color, marker=marker, label=name, zorder=3)
 
 
-@_draw.register(HeatChart)
-def _heat(chart: HeatChart, axes: Axes) -> None:
+@_draw.register(charts.HeatChart)
+def _heat(chart: charts.HeatChart, axes: Axes) -> None:
     values = 100 * np.array(chart.values, float)
     picture = axes.imshow(values, cmap="cividis", vmin=0, vmax=100, aspect="auto")
     axes.figure.colorbar(picture, ax=axes, label="%")
@@ -195,7 +183,7 @@ def _finish(chart: Chart, axes: Axes) -> None:
     if chart.y.categories is not None:
         axes.set_yticks(range(len(chart.y.categories)), [shorten(name) for name in chart.y.categories])
         axes.set_ylim(len(chart.y.categories) - 0.5, -0.5)
-    if not isinstance(chart, HeatChart):
+    if not isinstance(chart, charts.HeatChart):
         axes.grid(axis="x" if chart.y.categories is not None else "both", color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
         handles, labels = axes.get_legend_handles_labels()

@@ -6,7 +6,7 @@ import math
 
 from gauntlet.report.document import Section
 from gauntlet.report.scope import Scope
-from gauntlet.report.sections.standing import Standing
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import Cell, Column, Table
 from gauntlet.tasks import DETECTION
 
@@ -27,7 +27,7 @@ COLUMNS = (
 )
 
 
-def section(scope: Scope, standing: Standing) -> Section | None:
+def section(scope: Scope, ranking: Ranking) -> Section | None:
     """Every figure of boxes, a row per threat and model; nothing where there are none."""
     names = [column.name for column in COLUMNS]
     rows = scope.frame[scope.frame["class_name"].eq("") & scope.frame["view"].eq("all")]
@@ -38,12 +38,12 @@ def section(scope: Scope, standing: Standing) -> Section | None:
         (str(model), str(threat), str(metric)): float(value)
         for model, threat, metric, value in rows[["model", "threat", "metric", "value"]].itertuples(index=False)
     }
-    several = len(standing.models) > 1
+    several = len(ranking.models) > 1
     pairs = dict.fromkeys((model, threat) for model, threat, _ in values)
     cells: list[list[Cell]] = [
         [threat, *([model] if several else []), *(values.get((model, threat, name), math.nan) for name in names)]
         for threat in scope.threats
-        for model in standing.models
+        for model in ranking.models
         if (model, threat) in pairs
     ]
     caption = (

@@ -8,7 +8,7 @@ from gauntlet.report.charts import Axis, Chart, HeatChart, Panel
 from gauntlet.report.document import Block, Fold, Section
 from gauntlet.report.naming import slug
 from gauntlet.report.scope import Scope
-from gauntlet.report.sections.standing import Standing
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import Cell, Column, Table
 
 CLASS_METRICS = ("IoU", "AP")
@@ -16,7 +16,7 @@ MOST_CLASSES = 30
 """More classes than this do not fit a table; those that lose most are shown, the CSV export has all."""
 
 
-def section(scope: Scope, standing: Standing) -> Section | None:
+def section(scope: Scope, ranking: Ranking) -> Section | None:
     """A heat map to choose from, and a table per model with a row per threat."""
     figures = class_figures(scope)
     if figures.empty:
@@ -28,7 +28,7 @@ def section(scope: Scope, standing: Standing) -> Section | None:
         caption = f"The {len(classes)} of {total} classes that lose most; 'gauntlet report --format csv' has all."
     charts: dict[str, Chart] = {}
     tables: list[Block] = []
-    for model in standing.models:
+    for model in ranking.models:
         part = figures.loc[figures.index.get_level_values("model") == model].droplevel("model")
         threats = [threat for threat in scope.threats if threat in part.index]
         if not threats:
@@ -38,8 +38,8 @@ def section(scope: Scope, standing: Standing) -> Section | None:
         tables.append(Fold(model, [_table(scope, model, metric, values, caption)]))
     for threat in scope.threats:
         part = figures.loc[figures.index.get_level_values("threat") == threat].droplevel("threat")
-        models = [model for model in standing.models if model in part.index]
-        if models and len(standing.models) > 1:
+        models = [model for model in ranking.models if model in part.index]
+        if models and len(ranking.models) > 1:
             values = part.reindex(index=models, columns=classes)
             charts[f"threat: {threat}"] = _heat(f"{metric} per class, {threat}", metric, values)
     note = "Dark cells are classes that are not found any more. " + caption

@@ -13,9 +13,9 @@ from gauntlet.analysis import median_perturbation, minimum_norms, perturbation_c
 from gauntlet.analysis.distribution import AGGREGATED, QUANTILES
 from gauntlet.report.charts import Axis, Box, BoxChart, Chart, LineChart, Panel, Series
 from gauntlet.report.document import Block, Section
-from gauntlet.report.images import BoxImages, Images, LabelImages
+from gauntlet.report.image_figures import BoxImages, Images, LabelImages
 from gauntlet.report.scope import MINIMUM, Scope
-from gauntlet.report.sections.standing import Standing
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import Cell, Column, Table
 
 DEFAULT_THRESHOLD = 0.99
@@ -63,54 +63,54 @@ WORDS: dict[type[Images], Words] = {
 LEVELS = [f"q{100 * level:02.0f}" for level in QUANTILES]
 
 
-def section(scope: Scope, standing: Standing, images: ImagesOf) -> Section | None:
+def section(scope: Scope, ranking: Ranking, images: ImagesOf) -> Section | None:
     """Distributions over images.
 
     Args:
         scope: the evaluations.
-        standing: their order.
+        ranking: their order.
         images: the images of the evaluations.
     """
     if not images:
         return None
     words = WORDS[type(next(iter(images.values())))]
-    summaries = image_table(scope, standing, images)
-    blocks: list[Block] = [box_panel(scope, standing, summaries, words), worst_table(scope, summaries, words)]
-    blocks += perturbation_blocks(scope, standing, images)
+    summaries = image_table(scope, ranking, images)
+    blocks: list[Block] = [box_panel(scope, ranking, summaries, words), worst_table(scope, summaries, words)]
+    blocks += perturbation_blocks(scope, ranking, images)
     return Section(f"images-{scope.id}", "Single images", blocks)
 
 
-def image_table(scope: Scope, standing: Standing, images: ImagesOf) -> pd.DataFrame:
+def image_table(scope: Scope, ranking: Ranking, images: ImagesOf) -> pd.DataFrame:
     """One row per model and threat: the mean over images, the dataset figure, quantiles and the worst image.
 
     As `gauntlet.analysis.image_summary` gives it, from arrays: a report makes thousands of these rows.
     """
     rows = []
     for threat in scope.threats:
-        for model in standing.models:
-            found = images.get((model, threat))
-            if found is None or np.isnan(found.values).all():
+        for model in ranking.models:
+            of_pair = images.get((model, threat))
+            if of_pair is None or np.isnan(of_pair.values).all():
                 continue
-            worst = int(np.nanargmin(found.values))
+            worst = int(np.nanargmin(of_pair.values))
             rows.append(
                 {
                     "model": model,
                     "threat": threat,
-                    "mean": float(np.nanmean(found.values)),
+                    "mean": float(np.nanmean(of_pair.values)),
                     "dataset": scope.figure(model, threat).value,
-                    **dict(zip(LEVELS, np.nanquantile(found.values, QUANTILES).tolist(), strict=True)),
-                    "worst_image": found.ids[worst],
-                    "worst": float(found.values[worst]),
+                    **dict(zip(LEVELS, np.nanquantile(of_pair.values, QUANTILES).tolist(), strict=True)),
+                    "worst_image": of_pair.ids[worst],
+                    "worst": float(of_pair.values[worst]),
                 }
             )
     return pd.DataFrame(rows)
 
 
-def box_panel(scope: Scope, standing: Standing, summaries: pd.DataFrame, words: Words) -> Panel:
+def box_panel(scope: Scope, ranking: Ranking, summaries: pd.DataFrame, words: Words) -> Panel:
     """Boxes of the figure of single images: the threats of one model, or the models under one threat."""
     charts: dict[str, Chart] = {}
     for prefix, fixed, varying, order in (
-        (MODEL, "model", "threat", standing.models),
+        (MODEL, "model", "threat", ranking.models),
         (THREAT, "threat", "model", list(scope.threats)),
     ):
         for name in order:
@@ -163,7 +163,7 @@ def worst_table(scope: Scope, summaries: pd.DataFrame, words: Words) -> Table:
     )
 
 
-def perturbation_blocks(scope: Scope, standing: Standing, images: ImagesOf) -> list[Block]:
+def perturbation_blocks(scope: Scope, ranking: Ranking, images: ImagesOf) -> list[Block]:
     """For attacks that look for the smallest perturbation: how many images fall to which size."""
     norms = _norms(scope)
     largest = _largest(images, norms)
@@ -171,11 +171,11 @@ def perturbation_blocks(scope: Scope, standing: Standing, images: ImagesOf) -> l
     rows: list[list[Cell]] = []
     for norm in dict.fromkeys(norm for norm, _ in norms.values()):
         aggregated = []
-        for index, model in enumerate(standing.models):
+        for index, model in enumerate(ranking.models):
             parts = [
-                _smallest(found, threat, threshold)
+                _smallest(of_pair, threat, threshold)
                 for threat, (its_norm, threshold) in norms.items()
-                if its_norm == norm and (found := images.get((model, threat))) is not None
+                if its_norm == norm and (of_pair := images.get((model, threat))) is not None
             ]
             if not parts:
                 continue
@@ -216,7 +216,7 @@ def perturbation_blocks(scope: Scope, standing: Standing, images: ImagesOf) -> l
 
 def _largest(images: ImagesOf, threats: Mapping[str, object]) -> float:
     """The largest perturbation of all, in grey levels: where the axis ends."""
-    sizes = [found.detail("norm") for (_, threat), found in images.items() if threat in threats]
+    sizes = [of_pair.detail("norm") for (_, threat), of_pair in images.items() if threat in threats]
     finite = [each[np.isfinite(each)].max(initial=0.0) for each in sizes]
     return 255 * float(max(finite, default=0.0))
 
@@ -227,21 +227,21 @@ def _cdf_series(name: str, part: pd.DataFrame, largest: float, style: int) -> Se
     return Series(name, [0.0, *levels, largest], [0.0, *shares, shares[-1] if shares else 0.0], style=style)
 
 
-def _smallest(found: Images, threat: str, threshold: float) -> pd.DataFrame:
+def _smallest(images: Images, threat: str, threshold: float) -> pd.DataFrame:
     """The smallest successful perturbation of every image by one attack; what is not right counts as fooled."""
-    frame = found.frame()
-    fooled = frame.assign(view=threat, share=1 - frame["right"], norm=found.detail("norm"))
+    frame = images.frame()
+    fooled = frame.assign(view=threat, share=1 - frame["right"], norm=images.detail("norm"))
     return minimum_norms(fooled, threshold)
 
 
 def _norms(scope: Scope) -> dict[str, tuple[str, float]]:
     """Norm and success share of the attacks that have no epsilon, by threat."""
-    found = {}
+    norms = {}
     for threat, kind, description in scope.evaluations[["threat", "kind", "description"]].itertuples(index=False):
         if kind == MINIMUM:
             options = json.loads(description)["attack"]
-            found[str(threat)] = (str(options.get("norm", "linf")), float(options.get("threshold", DEFAULT_THRESHOLD)))
-    return found
+            norms[str(threat)] = (str(options.get("norm", "linf")), float(options.get("threshold", DEFAULT_THRESHOLD)))
+    return norms
 
 
 def _cdf_chart(title: str, norm: str, series: list[Series]) -> LineChart:

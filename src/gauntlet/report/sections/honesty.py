@@ -10,56 +10,57 @@ import pandas as pd
 from gauntlet.analysis import gam, rem
 from gauntlet.report.document import Finding, Findings, Section, Text
 from gauntlet.report.scope import Scope
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections.distributions import ImagesOf
-from gauntlet.report.sections.standing import Standing
-from gauntlet.results.published.threats import threat_settings
+from gauntlet.results.descriptions import threat_settings
 from gauntlet.threats.attacks import checks as honesty
 
 FEW_IMAGES = 30
 LEVELS = ("warning", "note", "good")
-SINGLE_STEP = ("fgsm", "fgsm-arnab")
+SINGLE_STEP = ("fgsm", "fgsm-ll", "fgsm-nth")
 
 
-def from_checks(model: str, found: Sequence[honesty.Finding], images: int) -> list[Finding]:
+def from_checks(model: str, results: Sequence[honesty.Suspicion], images: int) -> list[Finding]:
     """What `gauntlet.threats.attacks.checks.check_attack` found about a model, or that it found nothing."""
-    if not found:
+    if not results:
         return [Finding("good", model, f"The checks for a hidden gradient found nothing on {images} images.")]
     return [
-        Finding("warning", model, _sentence(each.sentence), f"check '{each.code}' on {images} images") for each in found
+        Finding("warning", model, _sentence(each.sentence), f"check '{each.code}' on {images} images")
+        for each in results
     ]
 
 
 def section(
     scope: Scope,
-    standing: Standing,
+    ranking: Ranking,
     images: ImagesOf,
     provenances: Sequence[Mapping[str, object]],
     given: Sequence[Finding],
 ) -> Section:
     """All findings of a scope, warnings first."""
-    found = [
+    findings = [
         *given,
         *single_step_stronger(scope),
         *larger_budget_weaker(scope),
         *better_than_clean(scope),
-        *zero_gradients(standing, images),
+        *zero_gradients(ranking, images),
         *incomplete_summaries(scope),
         *mixed_versions(provenances),
     ]
     if scope.images < FEW_IMAGES:
-        found.append(
+        findings.append(
             Finding("note", scope.title, f"Only {scope.images} images were evaluated: small differences mean nothing.")
         )
-    found.sort(key=lambda finding: LEVELS.index(finding.level))
+    findings.sort(key=lambda finding: LEVELS.index(finding.level))
     intro = Text(
         "Signs that a figure is not what it seems: attacks that grow weaker with a larger budget, single steps that "
         "beat iterations, gradients that vanish, summaries with missing members."
     )
-    if not any(finding.level == "warning" for finding in found):
-        found.insert(
+    if not any(finding.level == "warning" for finding in findings):
+        findings.insert(
             0, Finding("good", scope.title, "Nothing in the stored figures contradicts the order of the attacks.")
         )
-    return Section(f"honesty-{scope.id}", "Honesty", [intro, Findings(found)])
+    return Section(f"honesty-{scope.id}", "Honesty", [intro, Findings(findings)])
 
 
 def _attack_figures(scope: Scope) -> tuple[pd.DataFrame, str]:
@@ -71,7 +72,7 @@ def _attack_figures(scope: Scope) -> tuple[pd.DataFrame, str]:
 
 
 def single_step_stronger(scope: Scope) -> Iterator[Finding]:
-    """An iterative attack that is weaker than one step of the same size: the gradient misleads (docs/specs/attacks.md, T3)."""
+    """Iterative attacks weaker than one step of their size: the gradient misleads (docs/specs/attacks.md, T3)."""
     rows, metric = _attack_figures(scope)
     for (model, _, _), part in rows.groupby(["model", "norm", "epsilon"], sort=False):
         single = part[part["attack"].isin(SINGLE_STEP)]
@@ -122,12 +123,12 @@ def better_than_clean(scope: Scope) -> Iterator[Finding]:
                 )
 
 
-def zero_gradients(standing: Standing, images: ImagesOf) -> Iterator[Finding]:
+def zero_gradients(ranking: Ranking, images: ImagesOf) -> Iterator[Finding]:
     """Attacks that met a gradient with many exact zeros (docs/specs/attacks.md, T6)."""
-    for model in standing.models:
+    for model in ranking.models:
         worst, threat = 0.0, ""
-        for (name, its_threat), found in images.items():
-            shares = found.detail("zero_gradient_share")
+        for (name, its_threat), of_pair in images.items():
+            shares = of_pair.detail("zero_gradient_share")
             if name == model and not np.isnan(shares).all() and np.nanmean(shares) > worst:
                 worst, threat = float(np.nanmean(shares)), its_threat
         if worst > honesty.ZERO_ALARM:
@@ -139,8 +140,8 @@ def zero_gradients(standing: Standing, images: ImagesOf) -> Iterator[Finding]:
 
 def incomplete_summaries(scope: Scope) -> Iterator[Finding]:
     """ReM and GAM that cannot be computed because members are missing."""
-    columns = [name for name in scope.frame if name not in ("seed", "digest", "address")]
-    rows = scope.frame[scope.frame["metric"].eq(scope.metric) & scope.frame["view"].eq("all")][columns]
+    rows = scope.analysis_frame
+    rows = rows[rows["metric"].eq(scope.metric) & rows["view"].eq("all")]
     for table in (rem(rows), gam(rows)):
         part = table[table["missing"].ne("")] if len(table) else table
         for (summary, missing, present), group in part.groupby(["summary", "missing", "members"], sort=False):

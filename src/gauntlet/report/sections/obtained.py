@@ -10,7 +10,7 @@ from typing import Any
 
 from gauntlet.report.document import Fold, Recipe, Recipes, Section, Text
 from gauntlet.report.scope import Scope
-from gauntlet.report.sections.standing import Standing
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.results.record import Evaluation
 
 KEPT_OPTIONS = (
@@ -20,11 +20,11 @@ KEPT_OPTIONS = (
 SHORT_OPTIONS = {"-m": "--model", "-d": "--dataset"}
 
 
-def section(scope: Scope, standing: Standing, evaluations: Mapping[str, Evaluation], store: str) -> Section:
+def section(scope: Scope, ranking: Ranking, evaluations: Mapping[str, Evaluation], store: str) -> Section:
     """A fold per model with a recipe per threat."""
     rows = scope.evaluations
     folds = []
-    for model in standing.models:
+    for model in ranking.models:
         recipes = [
             recipe(str(threat), evaluations[key], store)
             for key, threat in rows.loc[rows["model"].eq(model), ["key", "threat"]].itertuples(index=False)
@@ -94,10 +94,10 @@ def _options(text: str) -> dict[str, list[str]]:
         return {}
     if "run" not in words[:4]:
         return {}
-    found: dict[str, list[str]] = {}
+    options: dict[str, list[str]] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         name, equals, value = word.partition("=")
         name = SHORT_OPTIONS.get(name, name)
         if name in ("--model", "--dataset", *KEPT_OPTIONS):
-            found.setdefault(name, []).append(value if equals else following)
-    return found
+            options.setdefault(name, []).append(value if equals else following)
+    return options

@@ -9,22 +9,22 @@ import pandas as pd
 from gauntlet.analysis import correlate, transfer
 from gauntlet.report.charts import Axis, Chart, HeatChart, Panel, PointChart, Series
 from gauntlet.report.document import Block, Section
-from gauntlet.report.scope import Scope, kind_word
-from gauntlet.report.sections.standing import Standing
+from gauntlet.report.scope import Scope
+from gauntlet.report.scope_ranking import Ranking, worst_name
 from gauntlet.report.tables import Cell, Column, Interval, Table
 
 LEAST_MODELS = 3
 MOST_SCORES = 8
 
 
-def section(scope: Scope, standing: Standing) -> Section | None:
+def section(scope: Scope, ranking: Ranking) -> Section | None:
     """Correlations from three models on, transfer matrices where attacks were made on another model."""
-    blocks: list[Block] = [*_correlations(scope, standing), *_transfers(scope)]
+    blocks: list[Block] = [*_correlations(scope, ranking), *_transfers(scope)]
     return Section(f"relations-{scope.id}", "Relations", blocks) if blocks else None
 
 
-def _correlations(scope: Scope, standing: Standing) -> list[Block]:
-    table = _scores(scope, standing)
+def _correlations(scope: Scope, ranking: Ranking) -> list[Block]:
+    table = _scores(scope, ranking)
     if len(table) < LEAST_MODELS or table.shape[1] < 2:
         return []
     charts: dict[str, Chart] = {}
@@ -33,15 +33,15 @@ def _correlations(scope: Scope, standing: Standing) -> list[Block]:
         both = table[[first, second]].dropna()
         if len(both) < LEAST_MODELS:
             continue
-        found = correlate(both[first], both[second])
+        coefficients = correlate(both[first], both[second])
         values = {
             name: Interval(value, low, high)
-            for name, value, low, high in found[["coefficient", "value", "low", "high"]].itertuples(index=False)
+            for name, value, low, high in coefficients[["coefficient", "value", "low", "high"]].itertuples(index=False)
         }
-        warning = str(found["warning"].iloc[0])
+        warning = str(coefficients["warning"].iloc[0])
         rows.append([first, second, *(values[name] for name in ("pearson", "spearman", "kendall")), len(both), warning])
         points = [
-            Series(str(model), [float(x)], [float(y)], labels=[str(model)], style=standing.models.index(str(model)))
+            Series(str(model), [float(x)], [float(y)], labels=[str(model)], style=ranking.models.index(str(model)))
             for model, x, y in both.itertuples()
         ]
         rho = values["spearman"]
@@ -76,29 +76,26 @@ def _correlations(scope: Scope, standing: Standing) -> list[Block]:
     ]
 
 
-def _scores(scope: Scope, standing: Standing) -> pd.DataFrame:
+def _scores(scope: Scope, ranking: Ranking) -> pd.DataFrame:
     """One row per model: clean, the worst case of every kind, then summaries, as far as models have them."""
-    columns = {"clean": {model: scope.clean(model).value for model in standing.models}}
-    for kind in scope.kinds:
-        if scope.shared(kind):
-            found = {model: scope.worst(model, kind) for model in standing.models}
-            columns[f"worst {kind_word(kind)}"] = {model: each[1].value for model, each in found.items() if each}
-    table = pd.DataFrame(columns).reindex(standing.models)
-    summaries = [name for name in standing.score_names if not name.startswith("mean of")]
-    table = table.join(standing.scores[summaries].drop(columns=table.columns, errors="ignore"))
+    worst = [worst_name(kind) for kind in scope.kinds if scope.shared(kind)]
+    summaries = [name for name in ranking.summary_names if not name.startswith("mean of")]
+    names = list(dict.fromkeys(["clean", *worst, *summaries]))
+    table = pd.DataFrame({name: {model: ranking.scores[model].get(name) for model in ranking.models} for name in names})
+    table = table.astype(float).reindex(ranking.models)
     varying = [name for name in table if table[name].notna().sum() >= LEAST_MODELS and table[name].nunique() > 1]
     return table[varying[:MOST_SCORES]]
 
 
 def _transfers(scope: Scope) -> list[Block]:
-    rows = scope.frame[scope.frame["view"].eq("all")]
+    rows = scope.analysis_frame
+    rows = rows[rows["view"].eq("all")]
     if not rows["description"].str.contains('"source_model"').any():
         return []
-    columns = [name for name in rows if name not in ("seed", "digest", "address")]
     # The name as stored: an attack made on another model is the same attack.
-    found = transfer(rows[columns].assign(threat=rows["stored_threat"]), scope.metric)
+    pairs = transfer(rows.assign(threat=rows["stored_threat"]), scope.metric)
     charts: dict[str, Chart] = {}
-    for threat, part in found.groupby("threat", sort=False):
+    for threat, part in pairs.groupby("threat", sort=False):
         if part["made_on"].ne(part["target"]).any():
             matrix = part.drop_duplicates(["target", "made_on"], keep="last").pivot(
                 index="target", columns="made_on", values="ratio"

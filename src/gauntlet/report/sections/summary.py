@@ -9,8 +9,8 @@ import numpy as np
 
 from gauntlet.report.document import Bar, Block, Bullets, Section, Text, Verdict, Verdicts
 from gauntlet.report.scope import Scope, kind_word
-from gauntlet.report.sections.standing import Standing
-from gauntlet.report.tables import format_number
+from gauntlet.report.scope_ranking import Ranking
+from gauntlet.report.tables import format_value
 
 GRADES = (
     (0.9, "holds up under"),
@@ -44,58 +44,58 @@ def kept_share(figure: float, clean: float) -> float:
     return figure / clean if clean > 0 else math.nan
 
 
-def section(scope: Scope, standing: Standing, comparison: str = "") -> Section:
+def section(scope: Scope, ranking: Ranking, comparison: str = "") -> Section:
     """The summary of a scope.
 
     Args:
         scope: the evaluations.
-        standing: their order.
+        ranking: their order.
         comparison: a sentence on whether the first model differs from the second beyond chance, or "".
     """
-    cards = [verdict(scope, standing, model) for model in standing.models[:MOST_CARDS]]
+    cards = [verdict(scope, ranking, model) for model in ranking.models[:MOST_CARDS]]
     sentences = [each for each in (comparison, *_observations(scope)) if each]
-    blocks: list[Block] = [Text(headline(scope, standing)), Bullets(sentences)]
-    if len(standing.models) > MOST_CARDS:
-        blocks.append(Text(f"The first {MOST_CARDS} of {len(standing.models)} models:"))
+    blocks: list[Block] = [Text(headline(scope, ranking)), Bullets(sentences)]
+    if len(ranking.models) > MOST_CARDS:
+        blocks.append(Text(f"The first {MOST_CARDS} of {len(ranking.models)} models:"))
     blocks += [Verdicts(scope.metric, cards), Text(GRADES_IN_WORDS)]
     return Section(f"summary-{scope.id}", "Summary", blocks)
 
 
-def headline(scope: Scope, standing: Standing) -> str:
+def headline(scope: Scope, ranking: Ranking) -> str:
     """The one sentence to take home."""
-    first = standing.models[0]
-    bars = _telling(_bars(scope, first))
+    first = ranking.models[0]
+    bars = _worst_of_either(_bars(scope, first))
     effects = _effects(bars) if bars else f"has {_percent(scope.clean(first).value)} % clean {scope.metric}"
-    if len(standing.models) == 1:
+    if len(ranking.models) == 1:
         return f"{first} {effects}."
-    return f"{first} is the most reliable of {len(standing.models)} models by {standing.criterion_words}: it {effects}."
+    return f"{first} is the most reliable of {len(ranking.models)} models by {ranking.criterion_words}: it {effects}."
 
 
-def _telling(bars: Sequence[Bar]) -> list[Bar]:
-    """The worst of what happens by nature and the worst of what an opponent does: enough for a headline."""
+def _worst_of_either(bars: Sequence[Bar]) -> list[Bar]:
+    """The worst bar without an opponent and the worst one with: enough for a headline."""
     attacks = [bar for bar in bars if bar.adversarial]
     others = [bar for bar in bars if not bar.adversarial]
     return [min(group, key=lambda bar: bar.value) for group in (others, attacks) if group]
 
 
-def verdict(scope: Scope, standing: Standing, model: str) -> Verdict:
+def verdict(scope: Scope, ranking: Ranking, model: str) -> Verdict:
     """One model in words and bars."""
     clean, bars = scope.clean(model), _bars(scope, model)
     text = f"Clean {scope.metric} {_percent(clean.value)} %" if not math.isnan(clean.value) else "No clean figure"
     text += f"; it {_effects(bars)}." if bars else "; it was evaluated under no threat."
-    return Verdict(model, standing.ranks[model], clean, bars, text)
+    return Verdict(model, ranking.ranks[model], clean, bars, text)
 
 
 def _bars(scope: Scope, model: str) -> list[Bar]:
     clean = scope.clean(model).value
-    found = []
+    bars = []
     for kind in scope.kinds:
         worst = scope.worst(model, kind)
         if worst is not None:
             name, figure = worst
             kept = kept_share(figure.value, clean)
-            found.append(Bar(kind_word(kind), name, figure.value, kept, kind in ADVERSARIAL))
-    return found
+            bars.append(Bar(kind_word(kind), name, figure.value, kept, kind in ADVERSARIAL))
+    return bars
 
 
 def _effects(bars: Sequence[Bar]) -> str:
@@ -198,7 +198,7 @@ def _sure(scope: Scope) -> str:
 
 
 def _percent(fraction: float) -> str:
-    return format_number(fraction, "percent")
+    return format_value(fraction, "percent")
 
 
 def _listed(parts: Sequence[str]) -> str:

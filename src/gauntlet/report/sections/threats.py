@@ -5,8 +5,8 @@ from __future__ import annotations
 from gauntlet.report.charts import Axis, BarChart, Panel, PointChart, Series
 from gauntlet.report.document import Block, Section
 from gauntlet.report.naming import slug
-from gauntlet.report.scope import Scope, kind_title, kind_word
-from gauntlet.report.sections.standing import Standing
+from gauntlet.report.scope import Scope, kind_title
+from gauntlet.report.scope_ranking import Ranking, worst_name
 from gauntlet.report.tables import Cell, Column, Table
 from gauntlet.tasks import SEGMENTATION, TASKS
 
@@ -17,77 +17,77 @@ _CHOSEN_BY = (("chosen_by_accuracy", "by accuracy"), ("chosen_by_mIoU", "by mIoU
 def region_metrics(task: str) -> list[tuple[str, str, str]]:
     """Name, kind of column and meaning of the figures inside (M) and outside (Mbar) the region of a threat."""
     figure, words = _REGION_FIGURE.get(task, _REGION_FIGURE[SEGMENTATION])
-    found = []
+    metrics = []
     for part, where in (("M", "inside"), ("Mbar", "outside")):
         name = f"{figure}_{part}"
-        found += [
+        metrics += [
             (name, "percent", f"{words} {where} the region"),
             (f"{name}_clean", "percent", "the same on the clean image"),
             (f"RCE_{part}", "number", f"relative corruption error {where}: (clean - {figure}) / clean"),
         ]
-    return found
+    return metrics
 
 
-def sections(scope: Scope, standing: Standing) -> list[Section]:
+def sections(scope: Scope, ranking: Ranking) -> list[Section]:
     """One section per kind of threat that is there."""
-    found = []
+    made = []
     for kind in scope.kinds:
-        blocks: list[Block] = [matrix_table(scope, standing, kind)]
-        regions = region_table(scope, standing, kind)
+        blocks: list[Block] = [matrix_table(scope, ranking, kind)]
+        regions = region_table(scope, ranking, kind)
         if regions is not None:
             blocks.append(regions)
         if kind == "battery":
-            blocks += battery_blocks(scope, standing)
-        found.append(Section(f"{slug(kind)}-{scope.id}", kind_title(kind), blocks))
-    return found
+            blocks += battery_blocks(scope, ranking)
+        made.append(Section(f"{slug(kind)}-{scope.id}", kind_title(kind), blocks))
+    return made
 
 
-def overview(scope: Scope, standing: Standing) -> Panel | None:
+def overview(scope: Scope, ranking: Ranking) -> Panel | None:
     """Clean and worst cases of every model in one picture."""
     kinds = [kind for kind in scope.kinds if scope.shared(kind)]
     if not kinds:
         return None
     series = []
     for index, kind in enumerate(["clean", *kinds]):
-        points = [(model, scope.clean(model)) for model in standing.models]
+        points = [(model, scope.clean(model)) for model in ranking.models]
         labels = ["clean"] * len(points)
         if kind != "clean":
-            worst = [(model, scope.worst(model, kind)) for model in standing.models]
+            worst = [(model, scope.worst(model, kind)) for model in ranking.models]
             points = [(model, each[1]) for model, each in worst if each]
             labels = [each[0] for _, each in worst if each]
-        name = "clean" if kind == "clean" else f"worst {kind_word(kind)}"
+        name = "clean" if kind == "clean" else worst_name(kind)
         values, names = [figure.value for _, figure in points], [model for model, _ in points]
         series.append(Series(name, values, names, labels=labels, style=index))
     chart = PointChart(
         f"{scope.metric} of every model: clean and worst cases",
         f"One row per model, best first; points for the clean {scope.metric} and the worst of every kind of threat.",
         Axis(f"{scope.metric} (%)", percent=True, whole=True),
-        Axis("", categories=standing.models),
+        Axis("", categories=ranking.models),
         series=series,
     )
     caption = "The further left the leftmost point, the less is left of the model in its worst case."
     return Panel(f"overview-{scope.id}", "Worst cases at a glance", caption, {"all": chart})
 
 
-def matrix_table(scope: Scope, standing: Standing, kind: str) -> Table:
+def matrix_table(scope: Scope, ranking: Ranking, kind: str) -> Table:
     """Models and threats of a kind; whichever are fewer stand in the columns, clean beside them."""
     names = [*scope.of_kind("clean"), *scope.of_kind(kind)]
     title = f"{scope.metric} by threat"
     identity = f"{slug(kind)}-figures-{scope.id}"
     caption = f"{scope.metric} in per cent; a dash where a model was not evaluated."
     rows: list[list[Cell]]
-    if len(names) > len(standing.models):
-        columns = [Column("threat"), *(Column(model, "percent", heat=True) for model in standing.models)]
-        rows = [[name, *(scope.figure(model, name) for model in standing.models)] for name in names]
+    if len(names) > len(ranking.models):
+        columns = [Column("threat"), *(Column(model, "percent", heat=True) for model in ranking.models)]
+        rows = [[name, *(scope.figure(model, name) for model in ranking.models)] for name in names]
         best = "row"
     else:
         columns = [Column("model"), *(Column(name, "percent", heat=True) for name in names)]
-        rows = [[model, *(scope.figure(model, name) for name in names)] for model in standing.models]
+        rows = [[model, *(scope.figure(model, name) for name in names)] for model in ranking.models]
         best = "column"
-    return Table(identity, title, columns, rows, caption, best if len(standing.models) > 1 else "")
+    return Table(identity, title, columns, rows, caption, best if len(ranking.models) > 1 else "")
 
 
-def region_table(scope: Scope, standing: Standing, kind: str) -> Table | None:
+def region_table(scope: Scope, ranking: Ranking, kind: str) -> Table | None:
     """Accuracy (mAP for detectors) inside and outside the region that a threat acts in."""
     rows = scope.frame
     metrics = region_metrics(scope.task)
@@ -109,7 +109,7 @@ def region_table(scope: Scope, standing: Standing, kind: str) -> Table | None:
     cells: list[list[Cell]] = [
         [threat, model, *values[model, threat]]
         for threat in scope.of_kind(kind)
-        for model in standing.models
+        for model in ranking.models
         if (model, threat) in values
     ]
     caption = (
@@ -119,7 +119,7 @@ def region_table(scope: Scope, standing: Standing, kind: str) -> Table | None:
     return Table(f"{slug(kind)}-regions-{scope.id}", "Inside and outside the region", columns, cells, caption)
 
 
-def battery_blocks(scope: Scope, standing: Standing) -> list[Block]:
+def battery_blocks(scope: Scope, ranking: Ranking) -> list[Block]:
     """Which attack of a battery was the strongest, and what every attack does on its own."""
     rows = scope.frame[scope.frame["kind"].eq("battery") & scope.frame["view"].ne("all")]
     shares: dict[str, BarChart] = {}
@@ -127,7 +127,7 @@ def battery_blocks(scope: Scope, standing: Standing) -> list[Block]:
     for battery in scope.of_kind("battery"):
         here = rows[rows["threat"].eq(battery)]
         attacks = list(dict.fromkeys(map(str, here["view"])))
-        models = [model for model in standing.models if model in set(here["model"])]
+        models = [model for model in ranking.models if model in set(here["model"])]
         for metric, words in _CHOSEN_BY:
             chosen = here[here["metric"].eq(metric)].set_index(["model", "view"])["value"]
             if chosen.empty:

@@ -1,62 +1,26 @@
-"""Published figures of one model, found by the (model_name, backbone, dataset) triple that the benchmarks use."""
+"""Finds published figures: of one model, by the triple that names it, and of one threat, by its description."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.results.published.summaries import is_plain
-from gauntlet.results.published.table import frame
-from gauntlet.results.published.threats import read_description, threat_settings
+from gauntlet.models.zoo.spelling import (
+    canonical_architecture,
+    canonical_backbone,
+    canonical_crop_size,
+    canonical_dataset,
+)
+from gauntlet.results.descriptions import is_plain, read_description, threat_settings
+from gauntlet.results.published.reading import frame
 
 TRIPLE_SOURCES = (
     *("semsegbench", "detecbench_interim", "detecbench_notebook", "detecbench_voc_ap50", "detecbench_corruptions"),
 )
-_SIZES = {"tiny": "t", "small": "s", "base": "b", "large": "l", "xlarge": "xl", "huge": "h"}
-_DATASETS = {
-    "voc2012": "voc",
-    "voc12aug": "voc",
-    "pascalvoc": "voc",
-    "pascalvoc2012": "voc",
-    "voc2007": "voc0712",
-    "ade": "ade20k",
-}
-
-
-def canonical_architecture(name: str) -> str:
-    """A spelling that ignores case and separators: "DeepLabV3+" and "deeplabv3plus" are one.
-
-    >>> canonical_architecture("Libra R-CNN") == canonical_architecture("libra_rcnn")
-    True
-    """
-    return re.sub(r"[\s_/-]+", "", name.lower().replace("+", "plus"))
-
-
-def canonical_backbone(name: str) -> str:
-    """A spelling that ignores case, separators, the neck and long sizes: "ResNet101" is "R-101-FPN".
-
-    >>> canonical_backbone("InternImage-Tiny"), canonical_backbone("ResNet50"), canonical_backbone("R-50-FPN")
-    ('internimaget', 'r50', 'r50')
-    """
-    text = name.lower().strip()
-    for long, short in _SIZES.items():
-        text = re.sub(rf"[-_ ]{long}$", f"-{short}", text)
-    text = re.sub(r"[\s_/-]+", "", text)
-    text = re.sub(r"^resnet(?=\d)", "r", text)
-    if text == "unetconvolutions":
-        return "custom"
-    return re.sub(r"fpn$", "", text)
-
-
-def canonical_dataset(name: str) -> str:
-    """The name of a dataset in the published table: "VOC2012" is "voc"."""
-    text = re.sub(r"[\s_-]+", "", name.lower())
-    return _DATASETS.get(text, text)
 
 
 def find(model_name: str, backbone: str, dataset: str, crop_size: str | None = None) -> pd.DataFrame:
@@ -72,23 +36,28 @@ def find(model_name: str, backbone: str, dataset: str, crop_size: str | None = N
         GauntletError: for a name without figures, with the nearest ones, and for a triple that means several models.
     """
     rows = frame(source=TRIPLE_SOURCES)
-    rows = _keep(rows, "dataset", canonical_dataset(dataset), dataset, "dataset of the published models", str)
-    where = f"published model on {rows['dataset'].iloc[0]}"
-    rows = _keep(rows, "architecture", canonical_architecture(model_name), model_name, where, canonical_architecture)
-    where = f"backbone of the published {rows['architecture'].iloc[0]} on {rows['dataset'].iloc[0]}"
-    rows = _keep(rows, "backbone", canonical_backbone(backbone), backbone, where, canonical_backbone)
+    rows = _keep(rows, "dataset", dataset, canonical_dataset, "dataset of the published models")
+    where = f"on {rows['dataset'].iloc[0]}"
+    rows = _keep(rows, "architecture", model_name, canonical_architecture, f"published model {where}")
+    where = f"of the published {rows['architecture'].iloc[0]} {where}"
+    rows = _keep(rows, "backbone", backbone, canonical_backbone, f"backbone {where}")
+    return _of_crop_size(rows, crop_size, f"{model_name} with {backbone} on {dataset}").reset_index(drop=True)
+
+
+def _of_crop_size(rows: pd.DataFrame, crop_size: str | None, triple: str) -> pd.DataFrame:
+    """The rows of one crop size; an error where none was asked for and the triple was published at several."""
     crops = list(rows["crop_size"].unique())
     if crop_size is not None:
-        wanted = re.sub(r"[\s()]+", "", crop_size.lower()).replace(",", "x")
+        wanted = canonical_crop_size(crop_size)
         if wanted not in crops:
             raise unknown_name(f"crop size of the published {rows['model'].iloc[0]}", crop_size, crops)
-        rows = rows[rows["crop_size"].eq(wanted)]
-    elif len(crops) > 1:
+        return rows[rows["crop_size"].eq(wanted)]
+    if len(crops) > 1:
         raise GauntletError(
-            f"{model_name} with {backbone} on {dataset} was published at {len(crops)} crop sizes "
-            f"({' and '.join(crops)}); say which with crop_size='{crops[0]}'."
+            f"{triple} was published at {len(crops)} crop sizes ({' and '.join(crops)}); "
+            f"say which with crop_size='{crops[0]}'."
         )
-    return rows.reset_index(drop=True)
+    return rows
 
 
 def of_threat(rows: pd.DataFrame, description: Mapping[str, Any]) -> pd.DataFrame:
@@ -114,11 +83,10 @@ def of_threat(rows: pd.DataFrame, description: Mapping[str, Any]) -> pd.DataFram
     return rows[same].reset_index(drop=True)
 
 
-def _keep(
-    rows: pd.DataFrame, column: str, wanted: str, written: str, kind: str, canonical: Callable[[str], str]
-) -> pd.DataFrame:
+def _keep(rows: pd.DataFrame, column: str, wanted: str, canonical: Callable[[str], str], kind: str) -> pd.DataFrame:
+    """The rows whose column is spelled as wanted, or an error that names the nearest."""
     spellings = {name: canonical(name) for name in rows[column].unique()}
-    kept = rows[rows[column].map(spellings).eq(wanted)]
+    kept = rows[rows[column].map(spellings).eq(canonical(wanted))]
     if kept.empty:
-        raise unknown_name(kind, written, spellings)
+        raise unknown_name(kind, wanted, spellings)
     return kept

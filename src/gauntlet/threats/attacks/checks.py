@@ -1,8 +1,8 @@
-"""Is a model robust, or does it only hide its gradient? Checks that turn doubts into findings (docs/specs/attacks.md, 16)."""
+"""Is a model robust, or does it only hide its gradient? Checks of an honest gradient (docs/specs/attacks.md, 16)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,27 +11,31 @@ import torch
 from gauntlet.errors import GauntletError
 from gauntlet.numbers import Number
 from gauntlet.samples import Boxes
-from gauntlet.threats.attacks.algorithms.gradient import GradientAttack, SingleStep
 from gauntlet.threats.attacks.engine.constraints import ball
-from gauntlet.threats.attacks.engine.contract import radius, uniform_draws, whole
+from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.device import bridge
-from gauntlet.threats.attacks.engine.inputs import MODEL_IGNORE_INDEX, expand_seeds
 from gauntlet.threats.attacks.engine.losses import losses
-from gauntlet.threats.attacks.engine.posing import pose_task
+from gauntlet.threats.attacks.engine.option_checks import radius, whole
+from gauntlet.threats.attacks.engine.posing import pose
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem, steady
+from gauntlet.threats.attacks.engine.request import MODEL_IGNORE_INDEX, Request
+from gauntlet.threats.attacks.engine.seeds import expand_seeds, uniform_draws
+from gauntlet.threats.attacks.presets import build
 
+ITERATIVE, SINGLE_STEP = "bim", "fgsm"
+"""The attacks that are compared."""
 BEST_SLACK, LAST_SLACK = 0.01, 0.02
-"""How much weaker a stronger setting may look: best iterates, last iterates (docs/specs/attacks.md, T3)."""
+"""How much weaker a stronger setting may look: best iterates, last iterates (docs/specs/attacks.md, 16)."""
 ZERO_ALARM, ZERO_INVALID = 0.01, 0.5
-"""Share of exactly zero gradient elements that is suspicious, and that makes results invalid (T6)."""
+"""Share of exactly zero gradient elements that is suspicious, and that makes results invalid."""
 BY_CHANCE_ONE_IN = 20
 """The F1 that boxes set by chance would hardly reach, as one over this."""
 VANISHING = 1e-8
-"""A gradient of the summed loss below this everywhere is lost in half precision and in Adam's constant (P1, P3)."""
+"""A gradient of the summed loss below this everywhere is lost in half precision and in Adam's constant."""
 
 
 @dataclass(frozen=True)
-class Finding:
+class Suspicion:
     """Something that casts doubt on a robustness figure.
 
     Attributes:
@@ -93,7 +97,7 @@ def check_attack(
     whole_box_steps: int = 100,
     ignore_index: int | str | None = MODEL_IGNORE_INDEX,
     seed: int = 0,
-) -> list[Finding]:
+) -> list[Suspicion]:
     """Attacks a model in several ways and reports what a model with a useful gradient would not show.
 
     Args:
@@ -107,7 +111,7 @@ def check_attack(
         seed: of the random noise.
 
     Returns:
-        Findings, empty when nothing is suspicious.
+        what is suspicious; empty when nothing is.
     """
     return judge(
         measure(
@@ -148,136 +152,172 @@ def measure(
     if other_model is not None:
         other_model, _, _ = bridge(other_model, images, labels)
     model, images, labels = bridge(model, images, labels)
-    problem = pose_task(model, images, labels, ignore_index=ignore_index)
+    problem = pose(model, images, labels, Request(ignore_index=ignore_index))
     if int(problem.counts.sum()) == 0:
         raise GauntletError("the images have no labelled pixel; give some with labels.")
 
-    def attacked(against: Any, attack: GradientAttack) -> float:
+    def iterative(epsilon: float, steps: int, returns: str) -> Attack:
+        return _iterative(epsilon, steps, returns, norm, ignore_index)
+
+    def attacked(attack: Attack, against: Any = model) -> float:
         return _accuracy(problem, attack(against, images, labels).images)
 
-    def iterative(radius_: float, count: int, returns: str) -> GradientAttack:
-        step = 2.5 * radius_ / count or 1.0
-        return GradientAttack(
-            name="bim",
-            epsilon=radius_,
-            alpha=step,
-            steps=count,
-            norm=norm,
-            returns=returns,
-            ignore_index=ignore_index,
-        )
-
-    classes = BY_CHANCE_ONE_IN
-    if isinstance(problem, Problem):
-        with steady(model, images.device, 0):
-            classes = problem.look(images).logits.shape[1]
     double = min(2 * size, 1.0) if norm == "linf" else 2 * size
-    zero, tiny = _gradients(problem)
-    whole_box = None
-    if whole_box_steps:
-        everything = 1.0 if norm == "linf" else float(images[0].numel()) ** 0.5
-        whole_box = attacked(model, iterative(everything, whole_box_steps, "best"))
+    everything = 1.0 if norm == "linf" else float(images[0].numel()) ** 0.5
     strong = iterative(size, steps, "best")
-    single = SingleStep(name="fgsm", epsilon=size, norm=norm, ignore_index=ignore_index)
+    zero, tiny = _gradients(problem)
     return Measured(
-        classes=classes,
+        classes=_classes(problem),
         clean=_accuracy(problem, images),
-        attack=attacked(model, strong),
-        last=attacked(model, iterative(size, steps, "last")),
-        single_step=attacked(model, single),
-        larger_epsilon=attacked(model, iterative(double, steps, "last")),
-        more_steps=attacked(model, iterative(size, 2 * steps, "last")),
-        whole_box=whole_box,
+        attack=attacked(strong),
+        last=attacked(iterative(size, steps, "last")),
+        single_step=attacked(build(SINGLE_STEP, epsilon=size, norm=norm, ignore_index=ignore_index)),
+        larger_epsilon=attacked(iterative(double, steps, "last")),
+        more_steps=attacked(iterative(size, 2 * steps, "last")),
+        whole_box=attacked(iterative(everything, whole_box_steps, "best")) if whole_box_steps else None,
         noise=_strongest_noise(problem, size, norm, noises, seed),
-        transfer=None if other_model is None else attacked(other_model, strong),
+        transfer=None if other_model is None else attacked(strong, other_model),
         zero_gradient=zero,
         tiny_gradient=tiny,
     )
 
 
-def judge(measured: Measured) -> list[Finding]:
-    """What is suspicious about some figures; thresholds from docs/specs/attacks.md, T3 to T6."""
-    findings: list[Finding] = []
+def judge(measured: Measured) -> list[Suspicion]:
+    """What is suspicious about some figures; thresholds from docs/specs/attacks.md, 16."""
+    return [suspicion for rule in RULES for suspicion in rule(measured)]
 
-    def note(code: str, severity: str, sentence: str, **figures: Any) -> None:
-        findings.append(Finding(code, severity, sentence, figures))
 
+def zero_gradient(measured: Measured) -> Iterator[Suspicion]:
+    """Many elements of the gradient are exactly zero."""
     if measured.zero_gradient > ZERO_ALARM:
         invalid = measured.zero_gradient > ZERO_INVALID
-        note(
+        yield Suspicion(
             "zero-gradient",
             "error" if invalid else "warning",
             f"{measured.zero_gradient:.1%} of the gradient's elements are exactly zero: attacks cannot move these "
             + ("and their figures are invalid." if invalid else "pixels."),
-            zero_gradient=measured.zero_gradient,
+            {"zero_gradient": measured.zero_gradient},
         )
+
+
+def vanishing_gradient(measured: Measured) -> Iterator[Suspicion]:
+    """The gradient of some images is tiny everywhere."""
     if measured.tiny_gradient > 0:
-        note(
+        yield Suspicion(
             "vanishing-gradient",
             "error" if measured.tiny_gradient > ZERO_INVALID else "warning",
             f"the gradient of {measured.tiny_gradient:.1%} of the images is below {VANISHING:g} everywhere: the "
             "softmax is saturated; use losses on logits, targeted or transferred attacks.",
-            tiny_gradient=measured.tiny_gradient,
+            {"tiny_gradient": measured.tiny_gradient},
         )
+
+
+def larger_budget_weaker(measured: Measured) -> Iterator[Suspicion]:
+    """An attack with a larger epsilon or more steps leaves more accuracy."""
     for code, name, stronger in (
         ("larger-epsilon-weaker", "twice the epsilon", measured.larger_epsilon),
         ("more-steps-weaker", "twice the steps", measured.more_steps),
     ):
         if stronger > measured.last + LAST_SLACK:
-            note(
+            yield Suspicion(
                 code,
                 "warning",
                 f"an attack with {name} is weaker: accuracy {stronger:.3f} against {measured.last:.3f}.",
-                attack=measured.last,
-                stronger=stronger,
+                {"attack": measured.last, "stronger": stronger},
             )
+
+
+def iterative_weaker(measured: Measured) -> Iterator[Suspicion]:
+    """A single step leaves less accuracy than the iterative attack."""
     if measured.single_step < measured.attack - BEST_SLACK:
-        note(
+        yield Suspicion(
             "iterative-weaker",
             "error",
             f"the iterative attack leaves accuracy {measured.attack:.3f}, a single step only "
             f"{measured.single_step:.3f}: the gradient misleads.",
-            attack=measured.attack,
-            single_step=measured.single_step,
+            {"attack": measured.attack, "single_step": measured.single_step},
         )
+
+
+def transfer_stronger(measured: Measured) -> Iterator[Suspicion]:
+    """Images made against another model leave less accuracy than those made against the model itself."""
     if measured.transfer is not None and measured.transfer < measured.attack - BEST_SLACK:
-        note(
+        yield Suspicion(
             "transfer-stronger",
             "error",
             f"images made against another model leave accuracy {measured.transfer:.3f}, those made against the model "
             f"itself {measured.attack:.3f}: the model hides its gradient.",
-            attack=measured.attack,
-            transfer=measured.transfer,
+            {"attack": measured.attack, "transfer": measured.transfer},
         )
+
+
+def noise_as_strong(measured: Measured) -> Iterator[Suspicion]:
+    """Random noise is as strong as the attack."""
     if measured.noise <= measured.attack and measured.attack > 0:
-        note(
+        yield Suspicion(
             "noise-as-strong",
             "error",
             f"random noise leaves accuracy {measured.noise:.3f}, the attack {measured.attack:.3f}: the attack does "
             "nothing.",
-            attack=measured.attack,
-            noise=measured.noise,
-            clean=measured.clean,
+            {"attack": measured.attack, "noise": measured.noise, "clean": measured.clean},
         )
+
+
+def whole_box_survives(measured: Measured) -> Iterator[Suspicion]:
+    """An attack without any bound leaves more accuracy than chance would."""
     if measured.whole_box is not None and measured.whole_box > 1 / measured.classes:
-        note(
+        yield Suspicion(
             "whole-box-survives",
             "error",
             f"without any bound the attack leaves accuracy {measured.whole_box:.3f}, above chance "
             f"({1 / measured.classes:.3f}): the gradient is masked.",
-            whole_box=measured.whole_box,
-            chance=1 / measured.classes,
+            {"whole_box": measured.whole_box, "chance": 1 / measured.classes},
         )
-    return findings
+
+
+RULES: Sequence[Callable[[Measured], Iterator[Suspicion]]] = (
+    zero_gradient,
+    vanishing_gradient,
+    larger_budget_weaker,
+    iterative_weaker,
+    transfer_stronger,
+    noise_as_strong,
+    whole_box_survives,
+)
+"""Every rule, in the order of their suspicions."""
+
+
+def _iterative(epsilon: float, steps: int, returns: str, norm: str, ignore_index: int | str | None) -> Attack:
+    """BIM with steps of 2.5 epsilon / steps."""
+    attack: Attack = build(
+        ITERATIVE,
+        epsilon=epsilon,
+        alpha=2.5 * epsilon / steps or 1.0,
+        steps=steps,
+        norm=norm,
+        returns=returns,
+        ignore_index=ignore_index,
+    )
+    return attack
+
+
+def _classes(problem: BatchProblem) -> int:
+    """The number of classes of a segmentation model; BY_CHANCE_ONE_IN for a detector."""
+    if not isinstance(problem, Problem):
+        return BY_CHANCE_ONE_IN
+    with steady(problem.model, problem.images.device, 0):
+        return problem.look(problem.images).logits.shape[1]
 
 
 def _accuracy(problem: BatchProblem, images: torch.Tensor) -> float:
+    """Share of what counts that the attack has not won."""
     with steady(problem.model, images.device, 0):
         fooled = problem.won(images)
     return 1 - int(fooled.sum()) / int(problem.counts.sum())
 
 
 def _gradients(problem: BatchProblem) -> tuple[float, float]:
+    """Of the gradients at the clean images: the share of zero elements, and that of images where all are tiny."""
     rows = torch.nonzero(problem.counts > 0).flatten()
     part = problem.select(rows)
     with steady(problem.model, problem.images.device, 0):

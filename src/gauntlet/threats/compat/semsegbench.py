@@ -26,8 +26,8 @@ def is_semsegbench(content: Mapping[str, Any]) -> bool:
 def convert(content: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The threats that a SemSegBench file stands for, as descriptions.
 
-    Epsilon is on the 0 to 255 scale and alpha on the 0 to 1 scale, as published (docs/specs/attacks.md, 0): epsilon 8 means
-    8/255. '2DCommonCorruption' stands for its fifteen corruptions.
+    Epsilon is on the 0 to 255 scale and alpha on the 0 to 1 scale, as published (docs/specs/attacks.md, 0): epsilon 8
+    means 8/255. '2DCommonCorruption' stands for its fifteen corruptions.
     """
     options = {str(key).strip().replace(" ", "_").lower(): value for key, value in content.items()}
     for key in options:

@@ -91,10 +91,10 @@ def names(group: str | None = None) -> list[str]:
     """Names of all corruptions, or of a group ("noise", "blur", "weather", "digital", "extra", "3d")."""
     if group is None:
         return registry.names()
-    groups = {registry[name].group for name in registry}
-    if group not in groups:
-        raise unknown_name("group of corruptions", group, groups)
-    return [name for name in registry if registry[name].group == group]
+    groups = {name: corruption.group for name, corruption in registry.items()}
+    if group not in groups.values():
+        raise unknown_name("group of corruptions", group, groups.values())
+    return [name for name in groups if groups[name] == group]
 
 
 def check_name(name: str) -> str:

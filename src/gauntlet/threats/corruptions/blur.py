@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.compiling import compiled
 from gauntlet.threats.corruptions.catalogue import Image
-from gauntlet.threats.corruptions.compiling import compiled
 from gauntlet.threats.corruptions.draws import Draws, Floats, LegacyDraws, random_word
 from gauntlet.threats.corruptions.filters import (
     gaussian_filter,
@@ -115,8 +115,8 @@ def _defocus_residual(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32]]:
     """What the kernel has beyond "disk, then Gaussian": rows, columns and weights of the difference.
 
-    The kernel is the disk smoothed inside its own square with mirrored borders (docs/specs/corruptions.md, 2.4). Where the
-    disk touches the border (radius 8 and 10) this cuts off the outermost smoothing and mirrors the rim inwards, so
+    The kernel is the disk smoothed inside its own square with mirrored borders (docs/specs/corruptions.md, 2.4). Where
+    the disk touches the border (radius 8 and 10) this cuts off the outermost smoothing and mirrors the rim inwards, so
     that the kernel sums to 1.01298 and 1.01079.
     """
     half = max(8, radius)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gauntlet.registry import Registry
+from gauntlet.errors import GauntletError
+from gauntlet.registry import Registry, import_target, instance_of
 
 Image = npt.NDArray[np.uint8]
 CorruptionFunction = Callable[..., Image]
 """(image, severity, draws, **options) -> image: uint8 (H, W, 3), 1 to 5, a `Draws`; the input stays as it is."""
+
+RESERVED = ("image", "name", "severity", "seed", "stream", "channels", "convert", "depth", "depth_rule")
+"""Arguments of `corrupt`, which no corruption can have as options of its own."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +42,68 @@ class Corruption:
     needs_depth: bool = False
     shares_draw: bool = False
 
+    def __post_init__(self) -> None:
+        for option in self.options:
+            if option in RESERVED:
+                raise GauntletError(f"a corruption cannot have an option '{option}'; that is an argument of corrupt().")
+
     @property
     def function(self) -> CorruptionFunction:
         """The function itself; imports it (and the compiler) when that has not happened yet."""
         if not isinstance(self.target, str):
             return self.target
-        module, _, name = self.target.partition(":")
-        function: CorruptionFunction = getattr(import_module(module), name)
+        function: CorruptionFunction = import_target(self.target)
         return function
 
 
-registry: Registry[Corruption] = Registry("corruption", "gauntlet.corruptions")
+def from_function(
+    function: CorruptionFunction,
+    *,
+    group: str = "other",
+    random: bool = True,
+    options: tuple[str, ...] | None = None,
+    needs_depth: bool | None = None,
+    shares_draw: bool = False,
+) -> Corruption:
+    """The corruption that a function stands for.
+
+    Args:
+        function: takes image, severity and draws, and by name what else it wants.
+        group, random, shares_draw: as in `Corruption`.
+        options: by default the parameters after the third, but for `depth`.
+        needs_depth: by default whether the function has a parameter `depth`.
+    """
+    named = _named_parameters(function)
+    if options is None:
+        options = tuple(name for name in named if name != "depth")
+    if needs_depth is None:
+        needs_depth = "depth" in named
+    return Corruption(group, random, function, options, needs_depth, shares_draw)
+
+
+def _named_parameters(function: CorruptionFunction) -> list[str]:
+    """The names of the parameters after image, severity and draws; none where the function does not say (builtins)."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[3:]
+    except (TypeError, ValueError):
+        return []
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [parameter.name for parameter in parameters if parameter.kind in by_name]
+
+
+def _as_corruption(name: str, entry: Any) -> Any:
+    """A plain function as a corruption; anything else as it is."""
+    is_function = callable(entry) and not isinstance(entry, type)
+    return from_function(entry) if is_function else entry
+
+
+registry: Registry[Corruption] = Registry(
+    "corruption",
+    "gauntlet.corruptions",
+    check=instance_of(Corruption, "a function of (image, severity, draws) or a Corruption"),
+    wrap=_as_corruption,
+)
+"""Corruptions by name; a plain function is stored as the corruption of `from_function`."""
 
 
 def register(
@@ -57,13 +112,13 @@ def register(
     group: str = "other",
     random: bool = True,
     aliases: tuple[str, ...] = (),
-    options: tuple[str, ...] = (),
-    needs_depth: bool = False,
+    options: tuple[str, ...] | None = None,
+    needs_depth: bool | None = None,
     shares_draw: bool = False,
 ) -> Callable[[CorruptionFunction], CorruptionFunction]:
-    """A decorator that makes a function a corruption; the arguments are those of `Corruption`.
+    """A decorator that makes a function a corruption; the arguments are those of `from_function`.
 
-    Other packages can instead name a `Corruption` in the entry-point group "gauntlet.corruptions".
+    Other packages can instead name the function, or a `Corruption`, in the entry-point group "gauntlet.corruptions".
 
     >>> @register("darkness", random=False)
     ... def darkness(image, severity, draws):
@@ -71,7 +126,14 @@ def register(
     """
 
     def store(function: CorruptionFunction) -> CorruptionFunction:
-        corruption = Corruption(group, random, function, options, needs_depth, shares_draw)
+        corruption = from_function(
+            function,
+            group=group,
+            random=random,
+            options=options,
+            needs_depth=needs_depth,
+            shares_draw=shares_draw,
+        )
         registry.add(name, corruption, aliases=aliases)
         return function
 

@@ -6,8 +6,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.compiling import compiled
 from gauntlet.threats.corruptions.catalogue import Image
-from gauntlet.threats.corruptions.compiling import compiled
 from gauntlet.threats.corruptions.draws import Draws
 
 BRIGHTNESS_SHIFTS = (0.1, 0.2, 0.3, 0.4, 0.5)

@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.compiling import compiled
 from gauntlet.threats.corruptions.catalogue import Image
-from gauntlet.threats.corruptions.compiling import compiled
 from gauntlet.threats.corruptions.draws import Draws
 from gauntlet.threats.corruptions.filters import REFLECT, gaussian_filter, mirrored
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from gauntlet.threats.corruptions.compiling import compiled
+from gauntlet.compiling import compiled
 from gauntlet.threats.corruptions.draws import Floats
 
 BLOCK = 512

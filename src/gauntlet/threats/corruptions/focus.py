@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.compiling import compiled
 from gauntlet.threats.corruptions.catalogue import Image
-from gauntlet.threats.corruptions.compiling import compiled
 from gauntlet.threats.corruptions.depth import Depth, relative_depth
 from gauntlet.threats.corruptions.draws import Draws
 from gauntlet.threats.corruptions.filters import gaussian_filter

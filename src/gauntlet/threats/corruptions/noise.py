@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, ndtr
 
+from gauntlet.compiling import compiled
 from gauntlet.threats.corruptions.catalogue import Image
-from gauntlet.threats.corruptions.compiling import compiled
 from gauntlet.threats.corruptions.draws import Draws, LegacyDraws, random_word
 
 Probabilities = npt.NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""An image with depth as a cloud of points, and what a moved camera sees of it (docs/specs/corruptions.md, section 4.5)."""
+"""An image with depth as a cloud of points, and what a moved camera sees of it (docs/specs/corruptions.md, 4.5)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.compiling import compiled
 from gauntlet.threats.corruptions.catalogue import Image
-from gauntlet.threats.corruptions.compiling import compiled
 from gauntlet.threats.corruptions.depth import Depth
 
 NEAREST_DISPARITY = 40.0

@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gauntlet.errors import GauntletError
+from gauntlet.pictures import Tile, sheet
 from gauntlet.threats.corruptions.api import DepthRule, check_image, check_name, check_severity, corrupt
 from gauntlet.threats.corruptions.catalogue import Image
 
 GAP = 4
 CAPTION_HEIGHT = 18
-INK = (32, 32, 32)
-PAPER = 255
 
 
 def contact_sheet(
@@ -48,43 +47,25 @@ def contact_sheet(
         check_severity(severity)
     names = [check_name(name) for name in names]
     pixels = check_image(image)
-    original = _tile(pixels, "original", tile_width)
-
-    def corrupted(name: str, severity: int) -> Image:
-        out = corrupt(pixels, name, severity, seed, depth=depth, depth_rule=depth_rule)
-        return _tile(out, f"{name} {severity}", tile_width)
-
-    rows = [[corrupted(name, severity) for severity in severities] for name in names]
-    if len(severities) > 1:
-        return _paste([[original, *row] for row in rows])
-    tiles = [original, *(row[0] for row in rows)]
+    tiles = [_tile(pixels, "original", tile_width)]
+    for name in names:
+        for severity in severities:
+            corrupted = corrupt(pixels, name, severity, seed, depth=depth, depth_rule=depth_rule)
+            tiles.append(_tile(corrupted, f"{name} {severity}", tile_width))
     columns = math.ceil(math.sqrt(len(tiles)))
-    return _paste([tiles[start : start + columns] for start in range(0, len(tiles), columns)])
+    if len(severities) > 1:
+        columns = 1 + len(severities)
+        rows = [tiles[start : start + len(severities)] for start in range(1, len(tiles), len(severities))]
+        tiles = [tile for row in rows for tile in (tiles[0], *row)]
+    return sheet(tiles, columns, gap=GAP, caption_height=CAPTION_HEIGHT)
 
 
-def _tile(image: Image, caption: str, width: int | None) -> Image:
-    """The image, scaled, under its caption."""
+def _tile(image: Image, caption: str, width: int | None) -> Tile:
+    """The image, scaled, with its caption."""
     import cv2
 
     if width is not None and width != image.shape[1]:
         height = max(1, round(image.shape[0] * width / image.shape[1]))
         method = cv2.INTER_AREA if width < image.shape[1] else cv2.INTER_NEAREST
         image = np.asarray(cv2.resize(image, (width, height), interpolation=method), np.uint8)
-    strip = np.full((CAPTION_HEIGHT, image.shape[1], 3), PAPER, np.uint8)
-    scale = 0.42
-    (length, _), _ = cv2.getTextSize(caption, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
-    scale *= min(1.0, (image.shape[1] - 4) / length)
-    cv2.putText(strip, caption, (2, CAPTION_HEIGHT - 5), cv2.FONT_HERSHEY_SIMPLEX, scale, INK, 1, cv2.LINE_AA)
-    return np.concatenate([strip, image])
-
-
-def _paste(rows: Sequence[Sequence[Image]]) -> Image:
-    """Tiles of one size in rows on white paper."""
-    height, width = rows[0][0].shape[:2]
-    columns = max(len(row) for row in rows)
-    sheet = np.full((len(rows) * (height + GAP) + GAP, columns * (width + GAP) + GAP, 3), PAPER, np.uint8)
-    for i, row in enumerate(rows):
-        for j, tile in enumerate(row):
-            top, left = GAP + i * (height + GAP), GAP + j * (width + GAP)
-            sheet[top : top + height, left : left + width] = tile
-    return sheet
+    return Tile(caption, image)

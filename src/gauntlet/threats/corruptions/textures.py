@@ -1,7 +1,7 @@
 """Frost textures: procedural ones with the statistics of the reference's photographs, or the user's own pictures.
 
-The recipe and the target figures are those of docs/specs/corruptions.md, section 3. A texture is made at the first use, from
-a fixed seed, and kept in memory.
+The recipe and the target figures are those of docs/specs/corruptions.md, 3. A texture is made at the first use, from a
+fixed seed, and kept in memory.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy.typing as npt
 from PIL import Image as Picture
 from scipy import fft
 
+from gauntlet.compiling import compiled
 from gauntlet.errors import GauntletError
 from gauntlet.seeding import numpy_generator
 from gauntlet.threats.corruptions.catalogue import Image
-from gauntlet.threats.corruptions.compiling import compiled
 from gauntlet.threats.corruptions.draws import Draws
 
 Plane = npt.NDArray[np.float64]
@@ -117,13 +117,13 @@ def _enlarged_texture(folder: str | None, number: int, height: int, width: int) 
 
 @lru_cache(maxsize=DRAWN)
 def _read_texture(folder: str, number: int) -> Image:
-    found = sorted(path for path in Path(folder).glob(f"frost{number}.*") if path.suffix.lower() in (".png", ".jpg"))
-    if not found:
+    files = sorted(path for path in Path(folder).glob(f"frost{number}.*") if path.suffix.lower() in (".png", ".jpg"))
+    if not files:
         raise GauntletError(
             f"the folder '{folder}' has no frost{number}.png or frost{number}.jpg; give the folder with the reference's"
             f" textures frost1 to frost{DRAWN}, or none to use the built-in ones."
         )
-    with Picture.open(found[0]) as picture:
+    with Picture.open(files[0]) as picture:
         pixels = np.asarray(picture if picture.mode in ("RGB", "RGBA") else picture.convert("RGB"))
     return np.ascontiguousarray(pixels[..., :3])  # transparency is ignored, not blended
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -14,6 +12,7 @@ import numpy as np
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.files import write_atomically
 from gauntlet.samples import Sample
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions.api import (
@@ -102,15 +101,7 @@ def write_corrupted(
     check_stream(stream)
     check_channels(channels)
     check_depth_rule(depth_rule)
-    for severity in severities:
-        check_severity(severity)
-    cases = [(check_name(name), int(severity)) for name in names for severity in severities]
-    for name, _ in cases:
-        if registry[name].needs_depth and not dataset.has_depth:
-            raise GauntletError(
-                f"the corruption '{name}' needs depth, which the dataset '{dataset.name}' does not have; leave it out "
-                "or use a dataset with depth, such as streets."
-            )
+    cases = _cases(dataset, names, severities)
     root = Path(root)
     settings = {
         "dataset": dataset.identity.as_dict(),
@@ -123,27 +114,42 @@ def write_corrupted(
         "frost_textures": None if frost_textures is None else str(frost_textures),
     }
     _claim(root, settings)
+    options: dict[str, Any] = {"stream": stream, "channels": channels, "depth_rule": depth_rule}
     ids = list(dataset.ids())
-    total = len(ids) * len(cases)
     written = kept = 0
     for index, image_id in enumerate(ids):
         file = _file_name(image_id, SUFFIXES[format])
         targets = {case: root / _folder(layout, *case) / file for case in cases}
         missing = {case: target for case, target in targets.items() if not target.exists()}
-        kept += len(targets) - len(missing)
         if missing:
             sample = dataset[index]
         for (name, severity), target in missing.items():
-            takes_textures = frost_textures is not None and "frost_textures" in registry[name].options
-            options: dict[str, Any] = {"stream": stream, "channels": channels, "depth_rule": depth_rule}
-            if takes_textures:
-                options["frost_textures"] = frost_textures
-            image = _corrupted(sample, name, severity, seed, **options)
-            _write_atomically(target, _encoded(image, format))
-            written += 1
+            textures = {} if frost_textures is None else _textures(name, frost_textures)
+            _write(target, _encoded(_corrupted(sample, name, severity, seed, **options, **textures), format))
+        written += len(missing)
+        kept += len(targets) - len(missing)
         if progress is not None:
-            progress(written + kept, total)
+            progress(written + kept, len(ids) * len(cases))
     return WrittenCopy(root, written, kept)
+
+
+def _cases(dataset: Dataset, names: Sequence[str], severities: Sequence[int]) -> list[tuple[str, int]]:
+    """Every corruption at every severity, checked before anything is written."""
+    for severity in severities:
+        check_severity(severity)
+    cases = [(check_name(name), int(severity)) for name in names for severity in severities]
+    for name, _ in cases:
+        if registry[name].needs_depth and not dataset.has_depth:
+            raise GauntletError(
+                f"the corruption '{name}' needs depth, which the dataset '{dataset.name}' does not have; leave it out "
+                "or use a dataset with depth, such as streets."
+            )
+    return cases
+
+
+def _textures(name: str, folder: str | Path) -> dict[str, Any]:
+    """The folder with frost pictures as an option of the corruption, where it takes one."""
+    return {"frost_textures": folder} if "frost_textures" in registry[name].options else {}
 
 
 def _corrupted(sample: Sample, name: str, severity: int, seed: int, **options: Any) -> Image:
@@ -164,16 +170,16 @@ def _claim(root: Path, settings: dict[str, Any]) -> None:
     manifest = root / MANIFEST
     text = json.dumps(settings, indent=1, sort_keys=True)
     try:
-        found = {**UNRECORDED, **json.loads(manifest.read_text())}
+        recorded = {**UNRECORDED, **json.loads(manifest.read_text())}
     except (FileNotFoundError, NotADirectoryError):
-        _write_atomically(manifest, text.encode())
+        _write(manifest, text.encode())
         return
     except (OSError, ValueError, TypeError):  # TypeError: it is JSON, but no mapping
         raise GauntletError(f"{manifest} cannot be read; remove it or choose another folder.") from None
     for key, value in json.loads(text).items():
-        if found.get(key) != value:
+        if recorded.get(key) != value:
             raise GauntletError(
-                f"{root} holds a copy with {key} {found.get(key)!r}, not {value!r}; choose another folder."
+                f"{root} holds a copy with {key} {recorded.get(key)!r}, not {value!r}; choose another folder."
             )
 
 
@@ -194,18 +200,8 @@ def _encoded(image: Image, format: str) -> bytes:
     return np.asarray(data).tobytes()
 
 
-def _write_atomically(target: Path, content: bytes) -> None:
-    """Writes beside the target and renames, so that a file is either whole or not there."""
+def _write(target: Path, content: bytes) -> None:
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".part", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_atomically(target, content)
     except OSError as error:
         raise GauntletError(f"cannot write {target}: {error.strerror}.") from None

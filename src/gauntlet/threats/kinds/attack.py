@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import BaseModel, ConfigDict
 
-from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
-from gauntlet.numbers import format_number
 from gauntlet.samples import Batch, Boxes
 from gauntlet.seeding import ImageSeed
 from gauntlet.tasks import DETECTION, task_of
@@ -21,23 +23,15 @@ from gauntlet.threats.attacks import Attack, Battery, RegionAware
 from gauntlet.threats.attacks.detection.targets import wanted_boxes
 from gauntlet.threats.attacks.engine.targets import Target, is_target_file
 from gauntlet.threats.contract import Candidate, Perturbed, Threat, threats
-from gauntlet.threats.masks import MaskBuilder, parse_mask
+from gauntlet.threats.kinds.corruption import parse_options
+from gauntlet.threats.masks import MaskBuilder, canonical_mask, mask_options, mask_text, parse_mask
+from gauntlet.threats.options import EPSILON, PLAIN, ROUNDS, Option, in_name_order, merged, options_of
+from gauntlet.threats.passes import Passes
 
 CLEAN = "clean"
-NAMED = (
-    "alpha",
-    "restarts",
-    "samples",
-    "loss",
-    "rule",
-    "random_start",
-    "returns",
-    "threshold",
-    "towards",
-    "confidence",
-    "strong",
-)
-"""Options of an attack that are in its name where they are not as usual."""
+BATTERY_FLAGS = ("skip", "table", "keep", "together")
+LOOK = Passes(forward=1)
+"""What the figures of one image cost."""
 
 
 @threats.register("attack")
@@ -63,6 +57,15 @@ class AttackThreat(Threat):
     @property
     def name(self) -> str:
         return " ".join([attack_name(self.attack), *self.region.words])
+
+    @classmethod
+    def declared_options(cls) -> dict[str, Option]:
+        """The options of all attacks, and those of the regions that attacks are kept to."""
+        schemas = dict.fromkeys(getattr(attacks.attacks[name], "kind", None) for name in attacks.names())
+        return merged([*(options_of(schema) for schema in schemas if isinstance(schema, type)), mask_options()])
+
+    def passes(self, task: str = "segmentation") -> Passes:
+        return self.attack.passes(task) + self.region.looks * LOOK
 
     def describe(self) -> dict[str, Any]:
         return {"attack": {**self.attack.describe(), **self.region.describe()}}
@@ -104,10 +107,34 @@ class BatteryThreat(Threat):
 
     @property
     def name(self) -> str:
-        epsilon = next(iter(self.battery.members.values())).describe().get("epsilon")
-        words = ["battery", self.battery.name, *([] if epsilon is None else [format_number(epsilon)])]
-        budget = self._options.get("budget", 1)
-        return " ".join([*words, *([f"budget {budget}"] if budget != 1 else [])])
+        """Such as "battery halmosi 8/255 budget 0.1", followed by what every member was given.
+
+        Members that are not those of the registered battery are told apart by a digest of their descriptions.
+        """
+        first = next(iter(self.battery.members.values()))
+        described = {**self._options, **first.describe()}
+        epsilon = described.get("epsilon")
+        words = ["battery", self.battery.name, *([] if epsilon is None else [EPSILON.word("epsilon", epsilon)])]
+        if "members" not in self._options:
+            shared = {key for key in self._options if key not in ("name", "epsilon", *BATTERY_FLAGS)}
+            shared -= {"budget"} if self._options.get("budget") == 1 else set()
+            options = dict.fromkeys(sorted(shared), PLAIN) | options_of(type(first))
+            words += [option.word(key, described[key]) for key, option in in_name_order(options) if key in shared]
+        elif not self._is_registered(epsilon):
+            written = json.dumps(self.battery.describe()["members"], sort_keys=True)
+            words.append(f"members {hashlib.sha256(written.encode()).hexdigest()[:8]}")
+        words += ["together"] if self.battery.together else []
+        return " ".join([*words, *([] if self.battery.skip else ["without skipping"])])
+
+    def _is_registered(self, epsilon: float | None) -> bool:
+        """Whether the members are those that the name alone stands for, at this epsilon."""
+        if self.battery.name not in attacks.batteries():
+            return False
+        usual = attacks.build_battery(self.battery.name, epsilon=epsilon)
+        return bool(usual.describe()["members"] == self.battery.describe()["members"])
+
+    def passes(self, task: str = "segmentation") -> Passes:
+        return self.battery.passes(task) + (len(self.battery.members) + 1) * LOOK
 
     def describe(self) -> dict[str, Any]:
         return {"battery": {**self.battery.describe(), **({} if self.battery.skip else {"skip": False})}}
@@ -133,24 +160,47 @@ class BatteryThreat(Threat):
         return Perturbed(outcome.images, candidates=candidates, details=details)
 
 
+class RegionAwareOptions(BaseModel):
+    """What is run in rounds, and where.
+
+    Attributes:
+        attack: the name or the options of the attack.
+        rounds: how many attacks.
+        literal: see `RegionAware`.
+        region: a mask of `gauntlet.threats.masks`; a square of a quarter of the shorter side in the middle by default.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    attack: str | dict[str, Any] | None = None
+    rounds: Annotated[Any, ROUNDS] = 3
+    literal: Annotated[bool, Option(written="{name}")] = False
+    region: dict[str, Any] | None = None
+
+
 @threats.register("region_aware")
 class RegionAwareThreat(Threat):
     """Rounds of an attack in a region, the worst case per pixel: {"region_aware": {"attack": {...}, "rounds": 3}}."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        known = ("attack", "rounds", "literal", "region")
-        for key in options:
-            if key not in known:
-                raise unknown_name("option of the threat 'region_aware'", str(key), known)
-        self.region = Region(options.get("region") or {"square": {"size": "quarter", "position": "centre"}})
-        self.attack = RegionAware(
-            options.get("attack") or "bim", rounds=options.get("rounds", 3), literal=bool(options.get("literal", False))
-        )
+        given = parse_options("region_aware", RegionAwareOptions, options)
+        self.region = Region(given.region or {"square": {"size": "quarter", "position": "centre"}})
+        self.attack = RegionAware(given.attack or "bim", rounds=given.rounds, literal=given.literal)
         self.version = self.attack.version  # type: ignore[misc]
 
     @property
     def name(self) -> str:
-        return " ".join([attack_name(self.attack.attack), f"in {self.attack.rounds} rounds", *self.region.words])
+        told = {"rounds": self.attack.rounds, **({"literal": True} if self.attack.literal else {})}
+        options = in_name_order(self.declared_options())
+        words = [option.word(key, told[key]) for key, option in options if key in told]
+        return " ".join([attack_name(self.attack.attack), *words, *self.region.words])
+
+    @classmethod
+    def declared_options(cls) -> dict[str, Option]:
+        return options_of(RegionAwareOptions)
+
+    def passes(self, task: str = "segmentation") -> Passes:
+        return self.attack.passes(task) + LOOK  # the rounds give the predictions; the figures need the clean ones
 
     def describe(self) -> dict[str, Any]:
         described = {"attack": self.attack.attack.describe(), "rounds": self.attack.rounds}
@@ -168,23 +218,24 @@ class RegionAwareThreat(Threat):
 
 
 class Region:
-    """Where an attack may change pixels: a described mask per image, or everywhere."""
+    """Where an attack may change pixels: a described mask per image, or everywhere.
+
+    Attributes:
+        looks: predictions that the figures need: of the changed images, and of the clean ones to compare regions.
+    """
 
     def __init__(self, description: Mapping[str, Any] | None) -> None:
-        self._description = None if description is None else dict(description)
-        self._build: MaskBuilder | None = None if description is None else parse_mask(description)
+        self._description = None if description is None else canonical_mask(description)
+        self._build: MaskBuilder | None = None if self._description is None else parse_mask(self._description)
+        self.looks = 1 if description is None else 2
 
     @property
     def words(self) -> list[str]:
         """What the region adds to a threat's name."""
-        if self._description is None:
-            return []
-        kind, options = next(iter(self._description.items()))
-        values = options.values() if isinstance(options, Mapping) else options
-        return ["in", kind, *(str(value) for value in values)]
+        return [] if self._description is None else ["in", mask_text(self._description)]
 
     def describe(self) -> dict[str, Any]:
-        """The option as it was given, or none."""
+        """The option in canonical form, or none."""
         return {} if self._description is None else {"region": self._description}
 
     def masks(self, batch: Batch, seeds: Sequence[ImageSeed]) -> torch.Tensor | None:
@@ -197,22 +248,25 @@ class Region:
 
 
 def attack_name(attack: Attack) -> str:
-    """A short name with the budget: "pgd linf 8/255 x20"."""
+    """A short name with the budget, and every option that is not as usual for it: "pgd linf 8/255 x20 restarts 2".
+
+    Usual is what the attack has without being told: some of it follows from the budget, or from what is told before.
+    """
     described = attack.describe()
-    words = [attack.name]
-    if described.get("epsilon") is not None:
-        words += [attack.norm, format_number(described["epsilon"])]
-    if described.get("steps") is not None:
-        words.append(f"x{described['steps']}")
-    given = {key: described[key] for key in ("norm", "epsilon", "steps") if described.get(key) is not None}
-    usual = attacks.build(attack.name, **given).describe()
-    for key in NAMED:
-        if described.get(key) != usual.get(key):
-            value = described[key]
-            words.append(f"{key} {format_number(value) if isinstance(value, float) else value}")
-    if attack.target is not None and attack.target != usual.get("target"):
-        aim = attack.target["file"] if is_target_file(attack.target) else attack.target
-        words.append(f"to {aim}")
+    options = in_name_order(options_of(type(attack)))
+    always = {key for key, option in options if option.named == "always" and described[key] is not None}
+    if described.get("epsilon") is None:  # the norm of no budget
+        always -= {"norm"}
+    told = {key: described[key] for key in always}
+    usual = attacks.build(**told).describe()
+    words = []
+    for key, option in options:
+        if key in always:
+            words.append(option.word(key, described[key]))
+        elif option.named != "never" and described[key] != usual.get(key):
+            words.append(option.word(key, described[key]))
+            told[key] = described[key]
+            usual = attacks.build(**told).describe()
     return " ".join(words)
 
 

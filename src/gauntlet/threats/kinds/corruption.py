@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
@@ -19,13 +19,13 @@ from gauntlet.threats.corruptions.api import (
     check_channels,
     check_depth_rule,
     check_name,
-    check_options,
     check_severity,
     check_stream,
     corrupt,
     corruption_stream,
 )
 from gauntlet.threats.corruptions.catalogue import Image, registry
+from gauntlet.threats.options import NAME, PLAIN, Option, in_name_order, options_of
 
 Options = TypeVar("Options", bound=BaseModel)
 
@@ -38,18 +38,18 @@ class CorruptionOptions(BaseModel):
         severity: 1 to 5.
         stream: "fast", or "legacy" for the reference's own random numbers.
         channels: the order in which the corruption sees the channels; "bgr" is what both benchmarks do.
-        frost_textures: a folder with the reference's frost pictures; only for frost.
         depth_rule: how corruptions in 3D read depth: "metric" as metres, "estimated" as DetecBench's images have it.
+
+    Further keys are the corruption's own options (`frost_textures` of frost).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
-    name: str
-    severity: int = 3
-    stream: Stream = "fast"
-    channels: Channels = "rgb"
-    frost_textures: str | None = None
-    depth_rule: DepthRule = "metric"
+    name: Annotated[str, NAME]
+    severity: Annotated[int, Option("always", place=-1, written="{value}", swept=True, axis="severity")] = 3
+    stream: Annotated[Stream, Option(written="{value}")] = "fast"
+    channels: Annotated[Channels, Option(written="{value}")] = "rgb"
+    depth_rule: Annotated[DepthRule, Option(written="{value}")] = "metric"
 
     @field_validator("name")
     @classmethod
@@ -80,23 +80,36 @@ class CorruptionOptions(BaseModel):
         check_depth_rule(rule)
         return rule
 
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Only keys of the schema and of the corruption; None stands for an option's default."""
+        name = given.get("name")
+        own: tuple[str, ...] = ()
+        whose = "threat 'corruption'"
+        if isinstance(name, str) and name in registry:
+            own, whose = registry[name].options, f"corruption '{registry.canonical(name)}'"
+        for key in given:
+            if key not in cls.model_fields and key not in own:
+                raise unknown_name(f"option of the {whose}", str(key), [*cls.model_fields, *own])
+        return {key: value for key, value in given.items() if key not in own or value is not None}
+
     @model_validator(mode="after")
-    def _own_options(self) -> CorruptionOptions:
-        check_options(self.name, self.arguments())
+    def _depth_rule_for_depth(self) -> CorruptionOptions:
         if self.depth_rule != "metric" and not registry[self.name].needs_depth:
             raise GauntletError(f"the corruption '{self.name}' does not look at depth; leave out depth_rule.")
         return self
 
     def arguments(self) -> dict[str, Any]:
         """The corruption's own options."""
-        return {} if self.frost_textures is None else {"frost_textures": self.frost_textures}
+        return dict(self.model_extra or {})
 
 
 def parse_options(kind: str, schema: type[Options], options: Mapping[str, Any] | None) -> Options:
     """Options checked against their schema; the first fault in one sentence."""
     given = dict(options or {})
     for key in given:
-        if key not in schema.model_fields:
+        if key not in schema.model_fields and schema.model_config.get("extra") != "allow":
             raise unknown_name(f"option of the threat '{kind}'", str(key), schema.model_fields)
     try:
         return schema.model_validate(given)
@@ -125,12 +138,14 @@ class CorruptionThreat(Threat):
     @property
     def name(self) -> str:
         """Such as "fog 3", followed by what is not as usual."""
-        options = self.options
-        words = [options.name, str(options.severity)]
-        settings = (options.stream, options.channels, options.depth_rule)
-        words += [word for word in settings if word not in ("fast", "rgb", "metric")]
-        words += ["textures"] if options.frost_textures else []
+        described = self.describe()["corruption"]
+        declared = dict.fromkeys(described, PLAIN) | self.declared_options()
+        words = [option.word(key, described[key]) for key, option in in_name_order(declared) if key in described]
         return " ".join(words)
+
+    @classmethod
+    def declared_options(cls) -> dict[str, Option]:
+        return options_of(CorruptionOptions)
 
     def describe(self) -> dict[str, Any]:
         changed = self.options.model_dump(exclude_defaults=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -16,7 +16,9 @@ from gauntlet.samples import Batch
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.contract import Perturbed, Threat, threats
 from gauntlet.threats.kinds.corruption import CorruptionThreat, parse_options
-from gauntlet.threats.masks import parse_mask
+from gauntlet.threats.masks import canonical_mask, canonical_size, parse_mask
+from gauntlet.threats.options import MODE, PATCH, RATIO, Option, options_of
+from gauntlet.threats.passes import Passes
 
 GRID = ("ratio", "patch", "mode")
 
@@ -27,7 +29,7 @@ class LocalizedOptions(BaseModel):
     Attributes:
         corruption: the options of the corruption.
         ratio: share of the patches of a grid, in [0, 1].
-        patch: size of a patch in pixels, (height, width), or a word such as "quarter".
+        patch: size of a patch in pixels, {"height": 32, "width": 64}, or a word such as "quarter".
         mode: "bernoulli" or "exact".
         region: another mask of `gauntlet.threats.masks` instead of the grid's ratio, patch and mode.
     """
@@ -35,9 +37,9 @@ class LocalizedOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     corruption: dict[str, Any]
-    ratio: float | str = 0.5
-    patch: int | str | tuple[int, int] = 64
-    mode: str = "bernoulli"
+    ratio: Annotated[float | str, RATIO] = 0.5
+    patch: Annotated[int | str | tuple[int, int] | dict[str, int], PATCH] = 64
+    mode: Annotated[str, MODE] = "bernoulli"
     region: dict[str, Any] | None = None
 
     @model_validator(mode="after")
@@ -49,9 +51,9 @@ class LocalizedOptions(BaseModel):
     def place(self) -> dict[str, Any]:
         """The options that say where, in canonical form."""
         if self.region is not None:
-            return {"region": self.region}
-        patch = list(self.patch) if isinstance(self.patch, tuple) else self.patch
-        return {"ratio": parse_fraction(self.ratio, "ratio"), "patch": patch, "mode": self.mode}
+            return {"region": canonical_mask(self.region)}
+        ratio = parse_fraction(self.ratio, "ratio")
+        return {"ratio": ratio, "patch": canonical_size(self.patch, "patch"), "mode": self.mode}
 
 
 @threats.register("localized")
@@ -73,13 +75,19 @@ class LocalizedThreat(Threat):
     def name(self) -> str:
         """Such as "fog 3 ratio 0.5 patch 64"."""
         place = self.options.place()
-        words = [f"{key} {value}" for key, value in place.get("region", place).items() if value != "bernoulli"]
-        text = " ".join([self.inner.name, *words])
-        return "".join(letter for letter in text if letter not in "{}[]'\":,")
+        words = " ".join(f"{key} {value}" for key, value in place.get("region", place).items() if value != "bernoulli")
+        return f"{self.inner.name} " + "".join(letter for letter in words if letter not in "{}[]'\":,")
 
     @property
     def needs_depth(self) -> bool:
         return self.inner.needs_depth
+
+    @classmethod
+    def declared_options(cls) -> dict[str, Option]:
+        return options_of(LocalizedOptions)
+
+    def passes(self, task: str = "segmentation") -> Passes:
+        return Passes(forward=2)  # the figures inside and outside of the region are compared with the clean ones
 
     def describe(self) -> dict[str, Any]:
         return {"localized": {**self.inner.describe(), **self.options.place()}}

@@ -1,4 +1,4 @@
-"""ALMAProx: an augmented Lagrangian with one constraint per pixel and a proximal step for the norm (docs/specs/attacks.md, 9)."""
+"""ALMAProx: an augmented Lagrangian with a constraint per pixel and a proximal step (docs/specs/attacks.md, 9)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.threats.attacks.algorithms.minimum_norm import MinimumNorm, Smallest, required
-from gauntlet.threats.attacks.engine.contract import Result, one_of, register
+from gauntlet.threats.attacks.engine.option_checks import one_of
 from gauntlet.threats.attacks.engine.outcome import reached
 from gauntlet.threats.attacks.engine.pixels import Pixels
 from gauntlet.threats.attacks.engine.problem import Problem
+from gauntlet.threats.attacks.engine.result import Result
 
 PENALTY_GRADS = ("exact", "reference")
 
 
 def constraint(pixels: Pixels, offset: float = 1e-4) -> torch.Tensor:
-    """D of docs/specs/attacks.md, 9: the margin over a spread of logits, at most 0 where the pixel is won, (N, H, W)."""
+    """D of docs/specs/attacks.md, 9: the margin over a spread of logits, (N, H, W); at most 0 where a pixel is won."""
     needed = 4 if pixels.targeted else 3
     if pixels.logits.shape[1] < needed:
         raise GauntletError(
@@ -96,7 +97,7 @@ class AlmaState:
     """Everything that an iteration reads and writes, per image (N) or per pixel (N, H, W); float64.
 
     Attributes:
-        shift: δ. weight: w. square: running mean of squared gradients. found_at: t of the first success.
+        shift: δ. weight: w. square: running mean of squared gradients. succeeded_at: t of the first success.
         multiplier: μ. rho: ρ. hit: whether the pixel was won since the last check. previous: c at the last check.
         constraint: c of the last visit. metric, rate: H and λ of the last step.
     """
@@ -104,7 +105,7 @@ class AlmaState:
     shift: torch.Tensor
     weight: torch.Tensor
     square: torch.Tensor
-    found_at: torch.Tensor
+    succeeded_at: torch.Tensor
     multiplier: torch.Tensor
     rho: torch.Tensor
     hit: torch.Tensor
@@ -121,7 +122,7 @@ class AlmaState:
             shift=shift.double(),
             weight=images + 1,
             square=torch.zeros_like(shift, dtype=torch.float64),
-            found_at=images + steps // 2,
+            succeeded_at=images + steps // 2,
             multiplier=pixels + 1,
             rho=pixels + 0.01,
             hit=torch.zeros_like(problem.counted),
@@ -141,7 +142,8 @@ class AlmaProx(MinimumNorm):
     """ALMAProx in linf.
 
     Attributes:
-        alpha: the initial rate λ₀ (0.001 by Rony and in Halmosi et al.'s text; 0.0001 in its code, which is far weaker).
+        alpha: the initial rate λ₀ (0.001 by Rony and in the text of Halmosi et al.; 0.0001 in their code, which is
+            far weaker).
         penalty_grad: "exact", or "reference" for the derivative of the public code.
     """
 
@@ -169,8 +171,8 @@ class AlmaProx(MinimumNorm):
         points = (images + state.shift.to(images.dtype)).clamp(0, 1)
         fooled = torch.zeros_like(problem.counts)
         counts = problem.counts
-        # The weight w needs to know whether the point is successful, which the visit itself finds out.
-        was_found = kept.found.clone()
+        # The weight w needs to know whether the point is successful, which only the visit can say.
+        had_succeeded = kept.succeeded.clone()
 
         def visit(pixels: Pixels, part: slice) -> torch.Tensor:
             fooled[part] = pixels.fooled_counts
@@ -179,9 +181,9 @@ class AlmaProx(MinimumNorm):
         slope = -problem.sweep(points, visit).double()
         successful = kept.offer(points, fooled)
         if step < self.steps // 2:
-            state.found_at[successful & ~was_found] = step
-        span = (self.steps - state.found_at).clamp_min(1) / 9  # τ: the rate ends at a tenth
-        state.rate = self.alpha * span / ((step - state.found_at).clamp_min(0) + span)
+            state.succeeded_at[successful & ~had_succeeded] = step
+        span = (self.steps - state.succeeded_at).clamp_min(1) / 9  # τ: the rate ends at a tenth
+        state.rate = self.alpha * span / ((step - state.succeeded_at).clamp_min(0) + span)
         state.square = 0.8 * state.square + 0.2 * slope**2
         state.metric = (state.square / (1 - 0.8 ** (step + 1))).sqrt().clamp_min(1e-8)
         rate = state.rate.unsqueeze(1)
@@ -211,6 +213,3 @@ class AlmaProx(MinimumNorm):
             state.multiplier.copy_((0.8 * state.multiplier + 0.2 * slope).clamp(1e-12, 1))
         slope = penalty_slope(values, state.rho, state.multiplier, self.penalty_grad) * active
         return -(slope * state.weight).to(distance.dtype) * distance
-
-
-register("alma-prox", AlmaProx)

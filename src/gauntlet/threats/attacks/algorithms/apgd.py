@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
 
+from gauntlet.tasks import DETECTION
 from gauntlet.threats.attacks.algorithms.gradient import BallAttack, Best
+from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.engine.constraints import Ball
-from gauntlet.threats.attacks.engine.contract import Result, one_of, register
-from gauntlet.threats.attacks.engine.problem import BatchProblem
+from gauntlet.threats.attacks.engine.option_checks import one_of
+from gauntlet.threats.attacks.engine.problem import BatchProblem, PassResult
+from gauntlet.threats.attacks.engine.result import Result
 from gauntlet.threats.attacks.engine.steps import unit
+from gauntlet.threats.passes import Passes
 
 MOMENTUM = 0.75
 RISING_SHARE = 0.75
@@ -21,7 +26,7 @@ RISING_SHARE = 0.75
 
 @dataclass
 class Ascent:
-    """What a run of APGD found.
+    """What a run of APGD ends with.
 
     Attributes:
         points, fooled: the iterate with the most fooled pixels, and how many, int64 (N,); on a detector that of the
@@ -58,6 +63,109 @@ class Windows:
         self.passed = 0
 
 
+@dataclass
+class Climb:
+    """One run of APGD: where each of its images stands. Images that are lost entirely can leave it.
+
+    Attributes:
+        problem, allowed: the n images that are left, and where they may go.
+        rows: their positions among the images that the run began with, (n,). counts: what there is to win, (n,).
+        points, previous: the current iterate and the one before, (n, 3, H, W). slope: the gradient at the current one.
+        size: step size, (n, 1, 1, 1).
+        peak, peak_points, peak_slope: the highest tracked loss, (n,), its iterate and the gradient there.
+        history: the tracked loss after every step, (n, steps), 0 for steps to come.
+        last_peak, halved: at the end of the last window: the highest loss, and whether the step was halved, (n,).
+        fooled: what was won when it was last counted, int64 (n,).
+    """
+
+    problem: BatchProblem
+    allowed: Ball
+    rows: torch.Tensor
+    counts: torch.Tensor
+    points: torch.Tensor
+    previous: torch.Tensor
+    slope: torch.Tensor
+    size: torch.Tensor
+    peak: torch.Tensor
+    peak_points: torch.Tensor
+    peak_slope: torch.Tensor
+    history: torch.Tensor
+    last_peak: torch.Tensor
+    halved: torch.Tensor
+    fooled: torch.Tensor
+
+    @classmethod
+    def begin(cls, problem: BatchProblem, allowed: Ball, points: torch.Tensor, first: PassResult, steps: int) -> Climb:
+        """A run of `steps` steps from given points; `first` is what a pass with a gradient saw there."""
+        counts = problem.counts
+        return cls(
+            problem=problem,
+            allowed=allowed,
+            rows=torch.arange(len(points), device=points.device),
+            counts=counts,
+            points=points,
+            previous=points,
+            slope=first.gradient,
+            size=(2 * allowed.radius).to(points.dtype),
+            peak=first.tracked,
+            peak_points=points,
+            peak_slope=first.gradient,
+            history=torch.zeros(len(points), steps, dtype=points.dtype, device=points.device),
+            last_peak=first.tracked,
+            halved=torch.ones(len(points), dtype=torch.bool, device=points.device),
+            fooled=first.fooled if len(first.fooled) else torch.zeros_like(counts),
+        )
+
+    def keep_open(self) -> bool:
+        """Lets the images go of which everything is won; whether any other is left (if not, nothing changes)."""
+        going = self.fooled < self.counts
+        if not going.all() and going.any():
+            kept = torch.nonzero(going).flatten()
+            for each in fields(self):
+                value = getattr(self, each.name)
+                setattr(self, each.name, value[kept] if isinstance(value, torch.Tensor) else value.select(kept))
+        return bool(going.any())
+
+    def move(self, norm: str, momentum: float) -> None:
+        """One step: towards the steepest direction, `1 - momentum` of it in the direction of the step before."""
+        ahead = self.allowed.project(torch.addcmul(self.points, self.size, unit(self.slope, norm)))
+        moved = self.points + momentum * (ahead - self.points) + (1 - momentum) * (self.points - self.previous)
+        self.previous, self.points = self.points, self.allowed.project(moved)
+
+    def note(self, seen: PassResult, step: int) -> None:
+        """Takes the loss at the current points, and the gradient unless this was the last step."""
+        self.history[:, step] = seen.tracked
+        higher = seen.tracked > self.peak
+        self.peak = torch.where(higher, seen.tracked, self.peak)
+        self.peak_points = torch.where(higher.view(-1, 1, 1, 1), self.points, self.peak_points)
+        if len(seen.gradient):
+            self.slope = seen.gradient
+            self.peak_slope = torch.where(higher.view(-1, 1, 1, 1), self.slope, self.peak_slope)
+
+    def look_back(self, step: int, length: int) -> torch.Tensor:
+        """At the end of a window of `length` steps: halves steps and goes back to the peak; for which images, (n,).
+
+        That is where the loss rose too rarely, or where neither step nor peak has changed since the last window.
+        """
+        oscillates = self._rises(step, length) <= RISING_SHARE * length
+        stuck = ~self.halved & (self.last_peak >= self.peak)
+        self.halved, self.last_peak = oscillates | stuck, self.peak
+        back = self.halved.view(-1, 1, 1, 1)
+        self.size = torch.where(back, self.size / 2, self.size)
+        self.points = torch.where(back, self.peak_points, self.points)
+        self.slope = torch.where(back, self.peak_slope, self.slope)
+        return self.halved
+
+    def _rises(self, step: int, length: int) -> torch.Tensor:
+        """In how many of the last `length` iterations the loss rose, (n,).
+
+        The iteration before the first counts as 0, as in the reference, which reads a zeroed buffer there.
+        """
+        window = self.history[:, step - length + 1 : step + 1]
+        before = self.history[:, step - length, None] if step >= length else torch.zeros_like(window[:, :1])
+        return (window > torch.cat([before, window[:, :-1]], 1)).sum(1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AutoPgd(BallAttack):
     """APGD per image (docs/specs/attacks.md, 5).
@@ -73,88 +181,58 @@ class AutoPgd(BallAttack):
 
     returnable: ClassVar[Sequence[str]] = ("best", "best-loss", "last")
 
+    def climb_passes(self, task: str) -> Passes:
+        return self.ascent_passes(self.steps, task)
+
+    def ascent_passes(self, steps: int, task: str) -> Passes:
+        """How often `ascend` asks the model, at most: a gradient before every step, the loss after the last one."""
+        looks = math.ceil(steps / ObjectProblem.count_every) if task == DETECTION and self.returns == "best" else 0
+        return Passes(forward=looks + 1) + steps * Passes(self.samples, self.samples)
+
     def climb(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         allowed = self.ball(problem)
-        found = self.ascend(problem, allowed, self.first_points(allowed, seeds, start, restart), self.steps)
-        return self._result(allowed, found)
+        start_points = self.first_points(allowed, seeds, start, restart)
+        return self._result(allowed, self.ascend(problem, allowed, start_points, self.steps))
 
-    def _result(self, allowed: Ball, found: Ascent) -> Result:
-        details = {"halvings": found.halvings.tolist()}
+    def _result(self, allowed: Ball, end: Ascent) -> Result:
+        """The iterate that `returns` asks for."""
+        details = {"halvings": end.halvings.tolist()}
         if self.returns == "best":
-            return Result(allowed.finish(found.points), found.fooled, details=details)
-        points = found.last_points if self.returns == "last" else found.peak_points
+            return Result(allowed.finish(end.points), end.fooled, details=details)
+        points = end.last_points if self.returns == "last" else end.peak_points
         return Result(allowed.finish(points), None, details=details)
 
     def ascend(self, problem: BatchProblem, allowed: Ball, points: torch.Tensor, steps: int) -> Ascent:
         """N steps from given points; with returns="best" an image leaves once it is seen to be lost entirely."""
         loss = self.pixel_loss
-        counts = problem.counts
-        rows = torch.arange(len(problem), device=points.device)
         counting = problem.count_every == 1
         looking = self.returns == "best" and not counting
-        found = problem.evaluate(points, loss, 0.0, count=counting, track=True)
+        halvings = torch.zeros_like(problem.counts)
+        windows = Windows(steps)
+        first = problem.evaluate(points, loss, 0.0, count=counting, track=True)
+        run = Climb.begin(problem, allowed, points, first, steps)
         best = Best(points)
         if counting:
-            best.offer(rows, points, found.fooled)
-        halvings = torch.zeros_like(counts)
-        size = (2 * allowed.radius).to(points.dtype)
-        previous, slope = points, found.gradient
-        peak_points, peak_slope, peak = points, slope, found.tracked
-        history = torch.zeros(steps, len(points), dtype=points.dtype, device=points.device)
-        peak_at_check, halved = peak, torch.ones_like(peak, dtype=torch.bool)
-        windows = Windows(steps)
-        fooled = found.fooled if counting else torch.zeros_like(counts)
+            best.offer(run.rows, points, first.fooled)
         for step in range(steps):
-            if self.returns == "best" and not (going := fooled < counts[rows]).all():
-                kept = torch.nonzero(going).flatten()
-                if len(kept) == 0:
-                    break
-                rows, problem, allowed = rows[kept], problem.select(kept), allowed.select(kept)
-                points, previous, slope, size = points[kept], previous[kept], slope[kept], size[kept]
-                peak_points, peak_slope, peak = peak_points[kept], peak_slope[kept], peak[kept]
-                history, peak_at_check, halved = history[:, kept], peak_at_check[kept], halved[kept]
-                fooled = fooled[kept]
-            ahead = allowed.project(torch.addcmul(points, size, unit(slope, self.norm)))
-            momentum = 1.0 if step == 0 else MOMENTUM
-            moved = points + momentum * (ahead - points) + (1 - momentum) * (points - previous)
-            previous, points = points, allowed.project(moved)
-            last = step == steps - 1
-            found = problem.evaluate(points, loss, (step + 1) / steps, gradient=not last, count=counting, track=True)
-            if counting:
-                fooled = found.fooled
-                best.offer(rows, points, fooled)
-            history[step] = found.tracked
-            higher = found.tracked > peak
-            peak = torch.where(higher, found.tracked, peak)
-            peak_points = torch.where(higher.view(-1, 1, 1, 1), points, peak_points)
-            if looking and (last or problem.counts_after(step + 1)):
-                fooled = problem.won(peak_points)
-                best.offer(rows, peak_points, fooled)
-            if last:
+            if self.returns == "best" and not run.keep_open():
                 break
-            slope = found.gradient
-            peak_slope = torch.where(higher.view(-1, 1, 1, 1), slope, peak_slope)
-            if windows.closes():
-                oscillates = self._rises(history, step, windows.length) <= RISING_SHARE * windows.length
-                stuck = ~halved & (peak_at_check >= peak)
-                halved, peak_at_check = oscillates | stuck, peak
-                back = halved.view(-1, 1, 1, 1)
-                size = torch.where(back, size / 2, size)
-                points = torch.where(back, peak_points, points)
-                slope = torch.where(back, peak_slope, slope)
-                halvings[rows] += halved
+            run.move(self.norm, 1.0 if step == 0 else MOMENTUM)
+            last = step == steps - 1
+            seen = run.problem.evaluate(
+                run.points, loss, (step + 1) / steps, gradient=not last, count=counting, track=True
+            )
+            run.note(seen, step)
+            if counting:
+                run.fooled = seen.fooled
+                best.offer(run.rows, run.points, run.fooled)
+            elif looking and (last or run.problem.counts_after(step + 1)):
+                run.fooled = run.problem.won(run.peak_points)
+                best.offer(run.rows, run.peak_points, run.fooled)
+            if not last and windows.closes():
+                halvings[run.rows] += run.look_back(step, windows.length)
                 windows.open_next()
-        return Ascent(best.points, best.fooled, peak_points, points, halvings)
-
-    @staticmethod
-    def _rises(history: torch.Tensor, step: int, length: int) -> torch.Tensor:
-        """In how many of the last `length` iterations the loss rose, (N,).
-
-        The iteration before the first counts as 0, as in the reference, which reads a zeroed buffer there.
-        """
-        window = history[step - length + 1 : step + 1]
-        before = history[step - length : step - length + 1] if step >= length else torch.zeros_like(history[:1])
-        return (window > torch.cat([before, window[:-1]])).sum(0)
+        return Ascent(best.points, best.fooled, run.peak_points, run.points, halvings)
 
 
 STAGES = ((2.0, 0.3), (1.5, 0.3), (1.0, None))
@@ -163,7 +241,9 @@ STAGES = ((2.0, 0.3), (1.5, 0.3), (1.0, None))
 
 @dataclass(frozen=True, kw_only=True)
 class Sea(AutoPgd):
-    """APGD in a shrinking ball: radii 2, 1.5 and 1 epsilon, each stage from the last one's best point (docs/specs/attacks.md, 6).
+    """APGD in a shrinking ball: radii 2, 1.5 and 1 epsilon, each stage from the last one's best point.
+
+    docs/specs/attacks.md, 6.
 
     Attributes:
         radius: "reduction", or "fixed" for the whole budget at epsilon (the code of Halmosi et al.).
@@ -177,30 +257,29 @@ class Sea(AutoPgd):
         super().__post_init__()
         one_of(self.radius, "radius", ("reduction", "fixed"))
 
+    def climb_passes(self, task: str) -> Passes:
+        if self.radius == "fixed":
+            return super().climb_passes(task)
+        return sum((self.ascent_passes(steps, task) for _, steps in self.stages() if steps), Passes())
+
+    def stages(self) -> list[tuple[float, int]]:
+        """The radii in units of epsilon, each with its number of steps."""
+        early = [(factor, int(share * self.steps)) for factor, share in STAGES if share is not None]
+        return [*early, (STAGES[-1][0], self.steps - sum(steps for _, steps in early))]
+
     def climb(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         if self.radius == "fixed":
             return super().climb(problem, seeds, start, restart)
         allowed = self.ball(problem, STAGES[0][0])
         points = self.first_points(allowed, seeds, start, restart)
-        left = self.steps
         halvings = torch.zeros_like(problem.counts)
-        for factor, share in STAGES:
-            steps = left if share is None else int(share * self.steps)
-            left -= steps
+        for factor, steps in self.stages():
             allowed = self.ball(problem, factor)
             points = allowed.project(points)
             if steps == 0:
                 continue
-            found = self.ascend(problem, allowed, points, steps)
-            halvings += found.halvings
-            points = found.points
-        found.halvings = halvings
-        return self._result(allowed, found)
-
-
-register("apgd", AutoPgd, random_start=True)
-register("sea-jsd", Sea, loss="jsd")
-register("sea-mce", Sea, loss="mce")
-register("sea-msl", Sea, loss="msl")
-register("sea-bce", Sea, loss="segpgd")
-register("sea-mce-bal", Sea, loss="mce-bal")
+            end = self.ascend(problem, allowed, points, steps)
+            halvings += end.halvings
+            points = end.points
+        end.halvings = halvings
+        return self._result(allowed, end)

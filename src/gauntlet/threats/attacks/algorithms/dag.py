@@ -1,4 +1,4 @@
-"""DAG: normalised gradient steps on what is still right: margins of pixels (docs/specs/attacks.md, 8) or proposals (15)."""
+"""DAG: normalised gradient steps on what is still right, pixels or proposals (docs/specs/attacks.md, 8 and 15)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from gauntlet.threats.attacks.detection.goals import Reach
 from gauntlet.threats.attacks.detection.matching import counted
 from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.detection.proposals import Pursuit, select_proposals
-from gauntlet.threats.attacks.engine.contract import Result, image_seed, one_of, register
 from gauntlet.threats.attacks.engine.norms import image_length
+from gauntlet.threats.attacks.engine.option_checks import one_of
 from gauntlet.threats.attacks.engine.outcome import reached
 from gauntlet.threats.attacks.engine.pixels import Pixels
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem
+from gauntlet.threats.attacks.engine.result import Result
+from gauntlet.threats.attacks.engine.seeds import image_seed
+from gauntlet.threats.passes import Passes
 
 
 class Margins:
@@ -80,10 +83,11 @@ class LedProposals:
 class DenseAdversary(MinimumNorm):
     """DAG; an image stops at its first successful point.
 
-    On a detector it stops when none of the selected proposals says its object's class any more (docs/specs/attacks.md, 15).
+    On a detector it stops when every selected proposal has left its object's class (docs/specs/attacks.md, 15).
 
     Attributes:
-        alpha: the step γ in the attack's norm; None for 0.001 on pixels (Halmosi et al.: 0.001 and 0.003), 0.5/255 on proposals.
+        alpha: the step γ in the attack's norm; None for 0.001 on pixels (Halmosi et al.: 0.001 and 0.003),
+            0.5/255 on proposals.
         steps: at most so many; None for 200 on pixels, 150 on proposals.
         on_fail: what an image without success returns: its "last" point, or "clean" as adv_lib does.
         strong: detectors only: a proposal that has come to its wanted class must also be sure of it (Xie's code; False
@@ -105,6 +109,12 @@ class DenseAdversary(MinimumNorm):
     @property
     def tasks(self) -> tuple[str, ...]:
         return (DETECTION,) if self.strong else (SEGMENTATION, DETECTION)
+
+    def passes(self, task: str = SEGMENTATION) -> Passes:
+        pursuit = LedProposals if task == DETECTION else Margins
+        steps = pursuit.steps if self.steps is None else self.steps
+        look = Passes(forward=1)  # at the clean image's proposals, or at the points without success
+        return self.posing_passes(task) + look + steps * Passes(self.samples, self.samples)
 
     def run(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None) -> Result:
         pursuit: Margins | LedProposals
@@ -140,6 +150,3 @@ class DenseAdversary(MinimumNorm):
         if len(rows):
             fooled[rows] = problem.select(rows).won(points[rows])
         return self.smallest(problem, points, fooled, {})
-
-
-register("dag", DenseAdversary)

@@ -11,10 +11,11 @@ import torch
 
 from gauntlet.threats.attacks.algorithms.minimum_norm import MinimumNorm, Smallest, required, signed_margin
 from gauntlet.threats.attacks.engine.constraints import ball
-from gauntlet.threats.attacks.engine.contract import Result, one_of, positive, register
 from gauntlet.threats.attacks.engine.norms import image_length, image_norm
+from gauntlet.threats.attacks.engine.option_checks import one_of, positive
 from gauntlet.threats.attacks.engine.pixels import Pixels
 from gauntlet.threats.attacks.engine.problem import Problem
+from gauntlet.threats.attacks.engine.result import Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +85,9 @@ class FastMinimumNorm(MinimumNorm):
             successful = kept.offer(points, fooled)
             steepness = slope.abs().flatten(1).sum(1).double() if self.norm == "linf" else image_norm(slope, "l2")
             to_boundary = norms + losses.abs() / steepness.clamp_min(1e-12)
-            grown = torch.where(kept.found, size * (1 + change), to_boundary)
+            grown = torch.where(kept.succeeded, size * (1 + change), to_boundary)
             size = torch.where(successful, torch.minimum(size * (1 - change), kept.norms), grown)
             size = torch.minimum(size, furthest)
             allowed = ball(self.norm, images, size, problem.region)
             points = allowed.project(points + rate * unit_length * slope / image_length(slope).clamp_min(1e-12))
         return self.smallest(problem, kept.points, kept.fooled, {})
-
-
-register("fmn", FastMinimumNorm)

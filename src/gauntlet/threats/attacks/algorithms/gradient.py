@@ -5,28 +5,25 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.tasks import DETECTION, SEGMENTATION
+from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.engine.constraints import Ball, ball
-from gauntlet.threats.attacks.engine.contract import (
-    Attack,
-    Result,
-    one_of,
-    positive,
-    radius,
-    register,
-    uniform_draws,
-    whole,
-)
+from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.losses import PixelLoss, balanced, losses
+from gauntlet.threats.attacks.engine.option_checks import one_of, positive, radius, whole
 from gauntlet.threats.attacks.engine.problem import BatchProblem
+from gauntlet.threats.attacks.engine.result import Result
+from gauntlet.threats.attacks.engine.seeds import uniform_draws
 from gauntlet.threats.attacks.engine.steps import step_rules
-from gauntlet.threats.attacks.engine.targets import LEAST_LIKELY, needs_logits
+from gauntlet.threats.attacks.engine.targets import needs_logits
+from gauntlet.threats.options import ALPHA, EPSILON, LOSS, STEPS, Option
+from gauntlet.threats.passes import Passes
 
 NOISES = ("uniform", "scaled")
 LABELS = ("truth", "prediction")
@@ -76,13 +73,13 @@ class BallAttack(Attack):
         box: stay in [0, 1]; False reproduces Arnab et al.'s code.
     """
 
-    epsilon: Any = None
-    steps: int = 20
-    random_start: bool = False
+    epsilon: Any = field(default=None, metadata=EPSILON.metadata)
+    steps: int = field(default=20, metadata=STEPS.metadata)
+    random_start: bool = field(default=False, metadata=Option(place=6).metadata)
     noise: str = "uniform"
-    restarts: int = 1
-    returns: str = "last"
-    loss: str = "ce"
+    restarts: int = field(default=1, metadata=Option(place=2, swept=True).metadata)
+    returns: str = field(default="last", metadata=Option(place=7).metadata)
+    loss: str = field(default="ce", metadata=LOSS.metadata)
     class_weights: tuple[float, ...] | None = None
     box: bool = True
 
@@ -134,29 +131,37 @@ class BallAttack(Attack):
         draw = uniform_draws(region.images, seeds, f"start|{restart}", normal=scaled and self.norm == "l2")
         return region.project(region.noise(draw, scaled))
 
+    def passes(self, task: str = SEGMENTATION) -> Passes:
+        judged = Passes(forward=int(self.restarts > 1 and self.returns != "best"))
+        return self.posing_passes(task) + self.restarts * (self.climb_passes(task) + judged)
+
+    def climb_passes(self, task: str) -> Passes:
+        """How often one run from one start asks the model, at most."""
+        return self.steps * Passes(self.samples, self.samples)
+
     @abstractmethod
     def climb(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         """One run from one start."""
 
     def run(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None) -> Result:
-        found = self.climb(problem, seeds, start, 0)
+        result = self.climb(problem, seeds, start, 0)
         if self.restarts == 1:
-            return found
+            return result
         best = Best(problem.images)
         rows = torch.arange(len(problem), device=problem.images.device)
-        best.offer(rows, found.points, self._fooled(problem, found))
+        best.offer(rows, result.points, self._fooled(problem, result))
         for restart in range(1, self.restarts):
             rows = torch.nonzero(best.fooled < problem.counts).flatten()
             if len(rows) == 0:
                 break
             part = problem.select(rows)
-            found = self.climb(part, [seeds[row] for row in rows.tolist()], None, restart)
-            best.offer(rows, found.points, self._fooled(part, found), strict=True)
+            result = self.climb(part, [seeds[row] for row in rows.tolist()], None, restart)
+            best.offer(rows, result.points, self._fooled(part, result), strict=True)
         return Result(best.points, best.fooled)
 
     @staticmethod
-    def _fooled(problem: BatchProblem, found: Result) -> torch.Tensor:
-        return problem.won(found.points) if found.fooled is None else found.fooled
+    def _fooled(problem: BatchProblem, result: Result) -> torch.Tensor:
+        return problem.won(result.points) if result.fooled is None else result.fooled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,8 +178,8 @@ class GradientAttack(BallAttack):
         moving_target: find the least likely class anew at every iterate (iterative FGSM ll).
     """
 
-    alpha: Any = None
-    rule: str = "steepest"
+    alpha: Any = field(default=None, metadata=ALPHA.metadata)
+    rule: str = field(default="steepest", metadata=Option(place=5).metadata)
     reduction: str = "sum"
     evaluate_last: bool = True
     labels: str = "truth"
@@ -199,6 +204,12 @@ class GradientAttack(BallAttack):
     @property
     def own_prediction(self) -> bool:
         return self.labels == "prediction"
+
+    def climb_passes(self, task: str) -> Passes:
+        looks = 0
+        if self.returns == "best":
+            looks = (self.steps - 1) // ObjectProblem.count_every + 1 if task == DETECTION else int(self.evaluate_last)
+        return Passes(forward=looks) + super().climb_passes(task)
 
     def climb(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         allowed = self.ball(problem)
@@ -225,11 +236,11 @@ class GradientAttack(BallAttack):
         for step in range(self.steps):
             final = step == self.steps - 1 and not self.evaluate_last
             look = best is not None and (final or problem.counts_after(step))
-            found = problem.evaluate(points, loss, step / self.steps, count=look)
-            slope = found.gradient if scale == 1 else found.gradient * scale
+            seen = problem.evaluate(points, loss, step / self.steps, count=look)
+            slope = seen.gradient if scale == 1 else seen.gradient * scale
             if best is not None and look:
-                best.offer(rows, points, found.fooled)
-                going = found.fooled < counts[rows]
+                best.offer(rows, points, seen.fooled)
+                going = seen.fooled < counts[rows]
                 if not going.all():
                     rows, kept = rows[going], torch.nonzero(going).flatten()
                     if len(rows) == 0:
@@ -319,17 +330,3 @@ class ProjectedAdam(GradientAttack):
 
     def default_alpha(self) -> float:
         return 2 / 255
-
-
-register("fgsm", SingleStep)
-register("fgsm-ll", SingleStep, target=LEAST_LIKELY)
-register("fgsm-nth", NthMostLikely)
-register("bim", GradientAttack)
-register("ifgsm", ArnabIterative, labels="prediction")
-register("ifgsm-ll", ArnabIterative, target=LEAST_LIKELY, moving_target=True)
-register("pgd", GradientAttack, random_start=True)
-register("mifgsm", MomentumAttack, rule="momentum", returns="best")
-register("segpgd", GradientAttack, loss="segpgd", random_start=True)
-register("cospgd", GradientAttack, loss="cospgd", random_start=True)
-register("padam-ce", ProjectedAdam, rule="amsgrad", steps=200, random_start=True)
-register("padam-cos", ProjectedAdam, rule="amsgrad", steps=200, random_start=True, loss="cosine")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from gauntlet.tasks import SEGMENTATION
 from gauntlet.threats.attacks.algorithms.gradient import GradientAttack
 from gauntlet.threats.attacks.algorithms.minimum_norm import MinimumNorm
 from gauntlet.threats.attacks.engine.constraints import ball
-from gauntlet.threats.attacks.engine.contract import Result, positive, register, whole
 from gauntlet.threats.attacks.engine.losses import losses
+from gauntlet.threats.attacks.engine.option_checks import positive, whole
 from gauntlet.threats.attacks.engine.outcome import reached
 from gauntlet.threats.attacks.engine.problem import Problem
+from gauntlet.threats.attacks.engine.result import Result
+from gauntlet.threats.options import LOSS, Option
+from gauntlet.threats.passes import Passes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +35,19 @@ class MinimalPgd(MinimumNorm):
 
     steps: int = 40
     alpha: Any = 0.1 / 3
-    rounds: int = 13
+    rounds: int = field(default=13, metadata=Option(swept=True, axis="rounds").metadata)
     largest: Any = None
-    loss: str = "ce"
+    loss: str = field(default="ce", metadata=LOSS.metadata)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         whole(self.rounds, "rounds", 1)
         largest = (1.0 if self.norm == "linf" else 80.0) if self.largest is None else self.largest
         self._set(largest=positive(largest, "largest"), loss=losses.canonical(self.loss))
+
+    def passes(self, task: str = SEGMENTATION) -> Passes:
+        looks = self.posing_passes(task) + Passes(forward=1)  # the last at what no round has won
+        return looks + (self.rounds * self.steps) * Passes(self.samples, self.samples)
 
     def run(self, problem: Problem, seeds: Sequence[int], start: torch.Tensor | None) -> Result:
         inner = GradientAttack(
@@ -54,16 +62,13 @@ class MinimalPgd(MinimumNorm):
             size = (low + high) / 2
             allowed = ball(self.norm, problem.images, size, problem.region)
             first = problem.images if start is None else allowed.project(start)
-            found = inner.ascend(problem, allowed, first, self.alpha * size.view(-1, 1, 1, 1))
-            assert found.fooled is not None
-            success = reached(found.fooled, problem.counts, self.threshold)
-            points[success], fooled[success] = found.points[success], found.fooled[success]
+            ended = inner.ascend(problem, allowed, first, self.alpha * size.view(-1, 1, 1, 1))
+            assert ended.fooled is not None
+            success = reached(ended.fooled, problem.counts, self.threshold)
+            points[success], fooled[success] = ended.points[success], ended.fooled[success]
             high, low = torch.where(success, size, high), torch.where(success, low, size)
             succeeded |= success
         failed = torch.nonzero(~succeeded).flatten()
         if len(failed):
             fooled[failed] = problem.select(failed).look(points[failed]).fooled_counts
         return self.smallest(problem, points, fooled, {})
-
-
-register("minimal-pgd", MinimalPgd)

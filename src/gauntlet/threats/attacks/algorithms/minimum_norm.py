@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 
 from gauntlet.threats.attacks.engine.constraints import ball
-from gauntlet.threats.attacks.engine.contract import Attack, Result, one_of, positive, radius, whole
+from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.norms import image_norm
+from gauntlet.threats.attacks.engine.option_checks import one_of, positive, radius, whole
 from gauntlet.threats.attacks.engine.outcome import reached
 from gauntlet.threats.attacks.engine.pixels import Pixels
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem
+from gauntlet.threats.attacks.engine.result import Result
+from gauntlet.threats.options import ALPHA, EPSILON, STEPS
 
 CLIPS = ("elementwise", "rescale")
 
@@ -53,15 +56,15 @@ class MinimumNorm(Attack):
         threshold: this share, 0.99 by default.
         steps: iterations; None where they depend on the task.
         alpha: step size; its meaning is the attack's own; None where it depends on the task.
-        epsilon: None for the result as found; else `images` are clipped to this ball, while `norms` and `success`
+        epsilon: None for the result as it is; else `images` are clipped to this ball, while `norms` and `success`
             still speak of the result before clipping (`unclipped`).
-        clip: "elementwise" clamps each element (Halmosi et al.'s code), "rescale" shrinks the whole perturbation (its text);
-            in l2 both shrink.
+        clip: "elementwise" clamps each element (the code of Halmosi et al.), "rescale" shrinks the whole perturbation
+            (their text); in l2 both shrink.
     """
 
-    steps: Any = 500
-    alpha: Any = 0.01
-    epsilon: Any = None
+    steps: Any = field(default=500, metadata=STEPS.metadata)
+    alpha: Any = field(default=0.01, metadata=ALPHA.metadata)
+    epsilon: Any = field(default=None, metadata=EPSILON.metadata)
     clip: str = "elementwise"
 
     settled: ClassVar[Mapping[str, Any]] = {"random_start": False, "restarts": 1, "returns": "best"}
@@ -79,7 +82,7 @@ class MinimumNorm(Attack):
     def smallest(
         self, problem: BatchProblem, points: torch.Tensor, fooled: torch.Tensor | None, details: dict[str, Any]
     ) -> Result:
-        """The result from the points found, clipped where an epsilon is given; `fooled` where it is known."""
+        """The result from an attack's points, clipped where an epsilon is given; `fooled` where it is known."""
         norms = image_norm(points - problem.images, self.norm)
         if self.epsilon is None:
             return Result(points, fooled, norms, details=details)
@@ -93,7 +96,9 @@ class MinimumNorm(Attack):
 
 
 class Smallest:
-    """The smallest successful point of every image; before there is one, the one that fools most (docs/specs/attacks.md, 9.2).
+    """The smallest successful point of every image; before there is one, the one that fools most.
+
+    docs/specs/attacks.md, 9.2.
 
     Args:
         problem: the images.
@@ -107,7 +112,7 @@ class Smallest:
         self.points = problem.images.clone()
         self.norms = torch.full((count,), float("inf"), dtype=torch.float64, device=device)
         self.fooled = torch.zeros(count, dtype=torch.int64, device=device)
-        self.found = torch.zeros(count, dtype=torch.bool, device=device)
+        self.succeeded = torch.zeros(count, dtype=torch.bool, device=device)
         self._problem, self._norm, self._threshold = problem, norm, threshold
 
     def offer(self, points: torch.Tensor, fooled: torch.Tensor) -> torch.Tensor:
@@ -116,8 +121,8 @@ class Smallest:
         norms = image_norm(points - self._problem.images, self._norm)
         successful = reached(fooled, counts, self._threshold)
         more = (fooled >= self.fooled) | successful
-        better = (successful & (norms <= self.norms)) | (~self.found & more)
-        self.found |= successful
+        better = (successful & (norms <= self.norms)) | (~self.succeeded & more)
+        self.succeeded |= successful
         self.points[better] = points[better]
         self.fooled[better] = fooled[better]
         self.norms[better] = norms[better]

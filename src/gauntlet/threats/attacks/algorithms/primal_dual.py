@@ -1,4 +1,4 @@
-"""PDPGD (linf) and PDGD (l2): descent on a weighted sum of margins, ascent on the weights (docs/specs/attacks.md, 10)."""
+"""PDPGD (linf) and PDGD (l2): descent on weighted margins, ascent on the weights (docs/specs/attacks.md, 10)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import torch
 from torch.nn import functional
 
 from gauntlet.threats.attacks.algorithms.minimum_norm import MinimumNorm, Smallest, signed_margin
-from gauntlet.threats.attacks.engine.contract import Result, register
 from gauntlet.threats.attacks.engine.norms import image_length
 from gauntlet.threats.attacks.engine.pixels import Pixels
 from gauntlet.threats.attacks.engine.problem import Problem
+from gauntlet.threats.attacks.engine.result import Result
 
 
 def shrink_linf(values: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
@@ -107,17 +107,17 @@ class PrimalDual(MinimumNorm):
         """The proximal step of the norm in the metric of Adam, by up to five inner iterations per image."""
         largest = metric.amax(dim=(1, 2, 3), keepdim=True)
         amount, ratio = amount / largest, metric / largest
-        found = shift
+        nearest = shift
         going = torch.ones(len(shift), dtype=torch.bool, device=shift.device)
         for _ in range(self.inner_steps):
-            moved = found - ratio * (found - shift)
-            next_found = _boxed(shrink_linf(moved, amount), images)
-            change = image_length(next_found - found).flatten() / image_length(next_found).flatten()
-            found = torch.where(going.view(-1, 1, 1, 1), next_found, found)
+            moved = nearest - ratio * (nearest - shift)
+            following = _boxed(shrink_linf(moved, amount), images)
+            change = image_length(following - nearest).flatten() / image_length(following).flatten()
+            nearest = torch.where(going.view(-1, 1, 1, 1), following, nearest)
             going &= change > 0.01
             if not going.any():
                 break
-        return found
+        return nearest
 
 
 def _weights(duals: torch.Tensor) -> torch.Tensor:
@@ -128,7 +128,3 @@ def _weights(duals: torch.Tensor) -> torch.Tensor:
 
 def _boxed(shift: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
     return torch.minimum(torch.maximum(shift, -images), 1 - images)
-
-
-register("pdpgd", PrimalDual)
-register("pdgd", PrimalDual, norm="l2")

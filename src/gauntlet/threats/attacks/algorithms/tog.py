@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gauntlet.numbers import parse_fraction
 from gauntlet.tasks import DETECTION
 from gauntlet.threats.attacks.algorithms.gradient import GradientAttack
+from gauntlet.threats.attacks.detection.goals import GOALS, LOSS, TO_LEAST_LIKELY, TO_MOST_LIKELY, UNTARGETED
 from gauntlet.threats.attacks.detection.matching import CONFIDENCE
-from gauntlet.threats.attacks.detection.problem import (
-    FABRICATION,
-    GOALS,
-    LEAST_LIKELY,
-    LOSS,
-    MOST_LIKELY,
-    UNTARGETED,
-    VANISHING,
-)
-from gauntlet.threats.attacks.engine.contract import one_of, register
+from gauntlet.threats.attacks.engine.option_checks import one_of
+from gauntlet.threats.options import Option
 
-MISLABELING = {"ll": LEAST_LIKELY, "ml": MOST_LIKELY}
+MISLABELING = {"ll": TO_LEAST_LIKELY, "ml": TO_MOST_LIKELY}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,16 +61,10 @@ class Mislabeling(TargetedObjectness):
             there. A `target` takes its place.
     """
 
-    goal: str = LEAST_LIKELY
-    towards: str = "ll"
+    goal: str = TO_LEAST_LIKELY
+    towards: str = field(default="ll", metadata=Option(place=9).metadata)
 
     def __post_init__(self) -> None:
         one_of(self.towards, "towards", tuple(MISLABELING))
         self._set(goal=MISLABELING[self.towards])
         super().__post_init__()
-
-
-register("tog-untargeted", TargetedObjectness, goal=UNTARGETED)
-register("tog-vanishing", TargetedObjectness, goal=VANISHING)
-register("tog-fabrication", TargetedObjectness, goal=FABRICATION)
-register("tog-mislabeling", Mislabeling)

@@ -1,4 +1,4 @@
-"""The region-aware multi-attack of Marchiori Pietrosanti et al.: rounds that aim at what is still right, and the worst case per pixel."""
+"""The region-aware multi-attack (Marchiori Pietrosanti et al.): each round aims at the pixels that are still right."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import torch
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.samples import Boxes
-from gauntlet.tasks import DETECTION, task_of
+from gauntlet.tasks import DETECTION, SEGMENTATION, task_of
 from gauntlet.threats.attacks.detection.rounds import attack_objects_in_rounds
-from gauntlet.threats.attacks.engine.contract import Attack, attacks, whole
+from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.device import bridge, crosses
-from gauntlet.threats.attacks.engine.inputs import expand_seeds
 from gauntlet.threats.attacks.engine.labels import label_map
+from gauntlet.threats.attacks.engine.option_checks import whole
 from gauntlet.threats.attacks.engine.outcome import Outcome, Queries
 from gauntlet.threats.attacks.engine.problem import Problem, steady
 from gauntlet.threats.attacks.engine.regions import Region, describe_region
+from gauntlet.threats.attacks.engine.registration import attacks
+from gauntlet.threats.attacks.engine.seeds import expand_seeds
 from gauntlet.threats.attacks.engine.targets import Target
+from gauntlet.threats.passes import Passes
 
 
 class RegionAware:
@@ -70,6 +73,11 @@ class RegionAware:
         """The wrapped attack's norm."""
         return self.attack.norm
 
+    def passes(self, task: str = SEGMENTATION) -> Passes:
+        """How often a model of a task is asked about one image, at most: every round is an attack and a look."""
+        look = Passes(forward=1)
+        return self.attack.posing_passes(task) + look + self.rounds * (self.attack.passes(task) + look)
+
     def describe(self) -> dict[str, Any]:
         """Every option with its value, JSON-able."""
         return {
@@ -99,14 +107,13 @@ class RegionAware:
         if crosses(model, images):
             bridged = bridge(model, images, labels)
             return self(*bridged, target, region, fooling_region, seed).to(images.device)
-        inner = self.attack
-        target = inner.target if target is None else target
+        target = self.attack.target if target is None else target
         region = self.region if region is None else region
         if task_of(model) == DETECTION:
             if self.literal:
                 raise GauntletError("literal=True reproduces an update of pixels; leave it out for a detector.")
             return attack_objects_in_rounds(
-                inner,
+                self.attack,
                 self.rounds,
                 model,
                 images,
@@ -116,82 +123,111 @@ class RegionAware:
                 fooling_region,
                 seed,
             )
+        return self._attack_pixels(model, images, labels, target, region, fooling_region, seed)
+
+    def _attack_pixels(
+        self,
+        model: Any,
+        images: torch.Tensor,
+        labels: torch.Tensor | Sequence[Boxes],
+        target: Target,
+        region: Region,
+        fooling_region: Region,
+        seed: int | Sequence[int],
+    ) -> Outcome:
+        """The rounds on a segmentation model."""
         with steady(model, images.device, 0):
             seeds = expand_seeds(seed, len(images))
-            problem = inner.pose(model, images, labels, target, region, fooling_region, seeds)
+            problem = self.attack.pose(model, images, labels, target, region, fooling_region, seeds)
             assert isinstance(problem, Problem)
-            predictions = label_map(problem.look(problem.images).logits)
-        won = self._won(problem, predictions)
-        clean_won = won
-        rounds: list[Outcome] = []
-        news: list[torch.Tensor] = []
-        aims: list[torch.Tensor] = []
+            record = WorstPixels(problem, label_map(problem.look(problem.images).logits), self.literal)
         for _ in range(self.rounds):
-            open_pixels = problem.counted & ~won
+            open_pixels = record.open
             if not open_pixels.any():
                 break
             # Anew every round, from the clean image: only the aim changes.
-            outcome = inner(model, images, labels, target, problem.region, open_pixels, seed)
+            outcome = self.attack(model, images, labels, target, problem.region, open_pixels, seed)
             with steady(model, images.device, 0):
-                current = label_map(problem.look(outcome.images).logits)
-            new = open_pixels & self._won(problem, current)
-            still = open_pixels & ~new
-            if self.literal:
-                predictions = torch.where(new, current, predictions * still)
-            else:
-                predictions = torch.where(new, current, predictions)
-            won = won | new
-            rounds.append(outcome)
-            news.append(new.flatten(1).sum(1))
-            aims.append(open_pixels.flatten(1).sum(1))
-        return self._outcome(problem, predictions, clean_won, rounds, news, aims)
+                record.add(outcome, label_map(problem.look(outcome.images).logits))
+        return record.outcome(self.attack.threshold)
 
-    @staticmethod
-    def _won(problem: Problem, predictions: torch.Tensor) -> torch.Tensor:
-        at_label = predictions == problem.labels
-        return problem.counted & (at_label if problem.targeted else ~at_label)
 
-    def _outcome(
-        self,
-        problem: Problem,
-        predictions: torch.Tensor,
-        clean_won: torch.Tensor,
-        rounds: list[Outcome],
-        news: list[torch.Tensor],
-        aims: list[torch.Tensor],
-    ) -> Outcome:
+class WorstPixels:
+    """The worst case per pixel over the rounds so far.
+
+    Args:
+        problem: the batch.
+        predictions: of the clean images, int64 (N, H, W).
+        literal: see `RegionAware`.
+    """
+
+    def __init__(self, problem: Problem, predictions: torch.Tensor, literal: bool) -> None:
+        self.problem, self.predictions, self.literal = problem, predictions, literal
+        self.won = self._won(predictions)
+        self.clean_won = self.won
+        self.rounds: list[Outcome] = []
+        self.newly_won: list[torch.Tensor] = []
+        self.aimed_at: list[torch.Tensor] = []
+
+    @property
+    def open(self) -> torch.Tensor:
+        """Pixels that count and that no round has won, bool (N, H, W)."""
+        return self.problem.counted & ~self.won
+
+    def _won(self, predictions: torch.Tensor) -> torch.Tensor:
+        """Counted pixels where predictions are what the attack wants, bool (N, H, W)."""
+        at_label = predictions == self.problem.labels
+        return self.problem.counted & (at_label if self.problem.targeted else ~at_label)
+
+    def add(self, outcome: Outcome, predictions: torch.Tensor) -> None:
+        """Takes a round: its outcome and the predictions for its images, int64 (N, H, W)."""
+        aimed_at = self.open
+        new = aimed_at & self._won(predictions)
+        kept = self.predictions * (aimed_at & ~new) if self.literal else self.predictions
+        self.predictions = torch.where(new, predictions, kept)
+        self.won = self.won | new
+        self.rounds.append(outcome)
+        self.newly_won.append(new.flatten(1).sum(1))
+        self.aimed_at.append(aimed_at.flatten(1).sum(1))
+
+    def outcome(self, threshold: float) -> Outcome:
+        """The images of the round that won most, and the worst case per pixel."""
+        problem = self.problem
         images = problem.images.clone()
         norms = torch.zeros(len(images), dtype=torch.float64, device=images.device)
         forward, backward = problem.tally.forward.clone(), problem.tally.backward.clone()
-        if rounds:
-            best = torch.stack(news).argmax(0)
-            for index, outcome in enumerate(rounds):
-                images[best == index], norms[best == index] = (
-                    outcome.images[best == index],
-                    outcome.norms[best == index],
-                )
-                forward, backward = forward + outcome.queries.forward, backward + outcome.queries.backward
-        fooled = self._won(problem, predictions).flatten(1).sum(1)
+        best_round = torch.stack(self.newly_won).argmax(0) if self.rounds else torch.zeros_like(problem.counts)
+        for index, each in enumerate(self.rounds):
+            chosen = best_round == index
+            images[chosen], norms[chosen] = each.images[chosen], each.norms[chosen]
+            forward, backward = forward + each.queries.forward, backward + each.queries.backward
+        fooled = self._won(self.predictions).flatten(1).sum(1)
         return Outcome(
             images=images,
             norms=norms,
             queries=Queries(forward, backward),
-            threshold=self.attack.threshold,
+            threshold=threshold,
             counted=problem.counts,
             count_fooled=lambda: fooled,
             details={
-                "clean_fooled": clean_won.flatten(1).sum(1).tolist(),
-                "fooling_pixels": torch.stack(aims).T.tolist() if aims else [[] for _ in range(len(images))],
-                "newly_fooled": torch.stack(news).T.tolist() if news else [[] for _ in range(len(images))],
+                "clean_fooled": self.clean_won.flatten(1).sum(1).tolist(),
+                "fooling_pixels": _by_image(self.aimed_at, len(images)),
+                "newly_fooled": _by_image(self.newly_won, len(images)),
             },
             region=problem.region,
-            predictions=predictions,
-            rounds=tuple(rounds),
+            predictions=self.predictions,
+            rounds=tuple(self.rounds),
         )
 
 
+def _by_image(counts: Sequence[torch.Tensor], images: int) -> list[list[int]]:
+    """Counts of every round, (N,) each, as one list per image."""
+    by_image: list[list[int]] = torch.stack(list(counts)).T.tolist() if counts else [[] for _ in range(images)]
+    return by_image
+
+
 def _inner(attack: Attack | Mapping[str, Any] | str, options: Mapping[str, Any]) -> Attack:
-    """The wrapped attack; its errors name it."""
+    """The attack that region-aware wraps; errors about its options name it."""
     if isinstance(attack, Attack):
         if options:
             raise GauntletError("give the options of the wrapped attack when building it, or give its name instead.")
@@ -201,17 +237,13 @@ def _inner(attack: Attack | Mapping[str, Any] | str, options: Mapping[str, Any])
     name = given.pop("name", "bim")
     if name == RegionAware.name:
         raise unknown_name("attack inside region-aware", name, [])
-    if (
-        name == "bim"
-    ):  # Marchiori Pietrosanti et al. gives 50 steps and no step size; 2.5 epsilon / steps is ours (docs/specs/attacks.md, 13)
+    # The paper has BIM with 50 steps and states no step size; 2.5 epsilon / steps is ours (docs/specs/attacks.md, 13).
+    if name == "bim":
         given.setdefault("steps", 50)
-    made = attacks[name](**given)
-    if not isinstance(made, Attack):
+    wrapped = attacks[name](**given)
+    if not isinstance(wrapped, Attack):
         raise GauntletError(f"'{name}' cannot be wrapped by region-aware; choose a single attack.")
-    epsilon = getattr(made, "epsilon", None)
+    epsilon = getattr(wrapped, "epsilon", None)
     if name == "bim" and given.get("alpha") is None and epsilon:
-        made = replace(made, alpha=2.5 * epsilon / given["steps"])  # type: ignore[call-arg]
-    return made
-
-
-attacks.add(RegionAware.name, RegionAware)
+        wrapped = replace(wrapped, alpha=2.5 * epsilon / given["steps"])  # type: ignore[call-arg]
+    return wrapped

@@ -12,10 +12,14 @@ from torch.nn import functional
 from gauntlet.models.contract import DetectionModel
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.detection.aims import Aim
-from gauntlet.threats.attacks.detection.matching import CONFIDENCE, confident, counted, f1, found_by, recall
+from gauntlet.threats.attacks.detection.matching import CONFIDENCE, confident, counted, f1, matched_detections, recall
 
+LOSS, UNTARGETED, VANISHING, FABRICATION = "loss", "untargeted", "vanishing", "fabrication"
+TO_LEAST_LIKELY, TO_MOST_LIKELY = "mislabeling-ll", "mislabeling-ml"
+GOALS = (LOSS, UNTARGETED, VANISHING, FABRICATION, TO_LEAST_LIKELY, TO_MOST_LIKELY)
+"""What an attack can want: the training loss of the ground truth up (or of the targets down), or a goal of TOG."""
 ALMOST = 1 - 1e-6
-"""The share where F1 sees nothing any more but a detection of low score still finds an object: not the end yet."""
+"""The share where F1 is 0 but a detection of low score still finds an object: the attack is not done yet."""
 
 
 class Goal(ABC):
@@ -75,8 +79,8 @@ class Leave(Goal):
 
     def share(self, detected: Sequence[Boxes]) -> list[float]:
         shares = []
-        for row, (truth, found) in enumerate(zip(self.truth, detected, strict=True)):
-            near = self.aim.inside(row, found)
+        for row, (truth, boxes) in enumerate(zip(self.truth, detected, strict=True)):
+            near = self.aim.inside(row, boxes)
             lost = 1 - f1(truth, near)
             shares.append(min(lost, ALMOST) if lost == 1 and recall(truth, near) > 0 else lost)
         return shares
@@ -100,7 +104,9 @@ class Reach(Goal):
 
     def share(self, detected: Sequence[Boxes]) -> list[float]:
         """Share of the wanted boxes that a confident detection of the wanted class stands at."""
-        there = [found_by(counted(wanted), found) >= 0 for wanted, found in zip(self.wanted, detected, strict=True)]
+        there = [
+            matched_detections(counted(wanted), boxes) >= 0 for wanted, boxes in zip(self.wanted, detected, strict=True)
+        ]
         return [float(each.mean()) if len(each) else 0.0 for each in there]
 
 
@@ -129,8 +135,8 @@ class Objectness(Goal):
     def share(self, detected: Sequence[Boxes]) -> list[float]:
         """Vanishing: share of the clean image's detections that are gone. Fabrication: share of those that are new."""
         shares = []
-        for row, (before, found) in enumerate(zip(self.before, detected, strict=True)):
-            now = len(confident(self.aim.inside(row, found), self.confidence))
+        for row, (before, boxes) in enumerate(zip(self.before, detected, strict=True)):
+            now = len(confident(self.aim.inside(row, boxes), self.confidence))
             if self.towards == 0:
                 shares.append(1 - min(1.0, now / before) if before else float(now == 0))
             else:  # there is always room for another box

@@ -27,9 +27,9 @@ def counted(boxes: Boxes) -> Boxes:
     return boxes.select(~ignored_objects(boxes))
 
 
-def found_by(truth: Boxes, detected: Boxes, score: float = CONFIDENCE) -> npt.NDArray[np.int64]:
+def matched_detections(truth: Boxes, detected: Boxes, score: float = CONFIDENCE) -> npt.NDArray[np.int64]:
     """For every object the detection that finds it, or -1, int64 (n,): COCO's matching, class by class."""
-    found = np.full(len(truth), -1, np.int64)
+    matched = np.full(len(truth), -1, np.int64)
     said = np.arange(len(detected)) if detected.scores is None else np.nonzero(detected.scores >= score)[0]
     ignored = ignored_objects(truth)
     for name in np.unique(truth.classes):
@@ -39,8 +39,8 @@ def found_by(truth: Boxes, detected: Boxes, score: float = CONFIDENCE) -> npt.ND
             continue
         matching = match(detected.select(detections), truth.select(objects), ignored[objects], [IOU])
         taken = matching.matched[0]
-        found[objects[taken[taken >= 0]]] = detections[matching.order[taken >= 0]]
-    return found
+        matched[objects[taken[taken >= 0]]] = detections[matching.order[taken >= 0]]
+    return matched
 
 
 def f1(truth: Boxes, detected: Boxes) -> float:
@@ -53,4 +53,4 @@ def recall(truth: Boxes, detected: Boxes) -> float:
     counted = ~ignored_objects(truth)
     if not counted.any():
         return f1(truth, detected)
-    return float((found_by(truth, detected, ANY_SCORE)[counted] >= 0).mean())
+    return float((matched_detections(truth, detected, ANY_SCORE)[counted] >= 0).mean())

@@ -14,22 +14,27 @@ from gauntlet.metrics.detection.overlap import box_iou
 from gauntlet.models.contract import Candidates, DetectionModel
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.detection.aims import Aim, parse_aim, pixel_mask
-from gauntlet.threats.attacks.detection.goals import Goal, Leave, Objectness, Reach
-from gauntlet.threats.attacks.detection.matching import CONFIDENCE, confident, counted, f1, recall
+from gauntlet.threats.attacks.detection.goals import (
+    FABRICATION,
+    LOSS,
+    TO_LEAST_LIKELY,
+    TO_MOST_LIKELY,
+    UNTARGETED,
+    Goal,
+    Leave,
+    Objectness,
+    Reach,
+)
+from gauntlet.threats.attacks.detection.matching import confident, counted, f1, recall
 from gauntlet.threats.attacks.detection.targets import wanted_boxes
 from gauntlet.threats.attacks.engine.device import computing_device
-from gauntlet.threats.attacks.engine.inputs import check_images
 from gauntlet.threats.attacks.engine.losses import PixelLoss
-from gauntlet.threats.attacks.engine.problem import NO_GRADIENT, BatchProblem, Evaluation, Tally, model_precision
-from gauntlet.threats.attacks.engine.regions import Region
-from gauntlet.threats.attacks.engine.targets import Target
+from gauntlet.threats.attacks.engine.problem import NO_GRADIENT, BatchProblem, PassResult, Tally, model_precision
+from gauntlet.threats.attacks.engine.request import Request
 
 WHOLE = 720720
 """Shares of F1 are counted in units of one WHOLE-th; divisible by 1 to 16, so that the usual fractions stay exact."""
 SAMPLER_SEED = 0
-LOSS, UNTARGETED, VANISHING, FABRICATION = "loss", "untargeted", "vanishing", "fabrication"
-LEAST_LIKELY, MOST_LIKELY = "mislabeling-ll", "mislabeling-ml"
-GOALS = (LOSS, UNTARGETED, VANISHING, FABRICATION, LEAST_LIKELY, MOST_LIKELY)
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class ObjectProblem(BatchProblem):
         gradient: bool = True,
         count: bool = False,
         track: bool = False,
-    ) -> Evaluation:
+    ) -> PassResult:
         values = points.new_empty(0)
 
         def objective(inputs: torch.Tensor) -> torch.Tensor:
@@ -96,7 +101,7 @@ class ObjectProblem(BatchProblem):
                 with torch.no_grad():
                     self._ask(points, objective)
         fooled = self.won(points) if count else torch.empty(0, dtype=torch.int64, device=points.device)
-        return Evaluation(slope, fooled, values.detach().to(points.dtype) if track else points.new_empty(0))
+        return PassResult(slope, fooled, values.detach().to(points.dtype) if track else points.new_empty(0))
 
     def differentiate(self, points: torch.Tensor, objective: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
         """The gradient of the sum of an objective per image, (N, 3, H, W), averaged over `samples`."""
@@ -132,18 +137,18 @@ class ObjectProblem(BatchProblem):
     def detections(self, points: torch.Tensor) -> list[Boxes]:
         """What the detector finds in each image; one forward pass."""
         with torch.no_grad(), model_precision(self.precision, computing_device(self.model, points)):
-            found = self.model.predict(points)
+            detected = self.model.predict(points)
         self.tally.forward[self.rows] += 1
-        if len(found) != len(points):
-            raise GauntletError(f"the detector returned boxes for {len(found)} images of {len(points)}.")
-        return found
+        if len(detected) != len(points):
+            raise GauntletError(f"the detector returned boxes for {len(detected)} images of {len(points)}.")
+        return detected
 
     def candidates(self, points: torch.Tensor) -> Candidates:
         """What the detector proposes before suppression, without a gradient; one forward pass."""
         with torch.no_grad(), model_precision(self.precision, computing_device(self.model, points)):
-            found = self.model.candidates(points)
+            proposed = self.model.candidates(points)
         self.tally.forward[self.rows] += 1
-        return found
+        return proposed
 
     def won(self, points: torch.Tensor) -> torch.Tensor:
         shares = torch.tensor(self.goal.share(self.detections(points)), dtype=torch.float64)
@@ -154,50 +159,31 @@ class ObjectProblem(BatchProblem):
         missing = torch.tensor([not self.aim.everything and len(counted(truth)) == 0 for truth in self.truth])
         return {
             metric: torch.tensor(
-                [figure(truth, found) for truth, found in zip(self.truth, near, strict=True)], dtype=torch.float64
+                [figure(truth, detected) for truth, detected in zip(self.truth, near, strict=True)], dtype=torch.float64
             ).masked_fill(missing, float("nan"))
             for metric, figure in (("f1", f1), ("recall", recall))
         }
 
 
-def pose_objects(
-    model: DetectionModel,
-    images: torch.Tensor,
-    boxes: Sequence[Boxes],
-    *,
-    goal: str = LOSS,
-    confidence: float = CONFIDENCE,
-    target: Target,
-    region: Region,
-    fooling_region: Region,
-    samples: int,
-    precision: str,
-    seeds: Sequence[int] | None = None,
-) -> ObjectProblem:
+def pose_objects(model: DetectionModel, images: torch.Tensor, boxes: Any, request: Request) -> ObjectProblem:
     """The problem that an attack on a detector solves.
 
     Args:
         model: the detector.
-        images: (N, 3, H, W) in [0, 1]. boxes: the objects of each image.
-        goal: one of GOALS.
-        confidence: the score from which a detection of the clean image is one of the detector's own.
-        target: see `object_targets.wanted_boxes`; None for an untargeted attack.
-        region: pixels that may change.
-        fooling_region: where the centre of an object must lie to be aimed at, or its class.
-        samples, precision: see `BatchProblem`.
-        seeds: one per image, for regions that are drawn at random.
+        images: (N, 3, H, W) in [0, 1].
+        boxes: the objects of each image, one `Boxes` per image.
+        request: what the attack wants.
     """
-    check_images(images)
     check_boxes(boxes, images, model.num_classes)
-    aim = parse_aim(fooling_region, images, seeds)
+    aim = parse_aim(request.fooling_region, images, request.seeds)
     truth = tuple(aim.marked(row, each) for row, each in enumerate(boxes))
     something = torch.tensor([aim.everything or len(counted(each)) > 0 for each in truth], device=images.device)
     problem = ObjectProblem(
         model=model,
         images=images.detach().clone() if images.is_inference() else images.detach(),
-        region=pixel_mask(region, images, "region", seeds),
-        samples=samples,
-        precision=precision,
+        region=pixel_mask(request.region, images, "region", request.seeds),
+        samples=request.samples,
+        precision=request.precision,
         rows=torch.arange(len(images)),
         tally=Tally.of(len(images)),
         truth=truth,
@@ -205,27 +191,36 @@ def pose_objects(
         aim=aim,
         open=something,
     )
-    if goal == LOSS:
-        if target is None:
-            return problem
-        return _towards(problem, wanted_boxes(target, truth, model.num_classes))
+    if request.goal != LOSS:
+        return _with_own_detections(problem, request)
+    if request.target is None:
+        return problem
+    return _towards(problem, wanted_boxes(request.target, truth, model.num_classes))
+
+
+def _with_own_detections(problem: ObjectProblem, request: Request) -> ObjectProblem:
+    """The problem of a goal of TOG, which is about what the detector itself says about the clean images."""
+    goal, target, aim = request.goal, request.target, problem.aim
     own = [
-        aim.marked(row, unscored(confident(each, confidence))) for row, each in enumerate(problem.detections(images))
+        aim.marked(row, unscored(confident(each, request.confidence)))
+        for row, each in enumerate(problem.detections(problem.images))
     ]
-    if goal in (LEAST_LIKELY, MOST_LIKELY):
+    if goal in (TO_LEAST_LIKELY, TO_MOST_LIKELY):
         if target is None:
-            return _towards(problem, _other_classes(problem, own, goal, confidence))
-        return _towards(problem, wanted_boxes(target, own, model.num_classes))
+            return _towards(problem, _other_classes(problem, own, goal, request.confidence))
+        return _towards(problem, wanted_boxes(target, own, problem.model.num_classes))
     if target is not None:
         raise GauntletError(f"the goal '{goal}' has no target; use the goal of mislabelling, or pgd with a target.")
-    everywhere = torch.ones_like(something)
+    everywhere = torch.ones_like(problem.open)
     if goal == UNTARGETED:
-        return replace(problem, goal=Leave(tuple(own), truth, aim, fabricate=True), open=everywhere)
+        return replace(problem, goal=Leave(tuple(own), problem.truth, aim, fabricate=True), open=everywhere)
     before = tuple(len(counted(each)) for each in own)
-    return replace(problem, goal=Objectness(int(goal == FABRICATION), before, aim, confidence), open=everywhere)
+    objectness = Objectness(int(goal == FABRICATION), before, aim, request.confidence)
+    return replace(problem, goal=objectness, open=everywhere)
 
 
 def _towards(problem: ObjectProblem, wanted: Sequence[Boxes]) -> ObjectProblem:
+    """The problem of reaching wanted boxes; an image that has none is not attacked."""
     there = torch.tensor([len(counted(each)) > 0 for each in wanted], device=problem.images.device)
     return replace(problem, goal=Reach(tuple(wanted)), open=there)
 
@@ -247,11 +242,11 @@ def _other_classes(problem: ObjectProblem, own: Sequence[Boxes], goal: str, conf
         for index, detected in enumerate(boxes.classes):
             near = overlap[index] >= overlap[index].max() - 1e-6
             logits = np.array(scores[np.where(near, scores[:, detected], -np.inf).argmax()])
-            logits[detected] = np.inf if goal == LEAST_LIKELY else -np.inf
-            if goal == MOST_LIKELY:
+            logits[detected] = np.inf if goal == TO_LEAST_LIKELY else -np.inf
+            if goal == TO_MOST_LIKELY:
                 quiet = np.where(1 / (1 + np.exp(-logits)) <= confidence, logits, -np.inf)
                 logits = quiet if np.isfinite(quiet).any() else logits
-            classes[index] = logits.argmin() if goal == LEAST_LIKELY else logits.argmax()
+            classes[index] = logits.argmin() if goal == TO_LEAST_LIKELY else logits.argmax()
         wanted.append(replace(boxes, classes=classes))
     return wanted
 
@@ -262,7 +257,7 @@ def unscored(detected: Boxes) -> Boxes:
 
 
 def check_boxes(boxes: Any, images: torch.Tensor, num_classes: int) -> None:
-    """One sentence unless there is one `Boxes` per image with classes that the detector knows."""
+    """Raises unless there is one `Boxes` per image with classes that the detector knows."""
     if not isinstance(boxes, Sequence) or not all(isinstance(each, Boxes) for each in boxes):
         raise GauntletError(
             "a detector is attacked with boxes; give one gauntlet.samples.Boxes per image instead of label maps."

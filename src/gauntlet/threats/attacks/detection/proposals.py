@@ -1,4 +1,4 @@
-"""DAG on a detector: the clean image's proposals are led to classes that the image does not have (docs/specs/attacks.md, 15)."""
+"""DAG on a detector: proposals of the clean image are led to classes that it lacks (docs/specs/attacks.md, 15)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def select_proposals(
     Args:
         candidates: of the clean images.
         truth: their objects that are aimed at.
-        present: the classes that each image has, those of other objects among them: nobody is led there.
+        present: the classes that each image has, those of other objects among them: no proposal is led to one of these.
         seeds: one per image, for the permutation of classes.
         wanted: the same objects with the classes they are to get, in place of that permutation.
     """

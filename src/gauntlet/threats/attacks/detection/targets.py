@@ -42,20 +42,20 @@ def wanted_boxes(
         target = DETECBENCH_CLASS
     if is_target_file(target):
         entries = read_targets(target["file"] if isinstance(target, Mapping) else str(target))
-        found: list[Any] = [_entry(entries, None if ids is None else ids[row]) for row in range(len(truth))]
+        given: list[Any] = [_entry(entries, None if ids is None else ids[row]) for row in range(len(truth))]
     elif isinstance(target, (int, np.integer)) and not isinstance(target, bool):
-        found = [np.full(len(boxes), int(target)) for boxes in truth]
+        given = [np.full(len(boxes), int(target)) for boxes in truth]
     elif isinstance(target, (torch.Tensor, np.ndarray)):
-        found = [target] * len(truth)
+        given = [target] * len(truth)
     elif isinstance(target, Sequence) and not isinstance(target, str):
-        found = list(target)
-        if len(found) != len(truth):
-            raise GauntletError(f"{len(found)} targets were given for {len(truth)} images; give one per image.")
+        given = list(target)
+        if len(given) != len(truth):
+            raise GauntletError(f"{len(given)} targets were given for {len(truth)} images; give one per image.")
     else:
         raise GauntletError(
             f"the target on a detector is True, a class, classes, boxes per image or a file, not {target!r}."
         )
-    return [_boxes(each, boxes, num_classes) for each, boxes in zip(found, truth, strict=True)]
+    return [_boxes(each, boxes, num_classes) for each, boxes in zip(given, truth, strict=True)]
 
 
 def _boxes(given: Any, truth: Boxes, num_classes: int) -> Boxes:

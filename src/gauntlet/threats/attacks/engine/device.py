@@ -96,6 +96,6 @@ class BridgedDetector(DetectionModel):
         return self.model.predict(images.to(self.away))
 
     def candidates(self, images: torch.Tensor) -> Candidates:
-        found = self.model.candidates(images.to(self.away))
+        proposed = self.model.candidates(images.to(self.away))
         home = images.device
-        return Candidates(found.scores.to(home), found.boxes.to(home), found.objectness.to(home))
+        return Candidates(proposed.scores.to(home), proposed.boxes.to(home), proposed.objectness.to(home))

@@ -1,10 +1,12 @@
-"""Label maps and their counts per image: what worst cases are chosen by."""
+"""Label maps and their figures per image: what worst cases are chosen by."""
 
 from __future__ import annotations
 
 import torch
 
 from gauntlet.errors import GauntletError
+from gauntlet.metrics.segmentation import figures
+from gauntlet.metrics.segmentation.counts import CountTable
 
 
 def label_map(logits: torch.Tensor) -> torch.Tensor:
@@ -29,9 +31,9 @@ def label_map(logits: torch.Tensor) -> torch.Tensor:
 def image_figures(
     predictions: torch.Tensor, labels: torch.Tensor, counted: torch.Tensor, classes: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pixel accuracy and mIoU of every image, float64 (N,) each; NaN where no pixel counts.
+    """Pixel accuracy and mIoU of every image, float64 (N,) on the CPU each; NaN where no pixel counts.
 
-    The mIoU of an image is the mean of TP / U over the classes with U > 0 in it (docs/specs/metrics.md, 3, NmIoU).
+    They are the segmentation metric's figures of an image; only the pixels are counted here, on their device.
 
     Args:
         predictions: int64 (N, H, W).
@@ -40,12 +42,10 @@ def image_figures(
         classes: K.
     """
 
-    def counts(values: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
-        result = torch.zeros(len(values), classes, dtype=torch.float64, device=values.device)
-        return result.scatter_add_(1, values.clamp(0, classes - 1).flatten(1), where.flatten(1).double())
+    def count(values: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+        result = torch.zeros(len(values), classes, dtype=torch.int64, device=values.device)
+        return result.scatter_add_(1, values.clamp(0, classes - 1).flatten(1), where.flatten(1).long())  # (N, K)
 
-    hits = counts(labels, counted & (predictions == labels))
-    union = counts(labels, counted) + counts(predictions, counted) - hits
-    accuracy = hits.sum(1) / counted.flatten(1).sum(1)
-    overlap = torch.where(union > 0, hits / union, torch.full_like(union, float("nan")))
-    return accuracy, overlap.nanmean(1)
+    counts = (count(labels, counted & (predictions == labels)), count(labels, counted), count(predictions, counted))
+    table = CountTable(*(each.cpu().numpy() for each in counts))
+    return torch.from_numpy(figures.image_accuracy(table)), torch.from_numpy(figures.image_iou(table))

@@ -65,7 +65,7 @@ def still_to_win(pixels: Pixels, progress: float) -> torch.Tensor:
 def rare_classes_first(pixels: Pixels, progress: float) -> torch.Tensor:
     """`still_to_win` times one over the image's own pixel count of the class, scaled to sum 1 over classes.
 
-    SEA takes the counts of a training set (`balanced`); an image's own stand in where nobody gives them.
+    SEA takes the counts of a training set (`balanced`); where no weights are given, an image's own take their place.
     """
     count, classes = pixels.logits.shape[:2]
     counts = pixels.logits.new_zeros(count, classes)
@@ -77,7 +77,10 @@ def rare_classes_first(pixels: Pixels, progress: float) -> torch.Tensor:
 
 
 def segpgd_weight(pixels: Pixels, progress: float) -> torch.Tensor:
-    """1 - λ on pixels that are not fooled yet, λ on the others, λ = progress / 2 (SegPGD, Eq. 5; docs/specs/attacks.md, 3)."""
+    """1 - λ on pixels that are not fooled yet, λ on the others, λ = progress / 2 (Gu et al., Eq. 5: SegPGD).
+
+    docs/specs/attacks.md, 3.
+    """
     share = progress / 2
     fooled = pixels.fooled.to(pixels.logits.dtype)
     return fooled.mul_(2 * share - 1).add_(1 - share)

@@ -11,7 +11,8 @@ import torch
 
 from gauntlet.samples import Boxes
 
-# The success share is compared as whole pixels: float32 0.9 against double 0.9 would decide exact ties (docs/specs/attacks.md, 0).
+# The success share is compared as whole pixels: float32 0.9 against double 0.9 would decide exact ties
+# (docs/specs/attacks.md, 0).
 _SHARE_SLACK = 1e-9
 
 

@@ -154,9 +154,9 @@ class Pixels:
 
     @cached_property
     def fooled(self) -> torch.Tensor:
-        """Bool (N, H, W): where the attack has what it wants; a tie of logits never counts as success (P9).
+        """Bool (N, H, W): where the attack has what it wants; a tie of logits never counts as success.
 
-        `own == max` instead of an argmax, which costs twenty times as much (PERFORMANCE.md, fact 3).
+        `own == max` instead of an argmax, which costs twenty times as much.
         """
         if self.targeted:
             return self.margin.detach() > 0

@@ -70,7 +70,7 @@ class Workspace:
 
 
 @dataclass
-class Evaluation:
+class PassResult:
     """What one forward (and backward) pass says about N points.
 
     Attributes:
@@ -141,7 +141,7 @@ class BatchProblem(ABC):
         gradient: bool = True,
         count: bool = False,
         track: bool = False,
-    ) -> Evaluation:
+    ) -> PassResult:
         """The loss at some points, its gradient, how much is won there.
 
         Args:
@@ -187,7 +187,7 @@ class BatchProblem(ABC):
         return gradient
 
     def _note_zeros(self, slope: torch.Tensor) -> None:
-        """Remembers the share of exactly zero elements of an image's first gradient: masking shows there (T6)."""
+        """Remembers the share of exactly zero elements of an image's first gradient: a sign of masking."""
         fresh = torch.isnan(self.tally.zero_gradient[self.rows])
         if not fresh.any():
             return
@@ -271,7 +271,7 @@ class Problem(BatchProblem):
         gradient: bool = True,
         count: bool = False,
         track: bool = False,
-    ) -> Evaluation:
+    ) -> PassResult:
         fooled = torch.empty(len(points) if count else 0, dtype=torch.int64, device=points.device)
         tracked = torch.empty(len(points) if track else 0, dtype=points.dtype, device=points.device)
 
@@ -283,7 +283,7 @@ class Problem(BatchProblem):
                 tracked[part] = loss.tracked(pixels, progress).detach().flatten(1).mean(1)
             return values
 
-        return Evaluation(self.sweep(points, visit, gradient=gradient), fooled, tracked)
+        return PassResult(self.sweep(points, visit, gradient=gradient), fooled, tracked)
 
     def sweep(self, points: torch.Tensor, visit: Visit, *, gradient: bool = True) -> torch.Tensor:
         """One forward pass, a visit of the logits, and the gradient of the sum of what the visits return.
@@ -328,8 +328,8 @@ class Problem(BatchProblem):
 
     def figures(self, points: torch.Tensor) -> dict[str, torch.Tensor]:
         logits = self.look(points).logits
-        found = image_figures(label_map(logits), self.labels, self.counted, logits.shape[1])
-        return {metric: values.cpu() for metric, values in zip(self.metrics, found, strict=True)}
+        values = image_figures(label_map(logits), self.labels, self.counted, logits.shape[1])
+        return dict(zip(self.metrics, values, strict=True))
 
     def _pixels(self, logits: torch.Tensor, part: slice, workspace: torch.Tensor | None = None) -> Pixels:
         labels = self.labels[part]
@@ -375,5 +375,5 @@ def steady(model: Model, device: torch.device, seed: int) -> Iterator[None]:
 
 
 def model_precision(precision: str, device: torch.device) -> torch.autocast:
-    """bfloat16 when asked for; else full precision, even inside somebody's autocast (docs/specs/attacks.md, P1)."""
+    """bfloat16 when asked for; else full precision, even inside somebody's autocast (docs/specs/attacks.md, 16)."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.threats.masks import masks, parse_mask
+from gauntlet.threats.masks import canonical_mask, mask_text, masks, parse_mask
 
 Region = torch.Tensor | np.ndarray[Any, Any] | Mapping[str, Any] | int | None
 
@@ -23,9 +23,14 @@ def describe_region(region: Region, name: str) -> dict[str, Any] | int | None:
             f"{name} as an option is a class or a description by one of {', '.join(masks.names())}, such as "
             "{'square': {'size': 100}}; give a mask when calling the attack."
         )
-    if set(region) != {"class"}:
-        parse_mask(region)
-    return dict(region)
+    return dict(region) if set(region) == {"class"} else canonical_mask(region)
+
+
+def region_text(region: dict[str, Any] | int) -> str:
+    """A described region in the name of a threat: "square 100", "class 3", or the class alone where it was given so."""
+    if isinstance(region, int):
+        return str(region)
+    return f"class {region['class']}" if "class" in region else mask_text(region)
 
 
 def region_mask(

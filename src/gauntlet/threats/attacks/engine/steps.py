@@ -82,7 +82,10 @@ class Momentum(StepRule):
 
 @step_rules.register("amsgrad")
 class AmsGrad(StepRule):
-    """Adam with the running maximum of the uncorrected second moment; the projection leaves it alone (Halmosi et al., PAdam)."""
+    """Adam with the running maximum of the uncorrected second moment (Halmosi et al., PAdam).
+
+    The projection of the points leaves the moments alone.
+    """
 
     decay, second_decay, constant = 0.9, 0.999, 1e-8
 

@@ -59,6 +59,11 @@ def describe_target(target: Target) -> dict[str, Any] | int | str | None:
     )
 
 
+def target_text(target: Target) -> str:
+    """A described target in the name of a threat; a file by its path."""
+    return str(target["file"] if isinstance(target, Mapping) and "file" in target else target)
+
+
 def needs_logits(target: Target) -> bool:
     """Whether the target depends on what the model says about the clean image."""
     return target == LEAST_LIKELY if isinstance(target, str) else isinstance(target, Mapping) and "rank" in target

@@ -1,0 +1,30 @@
+"""Files that are whole or not there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_atomically(path: Path, content: bytes, *, sync: bool = False) -> None:
+    """Writes beside the file and renames, so that a reader sees the old or the new content, never a part of it.
+
+    Args:
+        path: of the file; missing folders are made.
+        content: all of it.
+        sync: wait until the disk has it, so that the file also survives a power cut.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            if sync:
+                stream.flush()
+                os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

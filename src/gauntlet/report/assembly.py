@@ -1,0 +1,175 @@
+"""From a store to a report as data."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gauntlet.errors import GauntletError
+from gauntlet.report.document import Block, Document, Finding, Gallery, Part, Section, Text, made_now
+from gauntlet.report.gallery import Loaders, build_gallery, worst_images
+from gauntlet.report.image_figures import THOROUGH, Images, read_images
+from gauntlet.report.naming import counted
+from gauntlet.report.scope import Scope, kind_word, scopes
+from gauntlet.report.scope_ranking import Ranking
+from gauntlet.report.sections import (
+    boxes,
+    classes,
+    curves,
+    distributions,
+    honesty,
+    obtained,
+    relations,
+    summary,
+    threats,
+)
+from gauntlet.report.tables import format_value
+from gauntlet.results import Evaluation, Store
+
+CHANCE = 0.05
+MOST_GALLERIES = 24
+
+
+@dataclass(frozen=True)
+class Options:
+    """What goes into a report.
+
+    Attributes:
+        title: of the page.
+        gallery: worst images per model and kind of threat; 0 for none. The threats are run again on them.
+        findings: what other checks found, by model (`gauntlet.threats.attacks.checks`).
+        loaders: how a gallery finds models and datasets.
+    """
+
+    title: str = "Gauntlet report"
+    gallery: int = 0
+    findings: Sequence[Finding] = ()
+    loaders: Loaders = field(default_factory=Loaders)
+
+
+def build_report(store: Store, options: Options | None = None) -> Document:
+    """The report over all finished evaluations of a store, as data."""
+    options = options or Options()
+    frame = store.frame()
+    if frame.empty:
+        raise GauntletError(f"the store {store.address} holds no finished evaluation; 'gauntlet run' makes some.")
+    cut = scopes(frame)
+    parts = [
+        replace(build_part(store, scope, options), title=title)
+        for scope, title in zip(cut, titles_apart(cut), strict=True)
+    ]
+    columns = {"model": "model", "threat": "threat", "evaluation": "key"}
+    counts = {word: frame[column].nunique() for word, column in columns.items()}
+    subtitle = ", ".join(counted(count, word) for word, count in counts.items())
+    return Document(options.title, subtitle, parts, made_now())
+
+
+def titles_apart(cut: Sequence[Scope]) -> list[str]:
+    """A title for each scope; where two have one dataset and split, with the task and the number of images."""
+    titles = Counter(scope.title for scope in cut)
+    return [
+        f"{scope.title}, {scope.task}, {counted(scope.images, 'image')}" if titles[scope.title] > 1 else scope.title
+        for scope in cut
+    ]
+
+
+def build_part(store: Store, scope: Scope, options: Options) -> Part:
+    """The report over one scope."""
+    ranking = Ranking(scope)
+    rows = scope.evaluations
+    evaluations = {key: stored for key in rows["key"] if (stored := store.load(key)) is not None}
+    images = read_scope_images(store, scope)
+    provenances = [each.provenance for each in evaluations.values()]
+    given = [each for each in options.findings if each.subject in scope.models or each.subject == scope.title]
+    overview = threats.overview(scope, ranking)
+    board: list[Block] = [ranking.table(), *([overview] if overview else [])]
+    sections: list[Section | None] = [
+        summary.section(scope, ranking, first_two(ranking, images)),
+        Section(f"leaderboard-section-{scope.id}", "Leaderboard", board),
+        *threats.sections(scope, ranking),
+        boxes.section(scope, ranking),
+        curves.section(scope, ranking),
+        distributions.section(scope, ranking, images),
+        classes.section(scope, ranking),
+        gallery_section(scope, ranking, evaluations, images, options) if options.gallery else None,
+        relations.section(scope, ranking),
+        honesty.section(scope, ranking, images, provenances, given),
+        obtained.section(scope, ranking, evaluations, store.address),
+    ]
+    counts = {"image": scope.images, "model": len(scope.models), "threat": len(scope.threats)}
+    subtitle = ", ".join(counted(count, word) for word, count in counts.items())
+    return Part(scope.id, scope.title, subtitle, [each for each in sections if each is not None])
+
+
+def read_scope_images(store: Store, scope: Scope) -> dict[tuple[str, str], Images]:
+    """The images of every evaluation of a scope, by model and threat; the latest where there are two."""
+    read = {pair: read_images(store, key) for pair, key in scope.latest_keys().items()}
+    return {pair: images for pair, images in read.items() if images is not None}
+
+
+def first_two(ranking: Ranking, images: Mapping[tuple[str, str], Images]) -> str:
+    """Whether the first model differs from the second beyond chance, under the threat that puts the second second."""
+    if len(ranking.models) < 2 or ranking.ranks[ranking.models[1]] is None:
+        return ""
+    first, second = ranking.models[:2]
+    threat = ranking.deciding_threat(second)
+    one, other = (images.get((model, threat)) for model in (second, first))
+    if one is None or other is None or not one.same_images(other):
+        return ""
+    draws = one.in_passing
+    row = one.compare(other, draws)
+    if math.isnan(row["difference"]):
+        return ""
+    difference, low, high = (format_value(row[name], "points") for name in ("difference", "low", "high"))
+    few = f" of {draws.permutations} permutations" if draws != THOROUGH else ""
+    words = "more than chance" if row["p_value"] < CHANCE else "which may be chance"
+    return (
+        f"Under {threat}, where the second, {second}, is worst, {first} is {difference} points away ({low} to {high}, "
+        f"paired over images, p {_chance(row['p_value'])}{few}), {words}."
+    )
+
+
+def _chance(p_value: float) -> str:
+    written = format_value(p_value, "chance")
+    return written if written.startswith("<") else f"= {written}"
+
+
+def gallery_section(
+    scope: Scope,
+    ranking: Ranking,
+    evaluations: Mapping[str, Evaluation],
+    images: Mapping[tuple[str, str], Images],
+    options: Options,
+) -> Section:
+    """The worst images of every model under its worst threat of every kind."""
+    intro = "Images on which a threat does most damage, run again for this page."
+    blocks: list[Block] = [Text(intro)]
+    candidates = [(model, kind) for model in ranking.models for kind in scope.kinds]
+    keys = scope.latest_keys()
+    clean_name = next(iter(scope.of_kind("clean")), "")
+    for model, kind in candidates:
+        worst = scope.worst(model, kind)
+        attacked = images.get((model, worst[0])) if worst else None
+        if worst is None or attacked is None:
+            continue
+        title = f"{model}: worst {kind_word(kind)}, {worst[0]}"
+        if len(blocks) > MOST_GALLERIES:
+            blocks.append(Text(f"The first {MOST_GALLERIES} galleries; 'gauntlet show' draws any other image."))
+            break
+        ids = worst_images(images.get((model, clean_name)), attacked, options.gallery)
+        blocks.append(_gallery_or_reason(evaluations[keys[model, worst[0]]], ids, attacked, title, options.loaders))
+    if len(blocks) == 1:
+        blocks = [Text("No pictures: the store keeps no counts of single images of these evaluations.")]
+    return Section(f"gallery-{scope.id}", "Gallery", blocks)
+
+
+def _gallery_or_reason(
+    evaluation: Evaluation, ids: Sequence[str], stored: Images, title: str, loaders: Loaders
+) -> Gallery | Text:
+    """A gallery, or why there is none: a model given as an object cannot be loaded by its name."""
+    try:
+        return build_gallery(evaluation, ids, stored, title, loaders)
+    except GauntletError as error:
+        return Text(f"{title}: no pictures, since {error}")

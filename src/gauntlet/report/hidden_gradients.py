@@ -1,0 +1,64 @@
+"""Honesty checks of the models in a store, as findings for its report."""
+
+from __future__ import annotations
+
+import torch
+
+from gauntlet.datasets.contract import Dataset
+from gauntlet.errors import GauntletError
+from gauntlet.models import SegmentationModel
+from gauntlet.report.document import Finding
+from gauntlet.report.gallery import Loaders
+from gauntlet.report.scope import scopes
+from gauntlet.report.sections.honesty import from_checks
+from gauntlet.results import Store
+from gauntlet.samples import collate
+from gauntlet.tasks import SEGMENTATION
+from gauntlet.threats.attacks.checks import check_attack
+
+
+def check_models(store: Store, images: int, loaders: Loaders | None = None) -> list[Finding]:
+    """Attacks every segmentation model of a store in several ways and says what looks like a hidden gradient.
+
+    Args:
+        store: the evaluations whose models are checked, each on the dataset it was evaluated on.
+        images: how many images to use.
+        loaders: how models and datasets are found.
+    """
+    loaders = loaders or Loaders()
+    findings: list[Finding] = []
+    for scope in scopes(store.frame()):
+        if scope.task != SEGMENTATION:
+            text = "No check for hidden gradients: the checks are for segmentation models."
+            findings += [Finding("note", model, text) for model in scope.models]
+            continue
+        addresses = dict(zip(scope.evaluations["model"], scope.evaluations["address"], strict=True))
+        loaded: dict[str, SegmentationModel] = {}
+        try:
+            images_seen, labels, ignored = _first(loaders.dataset(scope.dataset, scope.split), images)
+        except GauntletError as error:
+            findings.append(Finding("note", scope.title, f"No check for hidden gradients, since {error}"))
+            continue
+        for name, address in addresses.items():
+            try:
+                model = loaders.model(str(address))
+            except GauntletError as error:
+                findings.append(Finding("note", str(name), f"No check for hidden gradients, since {error}"))
+                continue
+            if isinstance(model, SegmentationModel):
+                loaded[str(name)] = model
+        for name, model in loaded.items():
+            other = next((each for each_name, each in loaded.items() if each_name != name), None)
+            results = check_attack(model, images_seen, labels, other_model=other, ignore_index=ignored)
+            findings += from_checks(name, results, len(labels))
+    return findings
+
+
+def _first(dataset: Dataset, count: int) -> tuple[torch.Tensor, torch.Tensor, int | None]:
+    """Images and labels of the first samples that share the size of the very first, and the label to ignore."""
+    samples = [dataset[index] for index in range(min(count, len(dataset)))]
+    same = [sample for sample in samples if sample.image.shape == samples[0].image.shape]
+    batch = collate(same, ignore_index=dataset.ignore_index)
+    if batch.labels is None:
+        raise GauntletError(f"the dataset '{dataset.name}' has no label maps.")
+    return batch.images, batch.labels, dataset.ignore_index

@@ -1,0 +1,230 @@
+"""Per-image counts of an evaluation, read once and kept as a few arrays."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from gauntlet.analysis import compare_counts, compare_objects
+from gauntlet.errors import GauntletError
+from gauntlet.metrics import DetectionMetric, SegmentationMetric, ViewKind, Views
+from gauntlet.metrics.arithmetic import FloatArray
+from gauntlet.metrics.detection.metric import Pair
+from gauntlet.metrics.segmentation import worst_case
+from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
+from gauntlet.metrics.segmentation.figures import image_accuracy, image_iou
+from gauntlet.results import Store
+from gauntlet.results.record import ImageRow
+from gauntlet.results.store import Started
+from gauntlet.samples import Boxes
+
+
+@dataclass(frozen=True)
+class Draws:
+    """How thorough a test is.
+
+    Attributes:
+        resamples: of the interval.
+        permutations: of the p-value.
+    """
+
+    resamples: int
+    permutations: int
+
+
+THOROUGH = Draws(1000, 2000)
+"""Enough for p-values that survive an adjustment for a hundred threats, and bearable for thousands of images."""
+
+
+@dataclass(frozen=True)
+class Images(ABC):
+    """The images of one evaluation; one class per task.
+
+    Attributes:
+        figure: name of what is told of every image.
+        mean: name of its mean over images.
+        dataset: name of the dataset figure that stands beside the mean.
+        in_passing: of a test that nobody asked for.
+        ids: N image ids, in the order of the dataset.
+        details: what the threat reported about every image.
+    """
+
+    figure: ClassVar[str]
+    mean: ClassVar[str]
+    dataset: ClassVar[str]
+    in_passing: ClassVar[Draws] = THOROUGH
+    ids: Sequence[str]
+    details: Sequence[Mapping[str, Any]]
+
+    @property
+    @abstractmethod
+    def values(self) -> FloatArray:
+        """(N,) the figure of every image, NaN where it is undefined."""
+
+    @property
+    @abstractmethod
+    def right(self) -> FloatArray:
+        """(N,) the share of every image that is right: by it a rerun is checked, and an attack succeeds."""
+
+    @abstractmethod
+    def _compare(self, other: Any, draws: Draws) -> pd.DataFrame:
+        """The dataset figure of another model minus this one's, tested over images."""
+
+    @abstractmethod
+    def _same_truth(self, other: Any) -> bool:
+        """Whether the ground truth is the same."""
+
+    def same_images(self, other: Images) -> bool:
+        """Whether two or more images were counted, the same ones with the same truth, so that pairs can be tested."""
+        return len(self.ids) > 1 and list(self.ids) == list(other.ids) and self._same_truth(other)
+
+    def compare(self, other: Images, draws: Draws = THOROUGH) -> Mapping[str, float]:
+        """Difference (other - self) of the dataset figure with low, high and p_value, paired over the same images."""
+        row = self._compare(other, draws).iloc[0]
+        return {name: float(row[name]) for name in ("difference", "low", "high", "p_value")}
+
+    def frame(self) -> pd.DataFrame:
+        """image_id, view ("all"), the figure and `right` of every image, with what the threat reported."""
+        figures = {"image_id": list(self.ids), "view": "all", self.figure: self.values, "right": self.right}
+        return pd.DataFrame(figures).join(pd.DataFrame(list(self.details)))
+
+    def detail(self, name: str) -> FloatArray:
+        """(N,) numbers that the threat reported under a name, NaN where it did not."""
+        values = [each.get(name) for each in self.details]
+        return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+@dataclass(frozen=True)
+class LabelImages(Images):
+    """Label maps: the mIoU of every image.
+
+    Attributes:
+        views: the views of the counts.
+        tables: one table of N images per view.
+    """
+
+    figure, mean, dataset = "mIoU", "NmIoU", "CmIoU"
+    views: Views
+    tables: Sequence[CountTable]
+
+    @cached_property
+    def headline(self) -> CountTable:
+        """The counts behind the headline mIoU: the whole image, of a battery the worst attack of every image."""
+        if self.views.kind is ViewKind.WHOLE:
+            return self.tables[0]
+        if self.views.kind is ViewKind.REGION:
+            inside, outside = self.tables[:2]
+            return inside + outside
+        return worst_case.chosen(self.tables, worst_case.worst_by_image_iou(self.tables).choice)
+
+    @cached_property
+    def values(self) -> FloatArray:
+        return image_iou(self.headline)
+
+    @cached_property
+    def right(self) -> FloatArray:
+        return image_accuracy(self.headline)
+
+    def _same_truth(self, other: LabelImages) -> bool:
+        return np.array_equal(self.headline.ground_truth, other.headline.ground_truth)
+
+    def _compare(self, other: LabelImages, draws: Draws) -> pd.DataFrame:
+        return compare_counts(self.headline, other.headline, **asdict(draws))
+
+
+@dataclass(frozen=True)
+class BoxImages(Images):
+    """Boxes: the F1 of every image.
+
+    The boxes themselves are read again when two models are compared: a report over thousands of images and many
+    evaluations would not hold them.
+
+    Attributes:
+        f1: (N,) of every image.
+        truth: digest of the objects.
+        num_classes: K.
+        pairs: reads the objects and detections behind the headline figures.
+    """
+
+    figure, mean, dataset = "F1", "F1_images", "mAP"
+    in_passing = Draws(THOROUGH.resamples // 10, THOROUGH.permutations // 10)  # each is a mAP over all images
+    f1: FloatArray
+    truth: str
+    num_classes: int
+    pairs: Callable[[], list[Pair]]
+
+    @property
+    def values(self) -> FloatArray:
+        return self.f1
+
+    @property
+    def right(self) -> FloatArray:
+        return self.f1
+
+    def _same_truth(self, other: BoxImages) -> bool:
+        return self.truth == other.truth
+
+    def _compare(self, other: BoxImages, draws: Draws) -> pd.DataFrame:
+        return compare_objects(self.pairs(), other.pairs(), self.num_classes, **asdict(draws))
+
+
+def read_images(store: Store, key: str) -> Images | None:
+    """The images of a finished evaluation; None where the store has figures but no counts of labels or boxes."""
+    started = store.started(key)
+    if started is None:
+        raise GauntletError(f"the store {store.address} has no evaluation with the key '{key}'.")
+    rows = store.image_rows(started)
+    first = next(rows, None)
+    if first is None or started.views is None:
+        return None
+    metric = store.metric(key)
+    if isinstance(metric, DetectionMetric):
+        return _read_boxes(chain([first], rows), store, started, started.views, metric)
+    if isinstance(metric, SegmentationMetric):
+        return _read_labels(chain([first], rows), started.views)
+    return None
+
+
+def _read_labels(rows: Iterable[ImageRow], views: Views) -> LabelImages:
+    ids: list[str] = []
+    counts: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+    details: list[Any] = []
+    for row in rows:
+        confusion = ImageCounts.from_bytes(row.counts).confusion  # (V, K, K)
+        diagonal = confusion.diagonal(axis1=1, axis2=2)
+        counts.append(np.stack([diagonal, confusion.sum(axis=2), confusion.sum(axis=1)], axis=1))  # (V, 3, K)
+        ids.append(row.image_id)
+        details.append(row.details)
+    stacked = np.stack(counts)  # (N, V, 3, K)
+    tables = [CountTable(*(stacked[:, view, part] for part in range(3))) for view in range(len(views))]
+    return LabelImages(ids, details, views, tables)
+
+
+def _read_boxes(
+    rows: Iterable[ImageRow], store: Store, started: Started, views: Views, metric: DetectionMetric
+) -> BoxImages:
+    def pairs() -> list[Pair]:
+        return metric.headline_pairs((metric.decode(row.counts) for row in store.image_rows(started)), views)
+
+    ids: list[str] = []
+    details: list[Any] = []
+    counts = []
+    for row in rows:
+        ids.append(row.image_id)
+        details.append(row.details)
+        counts.append(metric.decode(row.counts))
+    headline = metric.headline_pairs(counts, views)
+    truth = hashlib.sha256(b"".join(_bytes_of(objects) for objects, _ in headline)).hexdigest()
+    return BoxImages(ids, details, metric.image_f1(headline), truth, len(metric.class_names), pairs)
+
+
+def _bytes_of(truth: Boxes) -> bytes:
+    return len(truth).to_bytes(4, "little") + truth.xyxy.tobytes() + truth.classes.tobytes()

@@ -1,0 +1,149 @@
+"""The models of a scope in order, by the rule of `gauntlet.analysis.ranking`, with all their scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from gauntlet.analysis import ranking
+from gauntlet.analysis import scores as analysis_scores
+from gauntlet.analysis.scores import score_columns
+from gauntlet.report.scope import Scope, kind_word
+from gauntlet.report.tables import Column, Interval, Table
+
+_MEAN = "mean of "
+
+
+def worst_name(kind: str) -> str:
+    """The name of the score under the worst threat of a kind: "worst corruption"."""
+    return f"worst {kind_word(kind)}"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The models of a scope in order."""
+
+    scope: Scope
+
+    @cached_property
+    def summary_table(self) -> pd.DataFrame:
+        """Every score of `gauntlet.analysis.scores` (ReM, GAM, families, batteries), one row per model."""
+        return analysis_scores(self.scope.analysis_frame, self.scope.metric).set_index("model")
+
+    @cached_property
+    def summary_names(self) -> list[str]:
+        """Scores of `summary_table` that at least one model has, but for the clean figure and those of one threat."""
+        names = [name for name in score_columns(self.summary_table.reset_index()) if name != "clean"]
+        threats = self.scope.threats
+        return [name for name in names if self.summary_table[name].notna().any() and name not in threats]
+
+    @cached_property
+    def scores(self) -> dict[str, dict[str, float]]:
+        """By model: the clean figure, the worst case of every kind of threat, and the summaries; those that it has."""
+        every = {}
+        for model in self.scope.models:
+            values = {"clean": self.scope.clean(model).value}
+            for kind in self.scope.kinds:
+                worst = self.scope.worst(model, kind)
+                if worst is not None:
+                    values[worst_name(kind)] = worst[1].value
+            values |= self._summaries[model]
+            every[model] = {name: value for name, value in values.items() if not math.isnan(value)}
+        return every
+
+    @cached_property
+    def _summaries(self) -> Mapping[str, dict[str, float]]:
+        rows = self.summary_table[self.summary_names].astype(float).to_dict("index")
+        return {str(model): {str(name): value for name, value in row.items()} for model, row in rows.items()}
+
+    @cached_property
+    def _ranked(self) -> tuple[str, dict[str, int | None]]:
+        return ranking.rank(self.scores)
+
+    @property
+    def criterion(self) -> str:
+        """The score that models are ranked by."""
+        return self._ranked[0]
+
+    @property
+    def ranks(self) -> dict[str, int | None]:
+        """Rank by model, best first; equal scores share the better rank, models without the score have none."""
+        return self._ranked[1]
+
+    @property
+    def models(self) -> list[str]:
+        """Models, best first."""
+        return list(self.ranks)
+
+    @property
+    def criterion_words(self) -> str:
+        """The criterion for a sentence."""
+        if self.criterion.startswith("worst "):
+            return f"{self.scope.metric} under the {self.criterion}"
+        return f"clean {self.scope.metric}" if self.criterion == "clean" else self.criterion
+
+    def deciding_threat(self, model: str) -> str:
+        """The threat that gave a model its rank: its worst one where worst cases are ranked, else the clean images."""
+        kinds = {worst_name(kind): kind for kind in self.scope.kinds}
+        if self.criterion.startswith("GAM_"):
+            kind = "corruption"
+        elif "-ReM^" in self.criterion:
+            kind = "attack"
+        else:
+            kind = kinds.get(self.criterion, "clean")
+        worst = self.scope.worst(model, kind)
+        return worst[0] if worst else next(iter(self.scope.of_kind("clean")), "")
+
+    def table(self) -> Table:
+        """The leaderboard."""
+        scope = self.scope
+        kinds = [kind for kind in scope.kinds if scope.shared(kind)]
+        columns = [
+            Column("model"),
+            Column("rank", "count"),
+            Column("clean", "percent", heat=True),
+            *(Column(worst_name(kind), "percent", heat=True, note=_over(scope, kind)) for kind in kinds),
+            *(Column(name, "percent", heat=True, note=_score_note(name)) for name in self.summary_names),
+        ]
+        rows = []
+        for model, place in self.ranks.items():
+            worst = [scope.worst(model, kind) for kind in kinds]
+            rows.append(
+                [
+                    model,
+                    place,
+                    scope.clean(model),
+                    *(each[1] if each else None for each in worst),
+                    *(self._summaries[model][name] for name in self.summary_names),
+                ]
+            )
+        caption = f"{scope.metric} in per cent on {scope.images} images. The best of every column is bold."
+        if any(isinstance(cell, Interval) and not math.isnan(cell.low) for row in rows for cell in row):
+            caption += " Ranges are 95 % bootstrap intervals over images."
+        return Table(
+            f"leaderboard-{scope.id}",
+            f"By {self.criterion_words}",
+            columns,
+            rows,
+            caption,
+            best="column" if len(rows) > 1 else "",
+        )
+
+
+def _over(scope: Scope, kind: str) -> str:
+    count = len(scope.shared(kind))
+    return f"smallest over the {count} that every model was run under" if count > 1 else scope.shared(kind)[0]
+
+
+def _score_note(name: str) -> str:
+    if name.startswith(_MEAN):
+        return "mean over the members of " + name.removeprefix(_MEAN)
+    if "-ReM^" in name:
+        return "smallest over PGD, SegPGD and CosPGD (segmentation) or BIM and PGD (detection)"
+    if name.startswith("GAM_"):
+        return "smallest over the common corruptions at this severity"
+    return "mean over a family of corruptions" if name.split("_")[0] in ("noise", "blur", "weather", "digital") else ""

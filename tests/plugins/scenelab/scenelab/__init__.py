@@ -1,0 +1,1 @@
+"""Plug-ins for Gauntlet, one of every kind."""

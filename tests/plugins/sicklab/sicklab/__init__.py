@@ -1,0 +1,1 @@
+"""Plug-ins for Gauntlet that cannot be used."""

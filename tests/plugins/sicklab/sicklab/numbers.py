@@ -1,0 +1,3 @@
+"""Not what a registry takes."""
+
+seven = 7
