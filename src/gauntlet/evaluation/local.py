@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import torch
 
@@ -69,6 +68,18 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
             began = ended
             progress.advance(len(rows), session.figure, session.running_figure.name)
         return session.finish()
+
+
+def run_one(
+    planned: PlannedJob, store: Store, progress: Progress, *, workers: int = 1, again: bool = False
+) -> Evaluation:
+    """`run_job`, by as many workers as are asked for; what goes wrong is raised."""
+    if workers == 1:
+        return run_job(planned, store, progress, again=again)
+    (ended,) = LocalExecutor(workers).run([planned], store, progress, again=again)
+    if isinstance(ended, Failure):
+        raise GauntletError(ended.error)
+    return ended
 
 
 @contextmanager
@@ -169,6 +180,9 @@ def _run_on_workers(
         pool.close()
 
 
+_CANNOT_TRAVEL = "the {what} only lives in this process and cannot be pickled; use workers=1."
+
+
 class _Shared:
     """Models and datasets of jobs, as workers find them: files that all of them map, else their addresses."""
 
@@ -182,22 +196,19 @@ class _Shared:
         check_depth(planned.threat, planned.dataset)
         if id(planned.model) not in self._models:
             model = ready_model(planned.model, planned.dataset, torch.device("cpu"))
-            shared: ModelAddress | None = self._pool.share_model(model, f"model-{len(self._models)}")
-            self._models[id(planned.model)] = _must_travel(shared or planned.model_entry, "model")
+            file = self._pool.share_model(model, f"model-{len(self._models)}")
+            address: ModelAddress | None = planned.model_entry if file is None else file
+            if address is None:
+                raise GauntletError(_CANNOT_TRAVEL.format(what="model"))
+            self._models[id(planned.model)] = address
         if id(planned.dataset) not in self._datasets:
-            data: DatasetAddress | None = planned.dataset_entry
-            data = data or self._pool.share_dataset(planned.dataset, f"data-{len(self._datasets)}")
-            self._datasets[id(planned.dataset)] = _must_travel(data, "dataset")
+            entry: DatasetAddress | None = planned.dataset_entry
+            if entry is None:
+                entry = self._pool.share_dataset(planned.dataset, f"data-{len(self._datasets)}")
+            if entry is None:
+                raise GauntletError(_CANNOT_TRAVEL.format(what="dataset"))
+            self._datasets[id(planned.dataset)] = entry
         return self._models[id(planned.model)], self._datasets[id(planned.dataset)]
-
-
-Address = TypeVar("Address")
-
-
-def _must_travel(address: Address | None, what: str) -> Address:
-    if address is None:
-        raise GauntletError(f"the {what} only lives in this process and cannot be pickled; use workers=1.")
-    return address
 
 
 class _LoadedOnce(ModelSource):

@@ -29,11 +29,18 @@ Locate = Callable[[PlannedJob], tuple[ModelAddress, DatasetAddress]]
 
 @dataclass
 class _PendingUnit:
-    """A unit that is not committed: whose it is, and how often it was tried."""
+    """A unit that is not committed.
+
+    Attributes:
+        job, unit: whose it is, and which images.
+        tries: how often it failed.
+        chooses: whether the worker that has it measures how the model is prepared.
+    """
 
     job: int
     unit: Unit
     tries: int = 0
+    chooses: bool = False
 
 
 @dataclass
@@ -121,7 +128,9 @@ class Driver:
     def _commit(self, pending: _PendingUnit, delivery: Delivery) -> Iterator[int]:
         session = self._sessions[pending.job]
         chosen = session.keep_preparation(delivery.preparation)
-        self._preparations[self._pair(self._jobs[pending.job])] = chosen
+        if pending.chooses:
+            self._preparations[self._pair(self._jobs[pending.job])] = chosen
+            pending.chooses = False
         if chosen != delivery.preparation:  # another driver began this evaluation with another choice: that one holds
             self._queue_of(self._jobs[pending.job]).appendleft(pending)
             return
@@ -139,15 +148,14 @@ class Driver:
             self._progress.note_once(f"a worker died ({reason}); its work is done again by another.")
         self._seats[self._seats.index(seat)] = _Seat(self._pool.start())
         for pending in seat.units[1:]:
+            self._release(pending)
             self._queue_of(self._jobs[pending.job]).appendleft(pending)
         for pending in seat.units[:1]:
             yield from self._try_again(pending, f"the worker died: {reason}")
 
     def _try_again(self, pending: _PendingUnit, error: str) -> Iterator[int]:
         """Puts a unit back into its queue; after the last try it is set aside. Yields its job if that ended it."""
-        pair = self._pair(self._jobs[pending.job])
-        if self._preparations.get(pair, ()) is None:
-            del self._preparations[pair]  # the unit that was to choose did not come back: the next one chooses
+        self._release(pending)
         pending.tries += 1
         if pending.tries < MAX_TRIES:
             self._queue_of(self._jobs[pending.job]).append(pending)
@@ -156,6 +164,12 @@ class Driver:
         session.store.set_aside(session.started, unit.start, unit.stop, error)
         self._failed[pending.job] = f"images {unit.start} to {unit.stop - 1}, {MAX_TRIES} tries: {error}"
         yield from self._one_less(pending.job)
+
+    def _release(self, pending: _PendingUnit) -> None:
+        """Leaves the choice of a preparation, which this unit was to make, to the next one."""
+        if pending.chooses:
+            del self._preparations[self._pair(self._jobs[pending.job])]
+            pending.chooses = False
 
     def _one_less(self, job: int) -> Iterator[int]:
         """Counts a unit of a job as ended; yields the job when it was the last one."""
@@ -178,7 +192,11 @@ class Driver:
                 planned = self._jobs[pending.job]
                 seat.model = _model_name(planned)
                 seat.units.append(pending)
-                self._pool.send(seat.worker, self._order(planned, self._sessions[pending.job], pending.unit))
+                session = self._sessions[pending.job]
+                pending.chooses = session.preparation is None
+                if pending.chooses:
+                    self._preparations[self._pair(planned)] = None
+                self._pool.send(seat.worker, self._order(planned, session, pending.unit))
 
     def _next_unit(self, seat: _Seat) -> _PendingUnit | None:
         taken = {other.model for other in self._seats if other is not seat}
@@ -206,8 +224,6 @@ class Driver:
         return True
 
     def _order(self, planned: PlannedJob, session: Session, unit: Unit) -> Order:
-        if session.preparation is None:
-            self._preparations[self._pair(planned)] = None
         model, dataset = self._locate(planned)
         return Order(
             model,

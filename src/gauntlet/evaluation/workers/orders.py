@@ -10,6 +10,9 @@ from gauntlet.evaluation.units import Unit
 from gauntlet.metrics import Views
 from gauntlet.results.record import ImageRow
 
+READY = "ready"
+"""The first word of a worker: it has started and takes orders."""
+
 
 @dataclass(frozen=True)
 class PickledFile:

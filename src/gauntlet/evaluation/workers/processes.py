@@ -9,28 +9,23 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import queue
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from gauntlet.datasets.contract import Dataset
-from gauntlet.evaluation.failures import describe_error
-from gauntlet.evaluation.workers.orders import Delivery, Order, PickledFile
+from gauntlet.evaluation.workers.orders import READY, Delivery, Order, PickledFile
 from gauntlet.evaluation.workers.pool import Delivered, Died, Event, Failed, Ready
 from gauntlet.models import GauntletModel
 
-READY = "ready"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _PATIENCE = 5.0  # seconds that a worker without a connection has to exit by itself
 
@@ -60,7 +55,7 @@ class ProcessPool:
         ours, theirs = socket.socketpair()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         environment.update(dict.fromkeys(_THREADS, "1"))
-        command = [sys.executable, "-m", __name__, str(theirs.fileno()), str(self._folder), place.partition(" ")[2]]
+        command = [sys.executable, "-m", __package__, str(theirs.fileno()), str(self._folder), place.partition(" ")[2]]
         process = subprocess.Popen(
             command,
             env=environment,
@@ -132,37 +127,3 @@ class ProcessPool:
         path = self._folder / f"{name}.pkl"
         path.write_bytes(data)
         return PickledFile(str(path))
-
-
-def serve(connection: Connection, folder: str, device: str) -> None:
-    """The life of a worker process: orders in, deliveries out, until the driver is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the driver decides what follows
-    orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
-
-    def read() -> None:
-        """Takes in orders while the worker computes; ends the process at once when the driver is gone."""
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                orders.put(connection.recv())
-        shutil.rmtree(folder, ignore_errors=True)  # a driver that was killed could not do it
-        os._exit(1)
-
-    threading.Thread(target=read, daemon=True).start()
-    if device.startswith("cuda"):
-        torch.cuda.set_device(torch.device(device))
-    from gauntlet.evaluation.workers.worker import Worker
-
-    worker = Worker(threads=1)
-    connection.send(READY)
-    while True:
-        order = orders.get()
-        answer: Any
-        try:
-            answer = worker.compute(order)
-        except Exception as error:
-            answer = describe_error(error)
-        connection.send(answer)
-
-
-if __name__ == "__main__":
-    serve(Connection(int(sys.argv[1])), sys.argv[2], sys.argv[3])
