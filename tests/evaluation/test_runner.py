@@ -249,7 +249,7 @@ def test_bad_threats_of_a_plan_are_one_sentence() -> None:
         plan_jobs(parse_plan(content()))
     with pytest.raises(GauntletError, match="unknown suite 'quik'; did you mean 'quick'"):
         plan_jobs(Plan.model_validate({**content(), "suites": ["quik"]}))
-    with pytest.raises(GauntletError, match="unknown option of the threat 'corruption' 'sevrity'"):
+    with pytest.raises(GauntletError, match="unknown option of the corruption 'fog' 'sevrity'"):
         plan_jobs(parse_plan(content({"corruption": {"name": "fog", "sevrity": 2}})))
 
 

@@ -176,13 +176,14 @@ def test_ctrl_c_ends_every_worker(tmp_path: Path) -> None:
     assert not any(os.path.exists(f"/proc/{child}") for child in children)
 
 
-def test_models_and_datasets_in_memory_travel_as_files() -> None:
+def test_models_and_datasets_in_memory_travel_as_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     model = wrap_model(street_network(), num_classes=11, ignore_index=11, name="memory")
     data = load_dataset("streets", size=(32, 64), length=6)
     alone = evaluate(model, data, PGD, batch_size=2, workers=1)
     together = evaluate(model, data, PGD, batch_size=2, workers=2)
     assert together.figures == alone.figures
-    assert glob.glob(str(Path(tempfile.gettempdir()) / "gauntlet-workers-*")) == []
+    assert glob.glob(str(tmp_path / "gauntlet-workers-*")) == []
 
 
 class Unpicklable(TinyDataset):
