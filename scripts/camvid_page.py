@@ -17,7 +17,6 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
-from pages import DOCS, Runs, percent, section, table
 
 import gauntlet
 from gauntlet import pictures
@@ -30,6 +29,7 @@ from gauntlet.results import Evaluation, open_store
 from gauntlet.samples import Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import build_threat, suites
+from pages import DOCS, Runs, percent, section, table
 
 
 @dataclass(frozen=True)

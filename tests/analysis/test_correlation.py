@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from store_rows import figure
 
 from gauntlet.analysis import correlate, correlations, scores, scores_by_dataset, scores_by_metric
 from gauntlet.errors import GauntletError
@@ -155,7 +153,7 @@ def test_scores_side_by_side_across_metrics_and_datasets() -> None:
         scores_by_dataset(frame, "GAM_9")
 
 
-def test_other_images_of_one_dataset_are_not_averaged(figure: Callable[..., dict[str, Any]]) -> None:
+def test_other_images_of_one_dataset_are_not_averaged() -> None:
     """One model on 8 and on 64 images of streets, and on another dataset."""
     rows = [
         figure("a", {"clean": {}}, value, dataset=dataset, dataset_digest=digest * 16)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from gauntlet import __version__
 from gauntlet.cli import app as application
 from gauntlet.cli import commands  # noqa: F401 - registers the commands
+from subprocesses import environment
 
 TESTS = Path(__file__).resolve().parents[1]
 NETWORK = "python:nets:street_network"
@@ -194,14 +194,14 @@ def test_show_says_when_it_cannot_write(call) -> None:
 
 def test_the_program_and_the_module_are_the_same() -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "gauntlet", "--version"], capture_output=True, text=True, check=True, env=os.environ
+        [sys.executable, "-m", "gauntlet", "--version"], capture_output=True, text=True, check=True, env=environment()
     )
     assert result.stdout == f"gauntlet {__version__}\n"
 
 
 def test_importing_the_package_loads_neither_torch_nor_numba() -> None:
     code = "import sys, gauntlet; print([name for name in ('torch', 'numba', 'pandas', 'cv2') if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 
 

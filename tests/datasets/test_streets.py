@@ -32,6 +32,7 @@ from gauntlet.datasets.streets.shadows import Shadows
 from gauntlet.datasets.streets.street import Street, sample_street
 from gauntlet.datasets.streets.world import Scene
 from gauntlet.errors import GauntletError
+from subprocesses import environment
 
 SIZE = (128, 256)
 
@@ -94,7 +95,8 @@ class TestDeterminism:
             "import hashlib; from gauntlet.datasets.streets import Streets; s = Streets('test', size=(48, 80))[3];"
             "print(hashlib.sha256(s.image.tobytes() + s.labels.tobytes() + s.depth.tobytes()).hexdigest())"
         )
-        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        command = [sys.executable, "-c", code]
+        other = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout.strip()
         here = Streets("test", size=(48, 80))[3]
         assert here.labels is not None
         assert here.depth is not None

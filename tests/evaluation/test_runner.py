@@ -22,8 +22,9 @@ from gauntlet.evaluation.progress import Silent
 from gauntlet.evaluation.runner import run_jobs
 from gauntlet.results import Store, open_store
 from gauntlet.samples import collate
+from paths import TESTS
+from subprocesses import environment
 
-TESTS = Path(__file__).resolve().parents[1]
 SMALL = {"name": "streets", "options": {"size": [32, 64], "length": 10}}
 
 
@@ -157,10 +158,6 @@ def command(plan: Path, store: Path) -> list[str]:
     return [sys.executable, "-m", "gauntlet", "run", str(plan), "--store", str(store), "--json", "--device", "cpu"]
 
 
-def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1", **more}
-
-
 @pytest.mark.slow
 def test_kill_at_random_moments_loses_nothing_and_changes_nothing(tmp_path: Path) -> None:
     """Kill -9, several times, while it computes; then the figures equal those of an undisturbed run, byte by byte."""
@@ -173,7 +170,7 @@ def test_kill_at_random_moments_loses_nothing_and_changes_nothing(tmp_path: Path
     chance, kills = random.Random(3), 0
     while kills < 2:
         process = subprocess.Popen(
-            command(plan, disturbed), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command(plan, disturbed), env=environment(TESTS), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         before = committed(disturbed)
         wanted = before + chance.randint(1, 6)
@@ -187,7 +184,7 @@ def test_kill_at_random_moments_loses_nothing_and_changes_nothing(tmp_path: Path
             break
     assert kills >= 1
     for store in (disturbed, quiet):
-        subprocess.run(command(plan, store), env=environment(), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command(plan, store), env=environment(TESTS), check=True, stdout=subprocess.DEVNULL)
     with open_store(disturbed) as first, open_store(quiet) as second:
         assert len(counts(first)) == 120
         assert counts(first) == counts(second)
@@ -213,7 +210,9 @@ def test_two_runs_into_one_store_at_once(tmp_path: Path) -> None:
     plan, store = tmp_path / "plan.yaml", tmp_path / "results.db"
     plan.write_text(yaml.safe_dump(content(PGD, "clean")))
     processes = [
-        subprocess.Popen(command(plan, store), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            command(plan, store), env=environment(TESTS), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
         for _ in range(2)
     ]
     for process in processes:

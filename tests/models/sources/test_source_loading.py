@@ -15,6 +15,7 @@ import gauntlet
 from gauntlet.errors import GauntletError
 from gauntlet.models import loading, resolve_model, zoo
 from gauntlet.models.sources.contract import sources
+from subprocesses import environment
 from tiny import tiny_network
 
 
@@ -123,7 +124,7 @@ def test_sources_are_imported_when_asked_for() -> None:
     code = (
         "import sys, gauntlet.models; print([m for m in sys.modules if m in ('transformers', 'torchvision', 'onnx')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
@@ -174,5 +175,5 @@ def test_networks_are_imported_when_asked_for() -> None:
         "architectures.names(), detectors.names(), architectures['enet']; "
         "print([m.rpartition('.')[2] for m in sys.modules if m.rpartition('.')[2] in ('enet', 'cgnet', 'detr')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['enet']"

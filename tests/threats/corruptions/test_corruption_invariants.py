@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gauntlet.threats.corruptions import COMMON, EXTRA, SEVERITIES, corrupt, names, registry
+from subprocesses import environment
 
 ALL = (*COMMON, *EXTRA)
 
@@ -157,5 +158,7 @@ def test_the_compiler_is_loaded_at_the_first_corruption() -> None:
         "import json, sys; from gauntlet.threats.corruptions import names; names(); "
         "print(json.dumps(sorted({'numba', 'cv2', 'scipy'} & set(sys.modules))))"
     )
-    loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    loaded = json.loads(done.stdout)
     assert "numba" not in loaded
