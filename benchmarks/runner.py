@@ -26,6 +26,7 @@ from gauntlet.evaluation.runner import run_jobs
 from gauntlet.metrics import WHOLE, Figure
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.models import load_model
+from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.results import Store, open_store
 from gauntlet.results.record import ImageRow, Job
 
@@ -35,6 +36,7 @@ MODEL = "streets/enet"
 def share(images: int) -> None:
     """Share of wall time inside the model's forward and backward passes, suite semsegbench."""
     model = load_model(MODEL)
+    assert isinstance(model, WrappedSegmentation)
     clock = _Clock(model.module)
     plan = parse_plan(
         {"models": [MODEL], "datasets": [{"name": "streets", "limit": images}], "suites": ["semsegbench"]}
@@ -69,11 +71,11 @@ class _Clock:
         return call
 
     def __enter__(self) -> None:
-        self.module.forward = self._timed(self._forward)  # type: ignore[method-assign]
+        self.module.forward = self._timed(self._forward)
         torch.autograd.grad = self._timed(self._grad)  # type: ignore[assignment]
 
     def __exit__(self, *_: object) -> None:
-        self.module.forward = self._forward  # type: ignore[method-assign]
+        self.module.forward = self._forward
         torch.autograd.grad = self._grad
 
 
@@ -189,7 +191,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=16)
     chosen = parser.parse_args()
     print(f"{os.cpu_count()} cores, torch {torch.__version__}, {torch.get_num_threads()} threads")
-    actions = {
+    actions: dict[str, Callable[[], None]] = {
         "share": lambda: share(chosen.images),
         "memory": memory,
         "planning": planning,

@@ -11,7 +11,7 @@ from gauntlet.models import SegmentationModel, wrap_model
 from paths import SHARED
 from tiny import TinyDataset, tiny_network
 
-pytest_plugins = ["dataset_trees"]
+pytest_plugins = ["dataset_trees", "program"]
 
 torch.set_num_threads(1)
 

@@ -59,6 +59,8 @@ class TinyDetector(DetectionModel):
         self.classify = nn.Conv2d(3, len(CLASSES), 1)
         self.move = nn.Conv2d(3, 4, 1)
         self.threshold = threshold
+        assert self.classify.bias is not None
+        assert self.move.bias is not None
         with torch.no_grad():
             self.classify.weight.copy_((16 * torch.eye(3) - 4).reshape(3, 3, 1, 1))
             self.classify.bias.fill_(-4.0)

@@ -141,12 +141,12 @@ def test_scores_side_by_side_across_metrics_and_datasets() -> None:
     frame = published.frame(source="semsegbench", kind="clean")
     metrics = scores_by_metric(frame, "clean", ["mIoU", "mAcc", "aAcc"])
     assert len(metrics) == 76
-    row = metrics.set_index(["model", "dataset"]).loc[("unet/custom", "cityscapes")]
+    row = metrics.set_index(["model", "dataset"]).loc[[("unet/custom", "cityscapes")]].iloc[0]
     assert [row["mIoU"], row["mAcc"], row["aAcc"]] == [0.6910, 0.7676, 0.9491]
     datasets = scores_by_dataset(frame, "clean", on=["architecture", "backbone"]).set_index(
         ["architecture", "backbone"]
     )
-    row = datasets.loc[("segformer", "mit-b0")]
+    row = datasets.loc[[("segformer", "mit-b0")]].iloc[0]
     assert row["ade20k"] == 0.3741
     assert row["cityscapes"] == pytest.approx((0.6906 + 0.7654) / 2)
     with pytest.raises(GauntletError, match="needs the columns GAM_9"):

@@ -11,7 +11,7 @@ from store_rows import figure
 from gauntlet.analysis import by_class, curve, transfer, transfer_matrix, transform_matrix
 from gauntlet.errors import GauntletError
 from gauntlet.results import published
-from gauntlet.results.published.threat_names import threat_settings
+from gauntlet.results.descriptions import threat_settings
 
 
 def pgd(epsilon: float | str, steps: int = 20, **settings: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from store_rows import figure
@@ -68,8 +67,8 @@ def test_budgets_are_kept_apart() -> None:
 def test_a_missing_member_gives_nan_and_its_name() -> None:
     rows = [row for row in full_model("a", 0.8, 0.1, 0.2) if "pgd" not in row["description"].split('"')]
     found = rem(pd.DataFrame(rows))
-    assert np.isnan(found.loc[0, "value"])
-    assert np.isnan(found.loc[0, "mean"])
+    assert pd.isna(found.loc[0, "value"])
+    assert pd.isna(found.loc[0, "mean"])
     assert found.loc[0, "missing"] == "pgd"
     assert found.loc[0, "worst"] == ""
 
@@ -96,7 +95,7 @@ def test_gam_by_severity() -> None:
     assert found.loc["GAM_3", "value"] == 0.2
     assert found.loc["GAM_3", "worst"] == "fog"
     assert found.loc["GAM_3", "mean"] == pytest.approx((14 * 0.5 + 0.2) / 15)
-    assert np.isnan(found.loc["GAM_5", "value"])
+    assert pd.isna(found.loc["GAM_5", "value"])
     assert found.loc["GAM_5", "members"] == "fog"
 
 
@@ -151,7 +150,7 @@ def test_clean_figures_on_acdc_are_weather_for_the_other_datasets() -> None:
     ]
     table = scores(pd.DataFrame(rows)).set_index(["dataset", "model"])
     assert table.loc[("cityscapes", "a"), "acdc fog"] == 0.4
-    assert np.isnan(table.loc[("cityscapes", "b"), "acdc fog"])
+    assert pd.isna(table.loc[("cityscapes", "b"), "acdc fog"])
     assert table.loc[("acdc", "a"), "clean"] == 0.4
 
 
@@ -164,7 +163,7 @@ def test_weather_in_two_protocols_is_two_columns() -> None:
     ]
     table = scores(pd.DataFrame(rows)).set_index("dataset")
     found = table.loc["cityscapes", ["acdc fog [11111111]", "acdc fog [22222222]", "acdc snow"]]
-    assert found.tolist() == [0.4, 0.3, 0.2]
+    assert list(found) == [0.4, 0.3, 0.2]
 
 
 def test_the_latest_of_two_clean_runs_counts_in_a_store() -> None:
@@ -239,7 +238,7 @@ def test_a_threat_table_has_a_column_per_threat() -> None:
     table = threat_table(pd.DataFrame(rows)).set_index("model")
     assert list(table.columns)[-2:] == ["clean", "fog 3"]
     assert table.loc["a", "fog 3"] == 0.5
-    assert np.isnan(table.loc["b", "fog 3"])
+    assert pd.isna(table.loc["b", "fog 3"])
 
 
 def test_a_threat_with_an_old_and_a_new_name_is_one_threat() -> None:

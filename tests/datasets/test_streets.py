@@ -132,7 +132,8 @@ class TestContents:
         assert sample.labels is not None
         assert sample.depth is not None
         assert sample.labels.shape == sample.depth.shape == SIZE
-        assert (sample.image.dtype, sample.labels.dtype, sample.depth.dtype) == (np.uint8, np.uint8, np.float32)
+        assert sample.image.dtype == sample.labels.dtype == np.uint8
+        assert sample.depth.dtype == np.float32
 
     def test_every_class_has_a_learnable_share(self, pictures: list[Picture]) -> None:
         counts = np.stack([np.bincount(picture.labels.ravel(), minlength=12) for picture in pictures])
@@ -192,7 +193,8 @@ class TestBoxes:
                 rows, columns = np.nonzero(picture.instances == number)
                 spans[columns.min(), rows.min(), columns.max() + 1, rows.max() + 1] = number
             for corners, index in zip(boxes.xyxy, boxes.classes, strict=True):
-                number = spans[tuple(int(value) for value in corners)]
+                left, top, right, bottom = (int(value) for value in corners)
+                number = spans[left, top, right, bottom]
                 mask = picture.instances == number
                 assert (picture.labels[mask] == BOX_CLASSES[index]).all()
                 assert corners[2] <= SIZE[1]

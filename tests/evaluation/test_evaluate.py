@@ -24,6 +24,7 @@ PGD = {"attack": {"name": "pgd", "epsilon": "16/255", "alpha": "4/255", "steps":
 def by_hand(model: SegmentationModel, dataset: TinyDataset) -> CountTable:
     matrices = []
     for sample in dataset:
+        assert sample.labels is not None
         logits = model(collate([sample]).images)
         matrices.append(confusion(logits.argmax(1)[0].numpy(), sample.labels, 3, 255)[0])
     return CountTable.of(matrices, 3)
@@ -77,7 +78,7 @@ class CountingSource(ModelSource):
 
 
 def test_a_stored_result_is_returned_without_loading_the_model(
-    tiny_model: SegmentationModel, tiny_dataset: TinyDataset, tmp_path
+    tiny_model: SegmentationModel, tiny_dataset: TinyDataset, tmp_path: Path
 ) -> None:
     source, store = CountingSource(tiny_model), tmp_path / "results.db"
     first = gauntlet.evaluate(source, tiny_dataset, store=store)
@@ -114,7 +115,7 @@ class Breaking(TinyDataset):
         self.at: int | None = at
         self.read: list[int] = []
 
-    def __getitem__(self, index: int):
+    def __getitem__(self, index: int) -> Sample:
         if index == self.at:
             raise OSError("disk gone")
         self.read.append(index)
@@ -152,7 +153,7 @@ def test_the_dataset_decides_what_is_ignored(tiny_dataset: TinyDataset) -> None:
 
 
 def test_importance_weights_give_a_weighted_accuracy(tiny_model: SegmentationModel, tiny_dataset: TinyDataset) -> None:
-    def lower_half(sample) -> np.ndarray:
+    def lower_half(sample: Sample) -> np.ndarray:
         weights = np.zeros(sample.image.shape[:2])
         weights[weights.shape[0] // 2 :] = 1
         return weights
@@ -198,8 +199,9 @@ def test_a_misbehaving_model_is_named_with_the_image(wrong: str, sentence: str, 
 
 def test_a_label_outside_the_classes_is_named_with_the_image(tiny_model: SegmentationModel) -> None:
     class Wrong(TinyDataset):
-        def __getitem__(self, index: int):
+        def __getitem__(self, index: int) -> Sample:
             sample = super().__getitem__(index)
+            assert sample.labels is not None
             if index == 2:
                 sample.labels[5, 5] = 9
             return sample

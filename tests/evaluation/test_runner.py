@@ -6,10 +6,13 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -80,8 +83,12 @@ def test_a_job_is_made_once_and_the_store_is_asked_once(monkeypatch: pytest.Monk
     jobs = plan_jobs(plan)
     asked: list[str] = []
     for name in ("states", "load", "started"):
-        usual = getattr(Store, name)
-        monkeypatch.setattr(Store, name, lambda *given, name=name, usual=usual: asked.append(name) or usual(*given))
+
+        def ask(*given: Any, name: str = name, usual: Callable[..., Any] = getattr(Store, name)) -> Any:
+            asked.append(name)
+            return usual(*given)
+
+        monkeypatch.setattr(Store, name, ask)
     monkeypatch.setattr(evaluation_jobs, "make_job", lambda *_: pytest.fail("the job was made in the plan"))
     outcome = run_jobs(jobs, store)
     assert (len(outcome.computed), len(outcome.stored)) == (1, 1)
@@ -270,7 +277,7 @@ def test_the_schema_names_every_key() -> None:
 def test_a_dead_process_is_noticed() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    host = run_log.socket.gethostname()
+    host = socket.gethostname()
     assert not run_log.is_alive(host, process.pid)
     assert run_log.is_alive(host, os.getpid())
     assert run_log.is_alive("another-host", process.pid)

@@ -67,8 +67,8 @@ def test_differences_are_those_of_the_figures_with_a_paired_interval(store: Stor
         assert each.change.value == pytest.approx(values["second", each.threat] - values["first", each.threat])
         keys = frame[frame["threat"].eq(each.threat)].drop_duplicates("key").set_index("model")["key"]
         tables = [read_images(store, keys[model]) for model in ("first", "second")]
-        assert tables[0] is not None
-        assert tables[1] is not None
+        assert isinstance(tables[0], LabelImages)
+        assert isinstance(tables[1], LabelImages)
         expected = compare_counts(tables[0].headline, tables[1].headline).iloc[0]  # three images: every flip is tried
         assert (each.change.low, each.change.high) == (expected["low"], expected["high"])
     under_threat = comparison.differences[1]

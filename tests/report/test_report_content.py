@@ -266,7 +266,7 @@ def test_mixed_versions_are_noted() -> None:
 
 
 @pytest.fixture(scope="module")
-def document(store_path) -> Document:
+def document(store_path: Path) -> Document:
     from gauntlet.results import open_store
 
     with open_store(store_path, read_only=True) as store:
@@ -334,7 +334,7 @@ def test_the_images_give_the_stored_figures(small_store: Store) -> None:
     rows = frame[frame["view"].eq("all") & frame["class_name"].eq("") & frame["metric"].isin(["mIoU", "NmIoU"])]
     for key, part in rows.groupby("key"):
         images = read_images(small_store, str(key))
-        assert images is not None
+        assert isinstance(images, LabelImages)
         values = dict(zip(part["metric"], part["value"], strict=True))
         assert cmiou(images.headline) == pytest.approx(values["mIoU"], abs=1e-12)
         assert nmiou(images.headline) == pytest.approx(values["NmIoU"], abs=1e-12)
@@ -342,7 +342,8 @@ def test_the_images_give_the_stored_figures(small_store: Store) -> None:
 
 def charts_of(document: Document, start: str) -> dict[str, Chart]:
     (panel,) = [panel for panel in blocks_of(document, Panel) if panel.id.startswith(start)]
-    return panel.charts
+    charts: dict[str, Chart] = panel.charts
+    return charts
 
 
 def test_curves_start_at_the_clean_figure(document: Document, small_store: Store) -> None:
@@ -365,7 +366,8 @@ def test_boxes_hold_quantiles_and_both_means(document: Document, small_store: St
     values = small_store.per_image(rows["key"].iloc[0])["mIoU"]
     assert box.quantiles == pytest.approx(np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95]))
     figures = dict(zip(rows["metric"], rows["value"], strict=True))
-    assert (box.image_mean, box.dataset) == (pytest.approx(figures["NmIoU"]), figures["mIoU"])
+    assert box.image_mean == pytest.approx(figures["NmIoU"])
+    assert box.dataset == figures["mIoU"]
 
 
 def test_shares_of_the_strongest_attack_sum_to_one(document: Document) -> None:
@@ -486,7 +488,7 @@ def test_a_store_without_counts_still_gives_a_report(two_models: Store) -> None:
     assert titles[-1] == "How each figure was obtained"
 
 
-def test_detection_and_missing_clean_figures_are_reported_as_far_as_they_go(tmp_path) -> None:
+def test_detection_and_missing_clean_figures_are_reported_as_far_as_they_go(tmp_path: Path) -> None:
     from gauntlet.report import write_report
 
     store = Store()

@@ -45,11 +45,11 @@ def test_cells_are_written_by_their_kind(cell: object, kind: str, text: str) -> 
 
 def test_the_best_of_a_column_or_row_is_found_and_ties_share_it() -> None:
     columns = [Column("m"), Column("a", "percent", heat=True), Column("b", "percent", heat=True), Column("n", "count")]
-    rows = [["x", 0.5, Interval(0.2), 9], ["y", 0.5, 0.3, 1], ["z", 0.1, math.nan, 5]]
+    rows: list[list[Cell]] = [["x", 0.5, Interval(0.2), 9], ["y", 0.5, 0.3, 1], ["z", 0.1, math.nan, 5]]
     assert best_cells(Table("t", "", columns, rows, best="column")) == {(0, 1), (1, 1), (1, 2)}
     assert best_cells(Table("t", "", columns, rows, best="row")) == {(0, 1), (1, 1)}
     assert best_cells(Table("t", "", columns, rows)) == set()
-    same = [["x", 0.5, 0.5, 0], ["y", 0.5, 0.5, 0]]
+    same: list[list[Cell]] = [["x", 0.5, 0.5, 0], ["y", 0.5, 0.5, 0]]
     assert best_cells(Table("t", "", columns, same, best="column")) == set()  # nobody is best
 
 

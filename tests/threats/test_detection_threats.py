@@ -72,7 +72,7 @@ def test_corruptions_leave_the_boxes_where_they_are(description: dict[str, Any])
 
 
 def test_targets_of_a_file_go_by_the_id_of_an_image(tmp_path: Path) -> None:
-    classes = {
+    classes: dict[str, Any] = {
         f"{sample.id}/classes": (boxes.classes + 1) % 3
         for sample, boxes in zip(BATCH.samples, BATCH.boxes, strict=True)
     }
