@@ -55,7 +55,7 @@ model that was trained on attacked images) that can be a little weaker than PGD:
 
 
 def _section(model: str, run: Callable[[ThreatLike], Evaluation]) -> str:
-    def miou(threat: object) -> float:
+    def miou(threat: ThreatLike) -> float:
         return run(threat).figures["mIoU"]
 
     twenty = {(name, epsilon): miou(attack(name, epsilon)) for name in NAMES for epsilon in EPSILONS}

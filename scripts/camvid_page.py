@@ -24,6 +24,7 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.evaluation.prediction import predict_dense
 from gauntlet.evaluation.progress import Terminal
 from gauntlet.models import SegmentationModel, resolve_model
+from gauntlet.models.sources.contract import ModelSource
 from gauntlet.pictures import Image, Tile
 from gauntlet.results import Evaluation, open_store
 from gauntlet.samples import Sample, collate

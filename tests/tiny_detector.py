@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gauntlet.datasets.contract import Dataset
+from gauntlet.datasets.contract import Color, Dataset
 from gauntlet.models.contract import Candidates, DetectionModel, ModelIdentity, weights_digest
 from gauntlet.samples import Boxes, Sample
 
@@ -21,7 +21,7 @@ class TinyBoxes(Dataset):
     """Squares of one colour on dark noise; red, green and blue ones are the objects."""
 
     class_names = box_class_names = CLASSES
-    colors = ((255, 0, 0), (0, 255, 0), (0, 0, 255))
+    colors: Sequence[Color] = ((255, 0, 0), (0, 255, 0), (0, 0, 255))
     ignore_index = None
 
     def __init__(self, length: int = 6, size: tuple[int, int] = (32, 48), name: str = "tiny-boxes") -> None:

@@ -376,7 +376,7 @@ def test_boxes_are_drawn_in_the_colours_of_their_classes() -> None:
 
 def test_colours_are_spread_where_the_dataset_has_none() -> None:
     class Plain(TinyBoxes):
-        colors = ()
+        colors: Sequence[tuple[int, int, int]] = ()
 
     assert len({tuple(color) for color in box_colors(Plain(1)).tolist()}) == 3
     assert box_colors(gauntlet.load_dataset("streets", limit=1)).shape == (4, 3)

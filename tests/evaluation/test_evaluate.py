@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -15,7 +17,7 @@ from gauntlet.models import SegmentationModel
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results import Store
-from gauntlet.samples import collate
+from gauntlet.samples import Sample, collate
 from tiny import TinyDataset, tiny_network
 
 PGD = {"attack": {"name": "pgd", "epsilon": "16/255", "alpha": "4/255", "steps": 3}}
@@ -154,8 +156,9 @@ def test_the_dataset_decides_what_is_ignored(tiny_dataset: TinyDataset) -> None:
 
 def test_importance_weights_give_a_weighted_accuracy(tiny_model: SegmentationModel, tiny_dataset: TinyDataset) -> None:
     def lower_half(sample: Sample) -> np.ndarray:
-        weights = np.zeros(sample.image.shape[:2])
-        weights[weights.shape[0] // 2 :] = 1
+        height, width, _ = sample.image.shape
+        weights = np.zeros((height, width))
+        weights[height // 2 :] = 1
         return weights
 
     result = gauntlet.evaluate(tiny_model, tiny_dataset, importance=lower_half)

@@ -102,9 +102,14 @@ def test_a_triple_is_computed_once_and_then_found_in_the_store(
 
     monkeypatch.setattr(triple, "resolve_model", resolve)
     monkeypatch.setattr(triple, "load_dataset", lambda name, *, root, limit: TinyDataset(limit))
-    options: dict[str, Any] = {"model_name": "segformer", "backbone": "mit-b0", "dataset": "ade20k", "limit": 3}
-    model, first = gauntlet.evaluate(**options, store=tmp_path / "results.db")
-    unloaded, second = gauntlet.evaluate(**options, store=tmp_path / "results.db")
+
+    def evaluate() -> tuple[GauntletModel | ModelSource, Evaluation]:
+        return gauntlet.evaluate(
+            model_name="segformer", backbone="mit-b0", dataset="ade20k", limit=3, store=tmp_path / "results.db"
+        )
+
+    model, first = evaluate()
+    unloaded, second = evaluate()
     assert model is tiny_model
     assert (first.from_store, second.from_store, source.loads) == (False, True, 1)
     assert second.figures == first.figures

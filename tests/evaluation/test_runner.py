@@ -83,8 +83,9 @@ def test_a_job_is_made_once_and_the_store_is_asked_once(monkeypatch: pytest.Monk
     jobs = plan_jobs(plan)
     asked: list[str] = []
     for name in ("states", "load", "started"):
+        usual = getattr(Store, name)
 
-        def ask(*given: Any, name: str = name, usual: Callable[..., Any] = getattr(Store, name)) -> Any:
+        def ask(*given: Any, name: str = name, usual: Callable[..., Any] = usual) -> Any:
             asked.append(name)
             return usual(*given)
 

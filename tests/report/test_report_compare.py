@@ -22,7 +22,7 @@ from gauntlet.report import build_report
 from gauntlet.report.comparison import compare_models, holm
 from gauntlet.report.comparison_page import class_tables, image_tables, to_document, verdict
 from gauntlet.report.document import Bullets
-from gauntlet.report.image_figures import read_images
+from gauntlet.report.image_figures import LabelImages, read_images
 from gauntlet.report.tables import Table
 from gauntlet.results import Job, Store
 from gauntlet.results.record import ImageRow
@@ -30,7 +30,7 @@ from gauntlet.samples import Boxes
 
 pytest_plugins = ("report_fixtures",)
 
-METRIC = {"class_names": ["a", "b"], "ignore_index": 255, "background_index": None}
+METRIC: dict[str, Any] = {"class_names": ["a", "b"], "ignore_index": 255, "background_index": None}
 
 
 def put(store: Store, model: str, threat: str, right: list[tuple[int, int]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from gauntlet.report.document import (
     of_type,
 )
 from gauntlet.report.entries import leaderboard_tables, store_entries
-from gauntlet.report.image_figures import read_images
+from gauntlet.report.image_figures import LabelImages, read_images
 from gauntlet.report.render import plotly
 from gauntlet.report.scope import MINIMUM, Scope, scopes
 from gauntlet.report.scope_ranking import Ranking
@@ -177,10 +178,8 @@ def test_the_verdict_tells_the_shares(two_models: Store) -> None:
         "corruption (fog-3: 66.7 % kept)."
     )
     cards = next(block for block in document.parts[0].sections[0].blocks if isinstance(block, Verdicts))
-    assert [(card.model, card.rank, card.clean.value, card.bars[0].kept) for card in cards.items] == [
-        ("b", 1, 0.6, pytest.approx(2 / 3)),
-        ("a", 2, 0.8, pytest.approx(1 / 4)),
-    ]
+    assert [(card.model, card.rank, card.clean.value) for card in cards.items] == [("b", 1, 0.6), ("a", 2, 0.8)]
+    assert [card.bars[0].kept for card in cards.items] == pytest.approx([2 / 3, 1 / 4])
 
 
 # Findings ----------------------------------------------------------------------------------------------------------

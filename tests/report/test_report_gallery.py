@@ -15,10 +15,12 @@ import gauntlet
 from gauntlet.metrics.detection.figures import image_f1
 from gauntlet.models import SegmentationModel
 from gauntlet.report import Options, build_report, write_report
+from gauntlet.report.charts import BoxChart, Panel
 from gauntlet.report.document import Gallery, Text
 from gauntlet.report.gallery import Loaders, worst_images
 from gauntlet.report.hidden_gradients import check_models
 from gauntlet.report.image_figures import BoxImages, read_images
+from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from gauntlet.results.record import ImageRow
 from gauntlet.results.store import Started
@@ -182,22 +184,29 @@ def test_large_pictures_of_boxes_are_made_smaller(box_loaders: Loaders) -> None:
 def test_a_report_of_a_detector_tells_of_single_images_and_regions(box_store: Store) -> None:
     sections = {section.title: section for section in build_report(box_store).parts[0].sections}
     spread, worst = sections["Single images"].blocks
-    assert (spread.title, worst.title) == ("Image-wise F1", "Worst images")  # type: ignore[union-attr]
+    assert isinstance(spread, Panel)
+    assert isinstance(worst, Table)
+    assert (spread.title, worst.title) == ("Image-wise F1", "Worst images")
     frame = box_store.frame()
     f1 = frame[frame["metric"].eq("F1_images") & frame["view"].eq("all")].set_index("threat")["value"]
-    chart = spread.charts["model: tiny-detector"]  # type: ignore[union-attr]
+    chart = spread.charts["model: tiny-detector"]
+    assert isinstance(chart, BoxChart)
     assert {box.name: box.image_mean for box in chart.boxes} == pytest.approx(dict(f1))
     assert chart.marks == ("F1_images", "mAP")
     (table,) = sections["Boxes"].blocks
-    shown = {column.name: index for index, column in enumerate(table.columns)}  # type: ignore[union-attr]
+    assert isinstance(table, Table)
+    shown = {column.name: index for index, column in enumerate(table.columns)}
     assert {"mAP50", "mAP_small", "AR_100", "VOC_mAP50", "boxes_per_image", "mislabel_rate"} <= set(shown)
-    whole = frame[frame["class_name"].eq("") & frame["view"].eq("all")].set_index(["threat", "metric"])["value"]
+    whole = (
+        frame[frame["class_name"].eq("") & frame["view"].eq("all")].set_index(["threat", "metric"])["value"].to_dict()
+    )
     for name, index in list(shown.items())[1:]:  # one model: no column for it
-        for cells in table.rows:  # type: ignore[union-attr]
+        for cells in table.rows:
             np.testing.assert_equal(cells[index], whole[cells[0], name])
-    assert len(table.rows) == 4  # type: ignore[union-attr]
+    assert len(table.rows) == 4
     regions = sections["Localized corruptions"].blocks[1]
-    (row,) = regions.rows  # type: ignore[union-attr]
+    assert isinstance(regions, Table)
+    (row,) = regions.rows
     values = frame[frame["class_name"].eq("")].set_index(["kind", "metric"])["value"]
     names = ("mAP_M", "mAP_M_clean", "RCE_M", "mAP_Mbar", "mAP_Mbar_clean", "RCE_Mbar")
     assert list(row[2:]) == [values["localized", name] for name in names]

@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from torch.multiprocessing.spawn import spawn
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.progress import Silent

@@ -198,8 +198,9 @@ def test_batches_do_not_depend_on_who_prepares_them(workers: int, kind: str, cac
         finally:
             loader.close()
         parts = [part for batch in made for part in (batch.images, batch.labels)]
-        assert all(isinstance(part, torch.Tensor) for part in parts)
-        return parts
+        tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+        assert len(tensors) == len(parts)
+        return tensors
 
     expected = batches(0, "thread", False)
     found = batches(workers, kind, cache)

@@ -51,10 +51,11 @@ def test_a_benchmark_triple_becomes_the_address_of_its_checkpoint(monkeypatch: p
 
     monkeypatch.setitem(sources._entries, "hf", spy)
     monkeypatch.setitem(sources._entries, "mmseg", spy)
-    for triple, options in [
+    cases: list[tuple[tuple[str, str, str], dict[str, Any]]] = [
         (("SegFormer", "MiT-B0", "ADE20K"), {}),
         (("deeplabv3", "resnet101", "ade20k"), {"trust": True}),
-    ]:
+    ]
+    for triple, options in cases:
         with pytest.raises(GauntletError, match="enough"):
             gauntlet.load_model(model_name=triple[0], backbone=triple[1], dataset=triple[2], **options)
     assert asked[0] == ("nvidia/segformer-b0-finetuned-ade-512-512", {})
@@ -88,14 +89,10 @@ def test_trusting_a_shipped_model_is_allowed() -> None:
 def test_a_callable_gets_the_options_it_names(tmp_path: Path) -> None:
     torch.save(tiny_network().state_dict(), tmp_path / "net.pth")
     images = torch.rand(1, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    options: dict[str, Any] = {
-        "weights": str(tmp_path / "net.pth"),
-        "num_classes": 3,
-        "trust": True,
-        "mean": (0.5,) * 3,
-    }
+    weights = str(tmp_path / "net.pth")
+    options: dict[str, Any] = {"weights": weights, "num_classes": 3, "trust": True, "mean": (0.5,) * 3}
     model = gauntlet.load_model("python:test_source_loading:scaled_network", scale=2.0, **options)
-    expected = scaled_network(options["weights"], 2.0)(images - 0.5)
+    expected = scaled_network(weights, 2.0)(images - 0.5)
     torch.testing.assert_close(model(images), expected)
 
 

@@ -25,7 +25,7 @@ TARGETS = [
 ]
 SMALL = {"min_size": 96, "max_size": 160}
 FEW = {f"rpn_{when}_nms_top_n_{mode}": 60 for when in ("pre", "post") for mode in ("train", "test")}
-DETECTORS = {
+DETECTORS: dict[str, dict[str, Any]] = {
     "fasterrcnn_mobilenet_v3_large_320_fpn": SMALL | FEW,
     "maskrcnn_resnet50_fpn": SMALL | FEW,
     "retinanet_resnet50_fpn": SMALL | {"score_thresh": 0.0},

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions import SEVERITIES, corrupt, motion_3d, names, registry
-from gauntlet.threats.corruptions.api import corruption_stream
+from gauntlet.threats.corruptions.api import Stream, corruption_stream
 from gauntlet.threats.corruptions.depth import estimated_depth, relative_depth
 from gauntlet.threats.corruptions.draws import FastDraws
 from gauntlet.threats.corruptions.light import camera_shading, flashed
