@@ -22,7 +22,8 @@ import torch
 
 from gauntlet.evaluation.evaluate import evaluate
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
-from gauntlet.evaluation.runner import run_jobs
+from gauntlet.evaluation.progress import Silent
+from gauntlet.evaluation.runner import Executor, run_jobs
 from gauntlet.metrics import WHOLE, Figure
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.models import load_model
@@ -164,24 +165,18 @@ def ray(images: int) -> None:
     print(f"ray: {seconds['local'] / seconds['ray']:.2f} times the throughput of local")
 
 
-def _throughput(content: dict[str, object], executor: object, images: int) -> float:
+def _throughput(content: dict[str, object], executor: Executor | None, images: int) -> float:
     """Seconds between the first and the last unit, start-up left out."""
 
-    class Watch:
-        times: list[float] = []  # noqa: RUF012
+    times: list[float] = []
 
-        def start(self, *_: object) -> None: ...
+    class Watch(Silent):
+        def advance(self, count: int, figure: float = math.nan, name: str = "mIoU", text: str = "") -> None:
+            times.append(time.perf_counter())
 
-        def advance(self, *_: object) -> None:
-            self.times.append(time.perf_counter())
-
-        def note_once(self, text: str) -> None: ...
-
-    watch = Watch()
-    watch.times.clear()
-    run_jobs(plan_jobs(parse_plan(content)), Store(), executor=executor, progress=watch)  # type: ignore[arg-type]
-    units = len(watch.times)
-    return (watch.times[-1] - watch.times[0]) * units / (units - 1)
+    run_jobs(plan_jobs(parse_plan(content)), Store(), executor=executor, progress=Watch())
+    units = len(times)
+    return (times[-1] - times[0]) * units / (units - 1)
 
 
 def main() -> None:

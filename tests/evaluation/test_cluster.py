@@ -16,7 +16,7 @@ from test_runner import committed, content, counts
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.plan import open_dataset, parse_plan, plan_jobs
-from gauntlet.evaluation.runner import run_jobs
+from gauntlet.evaluation.runner import Executor, run_jobs
 from gauntlet.results import Store, open_store
 from gauntlet.samples import collate
 from paths import TESTS
@@ -39,7 +39,7 @@ def ray_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ray.shutdown()
 
 
-def executor(workers: int = 2):  # type: ignore[no-untyped-def]
+def executor(workers: int = 2) -> Executor:
     from gauntlet.evaluation.cluster import RayExecutor
 
     return RayExecutor(workers=workers)

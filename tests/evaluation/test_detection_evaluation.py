@@ -28,7 +28,7 @@ from gauntlet.models.sources.contract import ModelSource
 from gauntlet.pictures import box_colors, draw_boxes
 from gauntlet.results import Store
 from gauntlet.results.record import Job
-from gauntlet.samples import Batch, Boxes, collate
+from gauntlet.samples import Batch, Boxes, Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import Perturbed, Threat, build_threat
 from gauntlet.threats.contract import Candidate, Clean
@@ -166,7 +166,7 @@ class Breaking(TinyBoxes):
 
     at = 5
 
-    def __getitem__(self, index: int):  # type: ignore[no-untyped-def]
+    def __getitem__(self, index: int) -> Sample:
         if index == self.at:
             raise Interrupted
         return super().__getitem__(index)

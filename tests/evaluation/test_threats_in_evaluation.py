@@ -104,7 +104,8 @@ class Forgetful(Threat):
     """Clean, but out of memory for more than `most` images at once."""
 
     def __init__(self, most: int) -> None:
-        self.most, self.sizes = most, []  # type: ignore[var-annotated]
+        self.most = most
+        self.sizes: list[int] = []
 
     @property
     def name(self) -> str:

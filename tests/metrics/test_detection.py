@@ -40,7 +40,7 @@ def boxes(*rows: Sequence[float], classes: Sequence[int] | None = None, scores: 
 NOTHING = boxes(scores=[])
 
 
-def pycocotools_evaluation(truths: Sequence[Boxes], detections: Sequence[Boxes], classes: int):  # type: ignore[no-untyped-def]
+def pycocotools_evaluation(truths: Sequence[Boxes], detections: Sequence[Boxes], classes: int) -> Any:
     """pycocotools, given the same float32 numbers; difficult objects are ignored by an area outside every range."""
     coco_module = pytest.importorskip("pycocotools.coco")
     eval_module = pytest.importorskip("pycocotools.cocoeval")
@@ -68,7 +68,7 @@ def pycocotools_evaluation(truths: Sequence[Boxes], detections: Sequence[Boxes],
                 found.append(row)
         return found
 
-    def coco(annotations: list[dict]):  # type: ignore[no-untyped-def, type-arg]
+    def coco(annotations: list[dict[str, Any]]) -> Any:
         made = coco_module.COCO()
         made.dataset = {
             "images": [{"id": index + 1} for index in range(len(truths))],

@@ -16,7 +16,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics import Figure
 from gauntlet.metrics.segmentation.figures import cmiou, nmiou
 from gauntlet.report import build_report
-from gauntlet.report.charts import BoxChart, Chart, HeatChart, LineChart, Panel
+from gauntlet.report.charts import BarChart, BoxChart, Chart, HeatChart, LineChart, Panel
 from gauntlet.report.comparison import compare_models
 from gauntlet.report.document import (
     Bullets,
@@ -152,7 +152,9 @@ def test_an_attack_without_a_budget_is_no_worst_case() -> None:
     put(store, "a", "alma", pgd(None), mIoU=0.0)
     scope = only_scope(store)
     assert scope.threats["alma"] == MINIMUM
-    assert scope.worst("a", "attack")[0] == "pgd"  # type: ignore[index]
+    worst = scope.worst("a", "attack")
+    assert worst is not None
+    assert worst[0] == "pgd"
 
 
 @pytest.mark.parametrize(
@@ -373,7 +375,8 @@ def test_shares_of_the_strongest_attack_sum_to_one(document: Document) -> None:
     charts = charts_of(document, "best-attack")
     assert len(charts) == 2
     for chart in charts.values():
-        totals = np.sum([series.x for series in chart.series], axis=0)  # type: ignore[attr-defined]
+        assert isinstance(chart, BarChart)
+        totals = np.sum([series.x for series in chart.series], axis=0)
         assert totals == pytest.approx(1)
 
 
@@ -382,7 +385,9 @@ def test_distribution_functions_rise_to_the_share_of_fooled_images(document: Doc
     assert "all models (linf)" in charts
     table = next(each for each in blocks_of(document, Table) if each.id.startswith("medians"))
     fooled = {(row[0], row[1]): row[4] for row in table.rows}
-    for series in charts["zoo/plain (linf)"].series:  # type: ignore[attr-defined]
+    chart = charts["zoo/plain (linf)"]
+    assert isinstance(chart, LineChart)
+    for series in chart.series:
         assert list(series.y) == sorted(series.y)
         assert series.x[0] == 0
         assert series.y[-1] == pytest.approx(fooled["zoo/plain", series.name])
@@ -515,7 +520,8 @@ def test_a_battery_on_a_detector_says_which_attack_was_chosen_by_f1() -> None:
     assert isinstance(panel, Panel)
     (chart,) = panel.charts.values()
     assert chart.title == "Strongest attack of b per image, by F1"
-    assert [(series.name, list(series.x)) for series in chart.series] == [("bim", [0.25]), ("pgd", [0.75])]  # type: ignore[attr-defined]
+    assert isinstance(chart, BarChart)
+    assert [(series.name, list(series.x)) for series in chart.series] == [("bim", [0.25]), ("pgd", [0.75])]
     assert isinstance(table, Table)
     assert [row[0] for row in table.rows] == ["bim", "pgd", "worst case"]
 

@@ -39,8 +39,8 @@ TEXTS = st.text(alphabet=st.characters(codec="utf-8"), max_size=30) | st.text(
         ("pgd", "text", "pgd"),
     ],
 )
-def test_cells_are_written_by_their_kind(cell: object, kind: str, text: str) -> None:
-    assert format_cell(cell, kind) == text  # type: ignore[arg-type]
+def test_cells_are_written_by_their_kind(cell: Cell, kind: str, text: str) -> None:
+    assert format_cell(cell, kind) == text
 
 
 def test_the_best_of_a_column_or_row_is_found_and_ties_share_it() -> None:
@@ -120,7 +120,9 @@ def test_html_tables_escape_names(text: str) -> None:
     )
     written = str(table_html(table))
     assert re.findall(r"<(/?\w+)", written).count("script") == 0
-    assert html.unescape(re.search(r'<th scope="row">(.*?)</th>', written, re.S).group(1)) == text  # type: ignore[union-attr]
+    heading = re.search(r'<th scope="row">(.*?)</th>', written, re.S)
+    assert heading is not None
+    assert html.unescape(heading.group(1)) == text
 
 
 def test_plotly_gets_texts_without_markup() -> None:
