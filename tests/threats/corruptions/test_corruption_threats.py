@@ -237,7 +237,7 @@ def test_options_of_a_corruption_reach_it_inside_a_localized_threat() -> None:
     inner = {"name": "haze", "severity": 2, "density": 1.0, "tint": "white"}
     threat = build_threat({"localized": {"corruption": inner, "region": {"box": [0, 0, 8, 8]}}})
     assert threat.describe() == {"localized": {"corruption": inner, "region": {"box": [0, 0, 8, 8]}}}
-    assert threat.name == "haze 2 density 1.0 tint white box 0 0 8 8"
+    assert threat.name == "haze 2 density 1 tint white box 0 0 8 8"
     found = threat.perturb(MODEL, data, seeds)
     assert found.region is not None
     inside = found.region[0].numpy()
