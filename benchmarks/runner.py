@@ -22,10 +22,12 @@ import torch
 
 from gauntlet.evaluation.evaluate import evaluate
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
-from gauntlet.evaluation.runner import run_jobs
+from gauntlet.evaluation.progress import Silent
+from gauntlet.evaluation.runner import Executor, run_jobs
 from gauntlet.metrics import WHOLE, Figure
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.models import load_model
+from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.results import Store, open_store
 from gauntlet.results.record import ImageRow, Job
 
@@ -35,6 +37,7 @@ MODEL = "streets/enet"
 def share(images: int) -> None:
     """Share of wall time inside the model's forward and backward passes, suite semsegbench."""
     model = load_model(MODEL)
+    assert isinstance(model, WrappedSegmentation)
     clock = _Clock(model.module)
     plan = parse_plan(
         {"models": [MODEL], "datasets": [{"name": "streets", "limit": images}], "suites": ["semsegbench"]}
@@ -69,11 +72,11 @@ class _Clock:
         return call
 
     def __enter__(self) -> None:
-        self.module.forward = self._timed(self._forward)  # type: ignore[method-assign]
+        self.module.forward = self._timed(self._forward)
         torch.autograd.grad = self._timed(self._grad)  # type: ignore[assignment]
 
     def __exit__(self, *_: object) -> None:
-        self.module.forward = self._forward  # type: ignore[method-assign]
+        self.module.forward = self._forward
         torch.autograd.grad = self._grad
 
 
@@ -162,24 +165,18 @@ def ray(images: int) -> None:
     print(f"ray: {seconds['local'] / seconds['ray']:.2f} times the throughput of local")
 
 
-def _throughput(content: dict[str, object], executor: object, images: int) -> float:
+def _throughput(content: dict[str, object], executor: Executor | None, images: int) -> float:
     """Seconds between the first and the last unit, start-up left out."""
 
-    class Watch:
-        times: list[float] = []  # noqa: RUF012
+    times: list[float] = []
 
-        def start(self, *_: object) -> None: ...
+    class Watch(Silent):
+        def advance(self, count: int, figure: float = math.nan, name: str = "mIoU", text: str = "") -> None:
+            times.append(time.perf_counter())
 
-        def advance(self, *_: object) -> None:
-            self.times.append(time.perf_counter())
-
-        def note_once(self, text: str) -> None: ...
-
-    watch = Watch()
-    watch.times.clear()
-    run_jobs(plan_jobs(parse_plan(content)), Store(), executor=executor, progress=watch)  # type: ignore[arg-type]
-    units = len(watch.times)
-    return (watch.times[-1] - watch.times[0]) * units / (units - 1)
+    run_jobs(plan_jobs(parse_plan(content)), Store(), executor=executor, progress=Watch())
+    units = len(times)
+    return (times[-1] - times[0]) * units / (units - 1)
 
 
 def main() -> None:
@@ -189,7 +186,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=16)
     chosen = parser.parse_args()
     print(f"{os.cpu_count()} cores, torch {torch.__version__}, {torch.get_num_threads()} threads")
-    actions = {
+    actions: dict[str, Callable[[], None]] = {
         "share": lambda: share(chosen.images),
         "memory": memory,
         "planning": planning,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from test_runner import committed, content, counts, environment
+from test_runner import committed, content, counts
 from torch import nn
 
 from gauntlet.datasets import load_dataset
@@ -30,6 +30,8 @@ from gauntlet.models import wrap_model
 from gauntlet.results import Store, open_store
 from gauntlet.samples import Sample, collate
 from nets import street_network
+from paths import TESTS
+from subprocesses import environment
 from tiny import TinyDataset
 
 PGD = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 4}}
@@ -137,7 +139,7 @@ def test_a_killed_driver_leaves_no_process_and_no_file_and_goes_on(tmp_path: Pat
     long = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 200}}
     plan.write_text(yaml.safe_dump(content(long, images=40)))
     command = [sys.executable, "-m", "gauntlet", "run", str(plan), "--store", str(store), "--json", "--workers", "2"]
-    apart = {**environment(), "TMPDIR": str(tmp_path)}
+    apart = environment(TESTS, TMPDIR=str(tmp_path))
     driver = subprocess.Popen(command, env=apart, stdout=subprocess.DEVNULL, start_new_session=True)
     while driver.poll() is None and committed(store) < 4:
         time.sleep(0.02)  # leaves the core to the workers
@@ -163,7 +165,12 @@ def test_ctrl_c_ends_every_worker(tmp_path: Path) -> None:
     plan.write_text(yaml.safe_dump(content(long, images=40)))
     command = [sys.executable, "-m", "gauntlet", "run", str(plan), "--store", str(store), "--workers", "2"]
     driver = subprocess.Popen(
-        command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        env=environment(TESTS),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     while driver.poll() is None and committed(store) < 2:
         time.sleep(0.02)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions import SEVERITIES, corrupt, motion_3d, names, registry
-from gauntlet.threats.corruptions.api import corruption_stream
+from gauntlet.threats.corruptions.api import Stream, corruption_stream
 from gauntlet.threats.corruptions.depth import estimated_depth, relative_depth
 from gauntlet.threats.corruptions.draws import FastDraws
 from gauntlet.threats.corruptions.light import camera_shading, flashed
@@ -79,7 +79,7 @@ def test_deterministic_ones_equal_the_reference(name: str) -> None:
 
 @pytest.mark.parametrize("stream", ["fast", "legacy"])
 @pytest.mark.parametrize("name", ["iso_noise", "low_light"])
-def test_noise_has_the_statistics_of_the_reference(name: str, stream: str) -> None:
+def test_noise_has_the_statistics_of_the_reference(name: str, stream: Stream) -> None:
     seeds = 8
     for image_name in PATTERNS if stream == "fast" else ["S1"]:
         for severity in SEVERITIES if stream == "fast" else (1, 5):
@@ -373,7 +373,7 @@ def test_bytes_are_the_same_on_any_machine(name: str) -> None:
     st.sampled_from([0.3, 3.0, 40.0]),
 )
 def test_image_in_image_out(
-    name: str, height: int, width: int, severity: int, seed: int, stream: str, scale: float
+    name: str, height: int, width: int, severity: int, seed: int, stream: Stream, scale: float
 ) -> None:
     generator = np.random.default_rng(seed % 7)
     image = generator.integers(0, 256, (height, width, 3), dtype=np.uint8)
