@@ -127,7 +127,9 @@ def run(
         chosen = plan_from_options(model, model_options, dataset, place, suite, threat, **how)
     jobs = plan_jobs(chosen, device, Terminal())
     if dry_run:
-        print_dry_run(jobs, store, as_json)
+        from gauntlet.evaluation.local import cores
+
+        print_dry_run(jobs, store, workers or cores(), as_json)
         return
     trackers = [name for name, wanted in (("wandb", wandb), ("mlflow", mlflow), ("tensorboard", tensorboard)) if wanted]
     _run(jobs, store, _executor(executor, address, workers, cpus_per_worker), trackers, again, as_json)

@@ -126,7 +126,7 @@ class LocalExecutor:
         if self.workers is None and sum(_image_passes(planned) for planned in jobs) < SMALL:
             return ["cpu"]
         units = sum(-(-len(planned.dataset) // planned.settings.batch_size) for planned in jobs)
-        return ["cpu"] * min(self.workers or _cores(), units)
+        return ["cpu"] * min(self.workers or cores(), units)
 
 
 def _image_passes(planned: PlannedJob) -> int:
@@ -134,7 +134,7 @@ def _image_passes(planned: PlannedJob) -> int:
     return len(planned.dataset) * (passes.forward + passes.backward)
 
 
-def _cores() -> int:
+def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
