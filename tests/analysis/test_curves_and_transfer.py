@@ -10,7 +10,7 @@ import pytest
 from gauntlet.analysis import by_class, curve, transfer, transfer_matrix, transform_matrix
 from gauntlet.errors import GauntletError
 from gauntlet.results import published
-from gauntlet.results.published.threats import threat_settings
+from gauntlet.results.descriptions import threat_settings
 
 Figure = Callable[..., dict[str, Any]]
 
