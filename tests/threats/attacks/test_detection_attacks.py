@@ -30,6 +30,7 @@ from gauntlet.threats.attacks.detection.proposals import (
 )
 from gauntlet.threats.attacks.detection.rounds import RemainingObjects
 from gauntlet.threats.attacks.detection.targets import wanted_boxes
+from gauntlet.threats.attacks.engine.batch_call import BatchCall
 from tiny_detector import CELL, TinyBoxes, TinyDetector
 
 
@@ -281,7 +282,7 @@ def test_least_and_most_likely_classes_by_hand() -> None:
     image = torch.tensor((0.9, 0.2, 0.1)).view(1, 3, 1, 1).expand(1, 3, CELL, CELL).contiguous()
     for towards, kind in (("ll", 2), ("ml", 1)):
         attack = Mislabeling(name="tog-mislabeling", towards=towards)
-        problem = attack.pose(MODEL, image, [RED], None, None, None, [0])
+        problem = attack.pose(BatchCall(MODEL, image, [RED], None, None, None, [0]))
         (wanted,) = problem.goal.wanted  # type: ignore[attr-defined]
         assert wanted.classes.tolist() == [kind]
     outcome = build("tog-mislabeling", epsilon=0.8, alpha=0.2)(MODEL, image, [RED], target=1)
