@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.architectures import WrappedDetector, architectures, build, build_detector, detectors
-from gauntlet.models.wrapping import WrappedSegmentation
+from gauntlet.models.wrapping import Normalisation, WrappedSegmentation
 from gauntlet.training.augmentation import Augmentation
 from gauntlet.training.boxes import BoxAugmentation
 from gauntlet.training.card import TrainedModel
@@ -89,8 +89,7 @@ class SegmentationTask(Task):
         return WrappedSegmentation(
             network,
             num_classes=num_classes,
-            mean=settings.mean,
-            std=settings.std,
+            normalisation=Normalisation(settings.mean, settings.std),
             class_names=names,
             ignore_index=self.ignored,
             stride=network.stride,
