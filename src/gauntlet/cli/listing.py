@@ -10,7 +10,8 @@ import typer
 
 from gauntlet.cli.app import app
 from gauntlet.cli.options import JsonOption
-from gauntlet.cli.output import percent, print_json, print_table
+from gauntlet.cli.output import print_json, print_table
+from gauntlet.numbers import format_percent
 from gauntlet.tasks import SEGMENTATION
 
 Row = dict[str, Any]
@@ -59,7 +60,7 @@ def _models() -> list[Row]:
                 "architecture": card["model"]["architecture"],
                 "parameters": card["model"]["parameters"],
                 "training": card["kind"],
-                **{f"clean {figure} %": percent(clean[figure]) for figure in figures},
+                **{f"clean {figure} %": format_percent(clean[figure]) for figure in figures},
             }
         )
     return rows
