@@ -14,7 +14,7 @@ from PIL import Image
 
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.cityscapes import CLASS_NAMES, COLORS, LABEL_IDS
-from gauntlet.datasets.labels import LabelTable
+from gauntlet.datasets.label_numbers import LabelTable
 from gauntlet.errors import GauntletError
 
 MakeTree = Callable[[str], Path]

@@ -11,7 +11,14 @@ import pytest
 
 from gauntlet.datasets.streets import RENDERER_VERSION, Streets
 from gauntlet.datasets.streets.camera import Camera, Lens
-from gauntlet.datasets.streets.classes import (
+from gauntlet.datasets.streets.dataset import object_boxes
+from gauntlet.datasets.streets.dice import Dice
+from gauntlet.datasets.streets.light import sample_light
+from gauntlet.datasets.streets.mesh import RAILING, Mesh, Paint, plain
+from gauntlet.datasets.streets.render import Picture, render
+from gauntlet.datasets.streets.shadows import Shadows
+from gauntlet.datasets.streets.street import Street, sample_street
+from gauntlet.datasets.streets.street_classes import (
     BOX_CLASSES,
     BUILDING,
     CAR,
@@ -23,13 +30,6 @@ from gauntlet.datasets.streets.classes import (
     SKY,
     VOID,
 )
-from gauntlet.datasets.streets.dataset import object_boxes
-from gauntlet.datasets.streets.dice import Dice
-from gauntlet.datasets.streets.light import sample_light
-from gauntlet.datasets.streets.mesh import RAILING, Mesh, Paint, plain
-from gauntlet.datasets.streets.render import Picture, render
-from gauntlet.datasets.streets.shadows import Shadows
-from gauntlet.datasets.streets.street import Street, sample_street
 from gauntlet.datasets.streets.world import Scene
 from gauntlet.errors import GauntletError
 

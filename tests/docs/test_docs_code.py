@@ -88,7 +88,10 @@ def unknown_keywords(tree: ast.Module, names: dict[str, Any]) -> Iterator[str]:
         function = resolve(node.func, names) if isinstance(node, ast.Call) else None
         if not callable(function):
             continue
-        parameters = inspect.signature(function).parameters
+        try:
+            parameters = inspect.signature(function).parameters
+        except ValueError:  # written in C, as torch.exp is
+            continue
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
             continue
         assert isinstance(node, ast.Call)

@@ -17,8 +17,8 @@ from gauntlet.models.architectures.dense import DenseOutputs, all_locations, ass
 from gauntlet.models.architectures.detector import Targets
 from gauntlet.models.architectures.detr import peaks
 from gauntlet.models.architectures.geometry import generalised_iou, iou, suppress
-from gauntlet.models.architectures.matching import match, matching_costs, set_losses
 from gauntlet.models.architectures.pspnet import Encoder
+from gauntlet.models.architectures.set_loss import match, matching_costs, set_losses
 from gauntlet.samples import Boxes
 
 CPU = torch.device("cpu")

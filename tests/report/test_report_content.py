@@ -243,7 +243,7 @@ def test_an_attack_that_helps_is_a_warning() -> None:
 
 def test_a_gam_with_most_members_names_the_missing_ones() -> None:
     store = Store()
-    from gauntlet.analysis.members import COMMON_CORRUPTIONS
+    from gauntlet.analysis.benchmark_sets import COMMON_CORRUPTIONS
 
     for name in COMMON_CORRUPTIONS[:-2]:
         put(store, "m", name, {"corruption": {"name": name, "severity": 3}}, mIoU=0.5)

@@ -9,7 +9,7 @@ import pytest
 from synthetic_store import put
 
 from gauntlet.analysis import leaderboard
-from gauntlet.analysis.members import COMMON_CORRUPTIONS
+from gauntlet.analysis.benchmark_sets import COMMON_CORRUPTIONS
 from gauntlet.analysis.ranking import rank
 from gauntlet.report import entries
 from gauntlet.report.scope import scopes

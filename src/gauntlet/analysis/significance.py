@@ -12,7 +12,7 @@ import pandas as pd
 from gauntlet.analysis.frames import require_columns
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import FloatArray, nan_mean
-from gauntlet.metrics.detection.coco import MOST_DETECTIONS, THRESHOLDS
+from gauntlet.metrics.detection.coco_figures import MOST_DETECTIONS, THRESHOLDS
 from gauntlet.metrics.detection.metric import Pair
 from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
 from gauntlet.metrics.segmentation.counts import CountTable

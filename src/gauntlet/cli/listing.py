@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.options import JsonOption
 from gauntlet.cli.output import print_json, print_table
+from gauntlet.cli.shared_options import JsonOption
 from gauntlet.numbers import format_percent
 from gauntlet.tasks import SEGMENTATION
 

@@ -17,11 +17,11 @@ from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections import (
     boxes,
     classes,
-    curves,
     distributions,
     honesty,
     obtained,
     relations,
+    strength,
     summary,
     threats,
 )
@@ -90,7 +90,7 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
         Section(f"leaderboard-section-{scope.id}", "Leaderboard", board),
         *threats.sections(scope, ranking),
         boxes.section(scope, ranking),
-        curves.section(scope, ranking),
+        strength.section(scope, ranking),
         distributions.section(scope, ranking, images),
         classes.section(scope, ranking),
         gallery_section(scope, ranking, evaluations, images, options) if options.gallery else None,

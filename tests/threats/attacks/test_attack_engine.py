@@ -14,7 +14,7 @@ from gauntlet.threats.attacks import PixelLoss, attacks, build, losses, register
 from gauntlet.threats.attacks.algorithms.gradient import GradientAttack, arnab_steps
 from gauntlet.threats.attacks.engine.losses import jensen_shannon, rare_classes_first
 from gauntlet.threats.attacks.engine.pixels import Pixels
-from gauntlet.threats.attacks.engine.steps import AmsGrad
+from gauntlet.threats.attacks.engine.step_rules import AmsGrad
 
 
 @pytest.mark.parametrize(

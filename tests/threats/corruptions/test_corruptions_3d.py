@@ -20,7 +20,7 @@ from gauntlet.threats.corruptions import SEVERITIES, corrupt, motion_3d, names, 
 from gauntlet.threats.corruptions.api import corruption_stream
 from gauntlet.threats.corruptions.depth import estimated_depth, relative_depth
 from gauntlet.threats.corruptions.draws import FastDraws
-from gauntlet.threats.corruptions.light import camera_shading, flashed
+from gauntlet.threats.corruptions.fog_and_flash import camera_shading, flashed
 from gauntlet.threats.corruptions.point_cloud import build_cloud, sum_of_views
 from paths import DATA
 

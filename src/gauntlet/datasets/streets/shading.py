@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from gauntlet.compiling import inlined
 from gauntlet.datasets.streets.camera import SUPERSAMPLING, Camera
-from gauntlet.datasets.streets.classes import PAVEMENT, ROAD, SKY, VOID
 from gauntlet.datasets.streets.light import CONTACT, CONTACT_SHARE, SPOT, SPOT_SHARE, SUN_BLOCKED, Light
 from gauntlet.datasets.streets.mesh import (
     ANCHOR,
@@ -28,9 +27,10 @@ from gauntlet.datasets.streets.mesh import (
     ROUND,
     SPOKES,
 )
-from gauntlet.datasets.streets.noise import Tile, cell, fraction, smooth
+from gauntlet.datasets.streets.noise_tiles import Tile, cell, fraction, smooth
 from gauntlet.datasets.streets.raster import Buffers
 from gauntlet.datasets.streets.street import Street
+from gauntlet.datasets.streets.street_classes import PAVEMENT, ROAD, SKY, VOID
 
 Floats = npt.NDArray[np.float64]
 RGB = tuple[float, float, float]
