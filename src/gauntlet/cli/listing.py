@@ -105,11 +105,9 @@ def _attacks() -> list[Row]:
 
 
 def _batteries() -> list[Row]:
-    from gauntlet.threats import attacks
+    from gauntlet.threats.attacks.combined.members import battery_members
 
-    return [
-        {"battery": name, "attacks": ", ".join(attacks.build_battery(name).members)} for name in attacks.batteries()
-    ]
+    return [{"battery": name, "attacks": ", ".join(members)} for name, members in battery_members.items()]
 
 
 def _corruptions() -> list[Row]:
