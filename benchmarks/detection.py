@@ -22,7 +22,7 @@ from faster_coco_eval import COCO, COCOeval_faster
 from gauntlet.analysis import compare_objects
 from gauntlet.metrics.arithmetic import nan_mean
 from gauntlet.metrics.bootstrap import joint_intervals
-from gauntlet.metrics.detection.coco import MOST_DETECTIONS, THRESHOLDS
+from gauntlet.metrics.detection.coco_figures import MOST_DETECTIONS, THRESHOLDS
 from gauntlet.metrics.detection.figures import figures
 from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
 from gauntlet.report.image_figures import THOROUGH

@@ -22,7 +22,7 @@ from gauntlet.evaluation.progress import Terminal
 from gauntlet.models.sources.shipped import WEIGHTS, ShippedModel
 from gauntlet.results import Store
 from gauntlet.threats import suites
-from gauntlet.training.card import readme
+from gauntlet.training.outputs import readme
 
 DATASET = "streets"
 HEADLINE = {"segmentation": "mIoU", "detection": "mAP"}

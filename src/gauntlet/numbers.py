@@ -52,6 +52,17 @@ def format_number(value: float) -> str:
     return digits if exact and len(digits) <= len(fraction) else fraction
 
 
+def format_percent(fraction: float | None) -> str:
+    """A fraction in per cent, without the sign; a dash when it is undefined.
+
+    >>> format_percent(0.5123), format_percent(float("nan")), format_percent(None)
+    ('51.2', '-', '-')
+    """
+    if fraction is None or math.isnan(fraction):
+        return "-"
+    return f"{100 * fraction:.1f}"
+
+
 def format_duration(seconds: float) -> str:
     """Hours, minutes and seconds, as far as they matter.
 

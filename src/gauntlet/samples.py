@@ -124,10 +124,10 @@ class Batch:
     @property
     def boxes(self) -> list[Boxes]:
         """The objects of every image; an error where an image has none given."""
-        found = [sample.boxes for sample in self.samples]
-        if any(each is None for each in found):
+        boxes = [sample.boxes for sample in self.samples]
+        if any(each is None for each in boxes):
             raise GauntletError("this dataset has no boxes; detection needs a dataset with boxes.")
-        return [each for each in found if each is not None]
+        return [each for each in boxes if each is not None]
 
 
 def images_to_tensor(images: Sequence[npt.NDArray[np.uint8]], device: torch.device | str = "cpu") -> torch.Tensor:

@@ -7,7 +7,7 @@ import pytest
 from store_rows import figure
 
 from gauntlet.analysis import gam, leaderboard, rem, scores, summaries, threat_table
-from gauntlet.analysis.members import COMMON_3D, COMMON_CORRUPTIONS, DEPTH_CORRUPTIONS
+from gauntlet.analysis.benchmark_sets import COMMON_3D, COMMON_CORRUPTIONS, DEPTH_CORRUPTIONS
 from gauntlet.analysis.ranking import by_preference
 from gauntlet.errors import GauntletError
 from gauntlet.results import published

@@ -14,7 +14,7 @@ import pytest
 from gauntlet import __version__
 from gauntlet.cli import app as application
 from gauntlet.errors import GauntletError
-from gauntlet.threats.corruptions.api import DepthRule
+from gauntlet.threats.corruptions.settings import DepthRule
 from program import Call
 from subprocesses import environment
 

@@ -13,7 +13,7 @@ from PIL import Image
 from dataset_trees import MakeTree, write_image, write_labels, write_lines
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.cityscapes import CLASS_NAMES, COLORS, LABEL_IDS
-from gauntlet.datasets.labels import LabelTable
+from gauntlet.datasets.label_numbers import LabelTable
 from gauntlet.errors import GauntletError
 
 # cityscapesScripts, helpers/labels.py: the trainId of every id from 0 to 33.

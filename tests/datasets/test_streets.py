@@ -11,7 +11,14 @@ import pytest
 
 from gauntlet.datasets.streets import RENDERER_VERSION, Streets
 from gauntlet.datasets.streets.camera import Camera, Lens
-from gauntlet.datasets.streets.classes import (
+from gauntlet.datasets.streets.dataset import object_boxes
+from gauntlet.datasets.streets.dice import Dice
+from gauntlet.datasets.streets.light import sample_light
+from gauntlet.datasets.streets.mesh import RAILING, Mesh, Paint, plain
+from gauntlet.datasets.streets.render import Picture, render
+from gauntlet.datasets.streets.shadows import Shadows
+from gauntlet.datasets.streets.street import Street, sample_street
+from gauntlet.datasets.streets.street_classes import (
     BOX_CLASSES,
     BUILDING,
     CAR,
@@ -23,13 +30,6 @@ from gauntlet.datasets.streets.classes import (
     SKY,
     VOID,
 )
-from gauntlet.datasets.streets.dataset import object_boxes
-from gauntlet.datasets.streets.dice import Dice
-from gauntlet.datasets.streets.light import sample_light
-from gauntlet.datasets.streets.mesh import RAILING, Mesh, Paint, plain
-from gauntlet.datasets.streets.render import Picture, render
-from gauntlet.datasets.streets.shadows import Shadows
-from gauntlet.datasets.streets.street import Street, sample_street
 from gauntlet.datasets.streets.world import Scene
 from gauntlet.errors import GauntletError
 from subprocesses import environment
@@ -184,7 +184,7 @@ class TestContents:
 
 class TestBoxes:
     def test_boxes_are_tight_and_inside(self, pictures: list[Picture]) -> None:
-        found = 0
+        actual = 0
         for picture in pictures[:20]:
             boxes = object_boxes(picture)
             assert boxes.xyxy.min(initial=0) >= 0
@@ -201,8 +201,8 @@ class TestBoxes:
                 assert corners[3] <= SIZE[0]
                 assert mask.sum() >= 12
                 assert picture.visible[number - 1] >= 0.2
-                found += 1
-        assert found > 60
+                actual += 1
+        assert actual > 60
 
     def test_all_four_classes_have_boxes(self, pictures: list[Picture]) -> None:
         classes = np.concatenate([object_boxes(picture).classes for picture in pictures])

@@ -45,7 +45,7 @@ with open_store("results.db") as store:
         for row in store.frame().itertuples()
         if row.metric == "mIoU" and row.view == "all"
     }
-    made = section(scope, Standing(scope))
+    made = section(scope, Ranking(scope))
     page = markdown.write(Document("t", "s", [Part(scope.id, scope.title, "", [made])], ""))
 
 noisy = gauntlet.corruptions.corrupt(image, "mottle", 1, seed=3, size=24).astype(int)

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from detection_cases import random_case
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.detection.coco import THRESHOLDS, coco_curves
+from gauntlet.metrics.detection.coco_figures import THRESHOLDS, coco_curves
 from gauntlet.metrics.detection.figures import figures, image_f1, image_figures
 from gauntlet.metrics.detection.overlap import box_iou, ignored_objects, match
 from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
-from gauntlet.metrics.detection.voc import voc_precision
+from gauntlet.metrics.detection.voc_figures import voc_precision
 from gauntlet.samples import Boxes
 
 CLASSES = 4

@@ -24,6 +24,9 @@ BROKEN = {
     MISSING,
     "the attack 'pgd' of the package 'gauntlet-sicklab' cannot be used: its name is taken already; update or uninstall "
     "that package.",
+    "the battery 'sevens' of the package 'gauntlet-sicklab' cannot be used: the battery 'sevens' must be a mapping "
+    "from the name of a member to an attack's name and its options, but it is of the type int; update or uninstall "
+    "that package.",
     "the corruption 'seven' of the package 'gauntlet-sicklab' cannot be used: the corruption 'seven' must be a "
     "function of (image, severity, draws) or a Corruption, but it is of the type int; update or uninstall that "
     "package.",
@@ -65,6 +68,8 @@ print(json.dumps({
     "lab-pgd": attacks.build("lab-pgd").describe()["loss"],
     "pgd": gauntlet.evaluate(model, dataset, {"attack": {"name": "pgd", "steps": 1}}).figures["mIoU"],
     "agreement": metric.compute([*right, 0], ("all",))[0].value,
+    "lab-walk": attacks.build("lab-walk", steps=3).describe(),
+    "for pixels": attacks.names("segmentation"),
     "needs-more": sentence(lambda: attacks.build("needs-more")),
     "unknown": sentence(lambda: attacks.build("lab-pdg")),
 }))
@@ -115,6 +120,9 @@ def test_every_kind_of_plugin_is_used_by_its_name_from_python(installed: Path, t
     # day is 0, and that of night, on 20 and 28 of 48 columns, 1/2.
     assert outcome["lab-step"] == pytest.approx(0.25)
     assert outcome["lab-pgd"] == "segpgd"
+    assert (outcome["lab-walk"]["name"], outcome["lab-walk"]["steps"]) == ("lab-walk", 3)  # a bare class
+    assert {"pgd", "lab-walk", "lab-step"} <= set(outcome["for pixels"])
+    assert "needs-more" not in outcome["for pixels"]
     assert outcome["pgd"] == 1
     assert outcome["agreement"] == pytest.approx(2 / 3)
     assert outcome["needs-more"] == MISSING
@@ -140,7 +148,11 @@ def test_plugins_are_used_by_their_names_from_the_command_line(installed: Path, 
 
 
 def test_a_broken_plugin_does_not_disturb_the_command_line(installed: Path, tmp_path: Path) -> None:
-    for what, there, broken in (("attacks", "pgd", "needs-more"), ("corruptions", "haze", "seven")):
+    for what, there, broken in (
+        ("attacks", "pgd", "needs-more"),
+        ("batteries", "sea", "sevens"),
+        ("corruptions", "haze", "seven"),
+    ):
         done = gauntlet(installed, "list", what, "--json", folder=tmp_path)
         assert done.returncode == 0, done.stderr
         names = [next(iter(row.values())) for row in json.loads(done.stdout)]

@@ -9,7 +9,7 @@ import pytest
 from synthetic_store import put
 
 from gauntlet.analysis import leaderboard
-from gauntlet.analysis.members import COMMON_CORRUPTIONS
+from gauntlet.analysis.benchmark_sets import COMMON_CORRUPTIONS
 from gauntlet.analysis.ranking import rank
 from gauntlet.report import entries
 from gauntlet.report.scope import scopes
@@ -74,6 +74,7 @@ def test_without_a_whole_gam_the_worst_shared_corruption_decides() -> None:
         put(store, model, "clean", {"clean": {}}, mIoU=clean)
         put(store, model, "fog-3", {"corruption": {"name": "fog", "severity": 3}}, mIoU=fog)
     expected = [("b", 1), ("a", 2), ("c", None)]
+    assert of_analysis(store) == expected
     assert of_command(store) == ("worst corruption", expected)
     assert of_report(store) == ("worst corruption", expected)
 

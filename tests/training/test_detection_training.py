@@ -23,14 +23,14 @@ from gauntlet.models.sources.shipped import load_weights as load_model_weights
 from gauntlet.samples import Boxes, Sample
 from gauntlet.seeding import numpy_generator
 from gauntlet.training import train
-from gauntlet.training.boxes import BoxAugmentation, BoxPair, crop, mirror, resize
+from gauntlet.training.box_augmentation import BoxAugmentation, BoxPair, crop, mirror, resize
 from gauntlet.training.config import AdversarialConfig, AugmentationConfig
-from gauntlet.training.loading import BoxPreparation
+from gauntlet.training.initial_weights import load_weights
 from gauntlet.training.log import read_log
 from gauntlet.training.objectives import AdversarialDetectionObjective, StepInfo
 from gauntlet.training.processes import Processes, joined_processes
+from gauntlet.training.sample_feed import BoxPreparation
 from gauntlet.training.validation import validate_detector
-from gauntlet.training.weights import load_weights
 from tiny_detector import TinyBoxes, TinyDetector
 
 QUIET = Silent()
@@ -197,8 +197,8 @@ def validate_here(rank: int, count: int, port: int, folder: str) -> None:
     torch.set_num_threads(1)
     with joined_processes("cpu") as processes:
         for length in (1, 7):  # with one image the second process has nothing to do
-            found = validate_detector(TinyDetector(), TinyBoxes(length), processes)
-            (Path(folder) / f"{length}-{rank}.json").write_text(json.dumps([found.summary, found.by_class]))
+            detected = validate_detector(TinyDetector(), TinyBoxes(length), processes)
+            (Path(folder) / f"{length}-{rank}.json").write_text(json.dumps([detected.summary, detected.by_class]))
 
 
 @pytest.mark.slow

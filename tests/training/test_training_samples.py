@@ -13,8 +13,9 @@ from training_squares import Squares
 from gauntlet.errors import GauntletError
 from gauntlet.seeding import numpy_generator
 from gauntlet.threats import corruptions
-from gauntlet.training import augmentation, localized
+from gauntlet.training import augmentation, part_augmentation
 from gauntlet.training.augmentation import Augmentation, Image, Pair
+from gauntlet.training.class_weights import weights_from_counts
 from gauntlet.training.config import (
     AugmentationConfig,
     ColorJitterConfig,
@@ -22,8 +23,7 @@ from gauntlet.training.config import (
     CutoutConfig,
     LocalizedCorruptionConfig,
 )
-from gauntlet.training.loading import Loader, Preparation, SampleOrder
-from gauntlet.training.losses import weights_from_counts
+from gauntlet.training.sample_feed import Loader, Preparation, SampleOrder
 
 IGNORED = 255
 
@@ -113,7 +113,7 @@ def test_color_jitter_without_strength_changes_nothing() -> None:
 def test_a_window_lies_inside_and_has_the_area_asked_for(
     seed: int, height: int, width: int, ratio: tuple[float, float]
 ) -> None:
-    rows, columns = localized.draw_window((height, width), ratio, numpy_generator(seed))
+    rows, columns = part_augmentation.draw_window((height, width), ratio, numpy_generator(seed))
     assert 0 <= rows.start < rows.stop <= height
     assert 0 <= columns.start < columns.stop <= width
     share = (rows.stop - rows.start) * (columns.stop - columns.start) / (height * width)
@@ -123,10 +123,10 @@ def test_a_window_lies_inside_and_has_the_area_asked_for(
 def test_cutout_paints_and_ignores_one_rectangle() -> None:
     image, labels = coded_pair()
     config = CutoutConfig(probability=1.0, ratio=(0.2, 0.2))
-    painted, painted_labels = localized.cutout((image, labels), config, numpy_generator(5), IGNORED)
+    painted, painted_labels = part_augmentation.cutout((image, labels), config, numpy_generator(5), IGNORED)
     hidden = painted_labels == IGNORED
     assert hidden.mean() == pytest.approx(0.2, abs=0.02)
-    assert (painted[hidden] == localized.CUTOUT_COLOR).all()
+    assert (painted[hidden] == part_augmentation.CUTOUT_COLOR).all()
     assert np.array_equal(painted[~hidden], image[~hidden])
 
 
@@ -134,7 +134,7 @@ def test_cutmix_takes_image_and_labels_from_the_partner() -> None:
     pair = coded_pair()
     other = pair[0] + 1, np.full_like(pair[1], 7)
     config = CutmixConfig(probability=1.0, ratio=(0.3, 0.3))
-    mixed, mixed_labels = localized.cutmix(pair, config, numpy_generator(2), lambda: other)
+    mixed, mixed_labels = part_augmentation.cutmix(pair, config, numpy_generator(2), lambda: other)
     pasted = mixed_labels == 7
     assert pasted.mean() == pytest.approx(0.3, abs=0.03)
     assert np.array_equal(mixed[pasted], other[0][pasted])
@@ -144,7 +144,7 @@ def test_cutmix_takes_image_and_labels_from_the_partner() -> None:
 def test_a_localized_corruption_changes_pixels_of_one_rectangle_only() -> None:
     image, _ = coded_pair()
     config = LocalizedCorruptionConfig(probability=1.0, names=("gaussian_noise",), severities=(5,), ratio=(0.25, 0.25))
-    corrupted = localized.corrupt_locally(image, config, numpy_generator(4))
+    corrupted = part_augmentation.corrupt_locally(image, config, numpy_generator(4))
     changed = (corrupted != image).any(axis=2)
     rows, columns = np.nonzero(changed)
     box = (np.ptp(rows) + 1) * (np.ptp(columns) + 1)
@@ -162,7 +162,7 @@ def test_a_localized_corruption_is_drawn_from_the_fifteen_common_ones(monkeypatc
     monkeypatch.setattr(corruptions, "corrupt", record)
     image, _ = coded_pair()
     for seed in range(300):
-        localized.corrupt_locally(image, LocalizedCorruptionConfig(probability=1.0), numpy_generator(seed))
+        part_augmentation.corrupt_locally(image, LocalizedCorruptionConfig(probability=1.0), numpy_generator(seed))
     assert set(drawn) == set(corruptions.COMMON)
     assert not any(corruptions.registry[name].needs_depth for name in drawn)
 
@@ -203,9 +203,9 @@ def test_batches_do_not_depend_on_who_prepares_them(workers: int, kind: str, cac
         return tensors
 
     expected = batches(0, "thread", False)
-    found = batches(workers, kind, cache)
-    assert len(found) == len(expected) == 12
-    assert all(torch.equal(first, second) for first, second in zip(found, expected, strict=True))
+    actual = batches(workers, kind, cache)
+    assert len(actual) == len(expected) == 12
+    assert all(torch.equal(first, second) for first, second in zip(actual, expected, strict=True))
 
 
 def test_a_label_outside_the_classes_is_reported_with_the_image() -> None:

@@ -7,6 +7,7 @@ import pandas as pd
 from gauntlet.analysis.frames import of_metric, one_each, unit_columns
 from gauntlet.analysis.ranking import rank
 from gauntlet.analysis.scores import score_columns, scores
+from gauntlet.analysis.shared_threats import with_worst_corruption
 from gauntlet.errors import unknown_name
 
 _BOARD_COLUMNS = ("source", "task", "dataset", "split", "dataset_digest", "view")
@@ -26,13 +27,15 @@ def leaderboard(
 
     Returns:
         `rank` within the dataset (1 is best, ties share the better rank, models without the score come last and have
-        none), `ranked_by` (the score) and the columns of `scores`.
+        none), `ranked_by` (the score), the columns of `scores` and, for figures of a store, "worst corruption".
     """
     table = scores(frame, metric, view=view)
+    groups = [column for column in _BOARD_COLUMNS if column in table]
+    rows = of_metric(frame, metric)
+    table = with_worst_corruption(table, rows[rows["view"].eq(view)] if "view" in rows else rows, groups)
     columns = score_columns(table)
     if sort_by is not None and sort_by not in columns:
         raise unknown_name("score to sort by", sort_by, columns)
-    groups = [column for column in _BOARD_COLUMNS if column in table]
     boards = []
     for _, board in table.groupby(groups, dropna=False):
         values = zip(board["model"], board.index, board[columns].to_numpy(float).tolist(), strict=True)

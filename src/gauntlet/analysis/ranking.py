@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from gauntlet.analysis.shared_threats import WORST_CORRUPTION
+
 Model = TypeVar("Model", str, tuple[str, int])
 
-_PREFERRED = ("GAM_3", "GAM_", "worst corruption", "-ReM^", "halmosi 8/255")
+_PREFERRED = ("GAM_3", "GAM_", WORST_CORRUPTION, "-ReM^", "halmosi 8/255")
 
 
 def rank(

@@ -11,11 +11,12 @@ import pandas as pd
 
 from gauntlet.analysis.frames import require_columns
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.arithmetic import FloatArray, divide, nan_mean
-from gauntlet.metrics.detection.coco import MOST_DETECTIONS, THRESHOLDS
+from gauntlet.metrics.arithmetic import FloatArray, nan_mean
+from gauntlet.metrics.detection.coco_figures import MOST_DETECTIONS, THRESHOLDS
 from gauntlet.metrics.detection.metric import Pair
 from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
 from gauntlet.metrics.segmentation.counts import CountTable
+from gauntlet.metrics.segmentation.figures import cmiou, mean_iou
 from gauntlet.samples import Boxes
 
 if TYPE_CHECKING:
@@ -141,20 +142,15 @@ def compare_counts(
     if len(first) != len(second) or not np.array_equal(first.ground_truth, second.ground_truth):
         raise GauntletError("the two tables count different images; evaluate both models on the same dataset.")
     _require_two(len(first))
-    hits = [table.true_positives.astype(np.float64) for table in (first, second)]
-    union = [table.union.astype(np.float64) for table in (first, second)]
 
-    def figure(weights: FloatArray, swapped: FloatArray, model: int) -> FloatArray:
-        own, other = model, 1 - model
-        top = weights @ hits[own] + swapped @ hits[other]
-        bottom = weights @ union[own] + swapped @ union[other]
-        return nan_mean(divide(top, bottom), axis=1)
+    def figure(of_first: FloatArray, of_second: FloatArray) -> FloatArray:
+        counts = first.weighted(of_first) + second.weighted(of_second)  # a row per sample
+        return mean_iou(counts.true_positives, counts.union)
 
     def difference(swapped: FloatArray, kept: FloatArray) -> FloatArray:
-        return figure(kept, swapped, 1) - figure(kept, swapped, 0)
+        return figure(swapped, kept) - figure(kept, swapped)
 
-    everything, nothing = np.ones((1, len(first))), np.zeros((1, len(first)))
-    values = {name: float(figure(everything, nothing, model)[0]) for model, name in enumerate(("first", "second"))}
+    values = {"first": cmiou(first), "second": cmiou(second)}
     row = _test(difference, len(first), Resampling(**draws))
     return pd.DataFrame([{"metric": "mIoU", "images": len(first), **values, **row}])
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from gauntlet.cli.output import print_json
+from gauntlet.cli.shared_options import DEFAULT_STORE, JsonOption, StoreOption
 
 
 @app.command(epilog="Example: gauntlet card streets/enet --output README.md")

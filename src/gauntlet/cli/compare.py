@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from gauntlet.cli.output import print_json, print_table
+from gauntlet.cli.shared_options import DEFAULT_STORE, JsonOption, StoreOption
 
 if TYPE_CHECKING:
     from gauntlet.report.comparison import Comparison

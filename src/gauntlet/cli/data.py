@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.options import DepthRuleOption, JsonOption, SeedOption
 from gauntlet.cli.output import print_json
+from gauntlet.cli.shared_options import DepthRuleOption, JsonOption, SeedOption
 from gauntlet.errors import GauntletError
 
 data_app = typer.Typer(help="Datasets on disk.", no_args_is_help=True)

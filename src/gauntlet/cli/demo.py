@@ -9,7 +9,7 @@ import typer
 
 from gauntlet.cli.app import app
 from gauntlet.cli.evaluations import print_many
-from gauntlet.cli.options import DeviceOption
+from gauntlet.cli.shared_options import DeviceOption
 
 MODELS = ["streets/enet", "streets/enet-at"]
 """One network, trained normally and on attacked images: the difference is what Gauntlet is for."""

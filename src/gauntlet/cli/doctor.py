@@ -13,8 +13,8 @@ import typer
 
 from gauntlet._version import __version__
 from gauntlet.cli.app import app
-from gauntlet.cli.options import JsonOption
 from gauntlet.cli.output import print_json, print_table
+from gauntlet.cli.shared_options import JsonOption
 
 CORE = ("torch", "numpy", "scipy", "opencv-python-headless", "numba", "pydantic", "SQLAlchemy", "pandas", "safetensors")
 # What an optional part needs: import name, distribution, the command that installs it.

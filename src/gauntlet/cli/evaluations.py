@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gauntlet.cli.output import percent, print_table
+from gauntlet.cli.output import print_table
+from gauntlet.numbers import format_percent
 from gauntlet.tasks import get_task
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def print_one(result: Evaluation) -> None:
     from gauntlet.metrics.contract import NOT_FRACTIONS
 
     def text(name: str, value: float) -> str:
-        return f"{value:.2f} (not %)" if name in NOT_FRACTIONS and not math.isnan(value) else percent(value)
+        return f"{value:.2f} (not %)" if name in NOT_FRACTIONS and not math.isnan(value) else format_percent(value)
 
     rows = [
         (
@@ -47,12 +48,12 @@ def _print_figure(results: Sequence[Evaluation], metric: str) -> None:
     names = _dataset_names(results)
     cells = {(names[_images_of(r)], r.threat, r.seed, r.model): r.figures[metric] for r in results}
     if len(models) > _MANY:
-        rows = [[model, dataset, threat, percent(value)] for (dataset, threat, _, model), value in cells.items()]
+        rows = [[model, dataset, threat, format_percent(value)] for (dataset, threat, _, model), value in cells.items()]
         print_table(f"{metric} %", ["model", "dataset", "threat", metric], rows, numbers_from=3)
         return
     rows = []
     for dataset, threat, seed in dict.fromkeys(key[:3] for key in cells):
-        values = [percent(cells.get((dataset, threat, seed, model), math.nan)) for model in models]
+        values = [format_percent(cells.get((dataset, threat, seed, model), math.nan)) for model in models]
         rows.append([dataset, threat, *values])
     print_table(f"{metric} %", ["dataset", "threat", *models], rows, numbers_from=2)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from gauntlet.cli.output import print_json, print_table
+from gauntlet.cli.shared_options import DEFAULT_STORE, JsonOption, StoreOption
 from gauntlet.errors import GauntletError
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.options import JsonOption
-from gauntlet.cli.output import percent, print_json, print_table
+from gauntlet.cli.output import print_json, print_table
+from gauntlet.cli.shared_options import JsonOption
+from gauntlet.numbers import format_percent
 from gauntlet.tasks import SEGMENTATION
 
 Row = dict[str, Any]
@@ -59,7 +60,7 @@ def _models() -> list[Row]:
                 "architecture": card["model"]["architecture"],
                 "parameters": card["model"]["parameters"],
                 "training": card["kind"],
-                **{f"clean {figure} %": percent(clean[figure]) for figure in figures},
+                **{f"clean {figure} %": format_percent(clean[figure]) for figure in figures},
             }
         )
     return rows
@@ -104,11 +105,9 @@ def _attacks() -> list[Row]:
 
 
 def _batteries() -> list[Row]:
-    from gauntlet.threats import attacks
+    from gauntlet.threats.attacks.combined.members import battery_members
 
-    return [
-        {"battery": name, "attacks": ", ".join(attacks.build_battery(name).members)} for name in attacks.batteries()
-    ]
+    return [{"battery": name, "attacks": ", ".join(members)} for name, members in battery_members.items()]
 
 
 def _corruptions() -> list[Row]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,12 +34,3 @@ def escape(cell: Any) -> str:
     from rich.markup import escape as escape_markup
 
     return escape_markup(str(cell))
-
-
-def percent(value: float | None, digits: int = 1) -> str:
-    """A fraction in per cent; a dash when it is undefined.
-
-    >>> percent(0.5), percent(float("nan"))
-    ('50.0', '-')
-    """
-    return "-" if value is None or math.isnan(value) else f"{100 * value:.{digits}f}"

@@ -11,9 +11,9 @@ import typer
 from gauntlet.cli.app import app
 from gauntlet.cli.dry_run import print_dry_run
 from gauntlet.cli.evaluations import print_many, print_one
-from gauntlet.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SeedOption, StoreOption
 from gauntlet.cli.output import print_json
 from gauntlet.cli.plan_arguments import given, parse_channels, plan_from_file, plan_from_options
+from gauntlet.cli.shared_options import DEFAULT_STORE, DeviceOption, JsonOption, SeedOption, StoreOption
 
 if TYPE_CHECKING:
     from gauntlet.evaluation.jobs import PlannedJob

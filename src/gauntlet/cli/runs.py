@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gauntlet.cli.app import app
-from gauntlet.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from gauntlet.cli.output import print_json, print_table
+from gauntlet.cli.shared_options import DEFAULT_STORE, JsonOption, StoreOption
 
 
 @app.command(epilog="Example: gauntlet runs --store results.db")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.options import DepthRuleOption, SeedOption
+from gauntlet.cli.shared_options import DepthRuleOption, SeedOption
 from gauntlet.errors import GauntletError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.options import JsonOption
 from gauntlet.cli.output import print_json
+from gauntlet.cli.shared_options import JsonOption
 
 
 @app.command(epilog="Example: gauntlet site public --published --store gauntlet-results.db")

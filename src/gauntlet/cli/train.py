@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.options import JsonOption
-from gauntlet.cli.output import percent, print_json
+from gauntlet.cli.output import print_json
+from gauntlet.cli.shared_options import JsonOption
+from gauntlet.numbers import format_percent
 
 
 @app.command(epilog="Example: gauntlet train configs/enet.yaml --output trained/enet")
@@ -28,4 +29,4 @@ def train(
         print_json({"folder": str(result.folder), **result.card})
         return
     name, value = result.headline
-    typer.echo(f"{name} {percent(value)} %, written to {result.folder}")
+    typer.echo(f"{name} {format_percent(value)} %, written to {result.folder}")

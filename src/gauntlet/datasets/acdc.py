@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gauntlet.datasets.cityscapes import CLASS_NAMES, COLORS, TRAIN_IDS
-from gauntlet.datasets.files import LabelledImages, check_split, pair_by_name
+from gauntlet.datasets.image_files import LabelledImages, check_split, pair_by_name
 from gauntlet.datasets.tree import Tree
 from gauntlet.errors import unknown_name
 

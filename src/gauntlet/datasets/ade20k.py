@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from gauntlet.datasets.ade20k_classes import CLASS_NAMES, COLORS
-from gauntlet.datasets.files import LabelledImages, check_split, pair_by_name
-from gauntlet.datasets.labels import IGNORE, LabelTable
+from gauntlet.datasets.image_files import LabelledImages, check_split, pair_by_name
+from gauntlet.datasets.label_numbers import IGNORE, LabelTable
 from gauntlet.datasets.tree import Tree
 
 _FOLDERS = {"train": "training", "val": "validation"}

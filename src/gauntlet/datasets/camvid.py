@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gauntlet.datasets.camvid_classes import CLASS_NAMES, COLORS
-from gauntlet.datasets.files import Entry, LabelledImages, check_split
-from gauntlet.datasets.labels import IGNORE, LabelTable
+from gauntlet.camvid_classes import CLASS_NAMES, COLORS
+from gauntlet.datasets.image_files import Entry, LabelledImages, check_split
+from gauntlet.datasets.label_numbers import IGNORE, LabelTable
 from gauntlet.datasets.tree import IMAGE_SUFFIXES, Tree, check_files_exist, check_relative
 from gauntlet.errors import GauntletError
 

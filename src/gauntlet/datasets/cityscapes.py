@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from gauntlet.datasets.contract import Color
-from gauntlet.datasets.files import LabelledImages, check_split, pair_by_name
-from gauntlet.datasets.labels import IGNORE, LabelTable
+from gauntlet.datasets.image_files import LabelledImages, check_split, pair_by_name
+from gauntlet.datasets.label_numbers import IGNORE, LabelTable
 from gauntlet.datasets.tree import Tree
 
 # (name, id in *_labelIds.png, colour), in the order of the trainIds 0 to 18; every other id up to 33 is ignored

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gauntlet.datasets.annotations import EMPTY, Annotations, read_annotations
-from gauntlet.datasets.files import BoxedImages, Entry, check_split
+from gauntlet.datasets.image_files import BoxedImages, Entry, check_split
 from gauntlet.datasets.palettes import voc_palette
 from gauntlet.datasets.tree import Tree, check_files_exist, check_relative
 from gauntlet.errors import GauntletError

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gauntlet.datasets.contract import Color
-from gauntlet.datasets.files import Entry, LabelledImages
+from gauntlet.datasets.image_files import Entry, LabelledImages
 from gauntlet.datasets.images import color_mode, read_colors, read_indices
-from gauntlet.datasets.labels import IGNORE, LabelTable, parse_class_names
+from gauntlet.datasets.label_numbers import IGNORE, LabelTable, parse_class_names
 from gauntlet.datasets.palettes import voc_palette
 from gauntlet.datasets.tree import IMAGE_SUFFIXES, Tree, check_files_exist
 from gauntlet.errors import GauntletError

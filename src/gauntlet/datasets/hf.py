@@ -12,7 +12,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from gauntlet.datasets.contract import Dataset
-from gauntlet.datasets.labels import IGNORE, LabelTable, parse_class_names
+from gauntlet.datasets.label_numbers import IGNORE, LabelTable, parse_class_names
 from gauntlet.datasets.palettes import voc_palette
 from gauntlet.errors import GauntletError
 from gauntlet.samples import Boxes, Sample

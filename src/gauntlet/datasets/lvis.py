@@ -9,7 +9,7 @@ from typing import Any
 
 from gauntlet.datasets.annotations import Annotations
 from gauntlet.datasets.coco import COCODetection
-from gauntlet.datasets.files import check_split
+from gauntlet.datasets.image_files import check_split
 from gauntlet.datasets.tree import Tree
 
 

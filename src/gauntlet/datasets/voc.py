@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gauntlet.datasets.files import BoxedImages, Entry, LabelledImages, check_split
-from gauntlet.datasets.labels import LabelTable
+from gauntlet.datasets.image_files import BoxedImages, Entry, LabelledImages, check_split
+from gauntlet.datasets.label_numbers import LabelTable
 from gauntlet.datasets.palettes import voc_palette
 from gauntlet.datasets.tree import Tree, check_files_exist, check_relative
 from gauntlet.errors import GauntletError

@@ -14,7 +14,7 @@ from gauntlet.evaluation.counting import Importance
 from gauntlet.evaluation.prediction import PRECISIONS
 from gauntlet.models import GauntletModel
 from gauntlet.models.contract import ModelIdentity
-from gauntlet.models.preparation import AUTO, parse_steps
+from gauntlet.models.preparation import AUTO, choose_steps, parse_steps
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Job
 from gauntlet.tasks import get_task
@@ -143,3 +143,9 @@ def ready_model(source: GauntletModel | ModelSource, dataset: Dataset, device: t
         )
     model.freeze()
     return model.to(device)
+
+
+def steps_for(model: GauntletModel, dataset: Dataset, batch_size: int) -> tuple[str, ...]:
+    """The fastest preparation of a model for images of the size of a dataset's first one."""
+    height, width = dataset[0].image.shape[:2]
+    return choose_steps(model, (height, width), batch_size)

@@ -16,7 +16,7 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.failures import Failure, describe_error
-from gauntlet.evaluation.jobs import PlannedJob, check_depth, ready_model
+from gauntlet.evaluation.jobs import PlannedJob, check_depth, ready_model, steps_for
 from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.evaluation.sample_cache import SampleCache
@@ -26,7 +26,6 @@ from gauntlet.evaluation.workers.driver import DatasetAddress, Driver, ModelAddr
 from gauntlet.evaluation.workers.processes import ProcessPool
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.preparation import prepare
-from gauntlet.models.preparation.choosing import steps_for
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Evaluation
 from gauntlet.results.schema import COMPLETE

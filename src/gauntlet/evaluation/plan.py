@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from gauntlet.datasets import load_dataset
@@ -21,6 +20,7 @@ from gauntlet.models.preparation import AUTO
 from gauntlet.tasks import SEGMENTATION, get_task
 from gauntlet.threats import build_threats, suites
 from gauntlet.threats.contract import Threat
+from gauntlet.yaml_files import read_mapping
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -75,15 +75,7 @@ class Plan(_Section):
 def read_plan(path: str | Path) -> Plan:
     """The plan of a YAML file."""
     path = Path(path)
-    try:
-        content = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise GauntletError(f"the plan {path} cannot be read: {error.strerror}.") from None
-    except yaml.YAMLError as error:
-        line = str(error).replace("\n", " ")
-        raise GauntletError(f"the plan {path} is not valid YAML: {line}") from None
-    if not isinstance(content, Mapping):
-        raise GauntletError(f"the plan {path} must hold a mapping with 'models' and 'threats' or 'suites'.")
+    content = read_mapping(path, "the plan", "a mapping with 'models' and 'threats' or 'suites'")
     return parse_plan(content, str(path))
 
 

@@ -12,8 +12,8 @@ from gauntlet.models.contract import GauntletModel
 from gauntlet.models.sources import camvid, shipped
 from gauntlet.models.sources.contract import ModelSource, make_source, sources
 
-sources.add("script", "gauntlet.models.sources.local:script")
-sources.add("python", "gauntlet.models.sources.local:python")
+sources.add("script", "gauntlet.models.sources.own_models:script")
+sources.add("python", "gauntlet.models.sources.own_models:python")
 for _name in ("hf", "smp", "torchvision", "onnx", "mmseg", "tiled"):
     sources.add(_name, f"gauntlet.models.sources.{_name}:source")
 

@@ -19,7 +19,12 @@ class Normalisation(nn.Module):
     mean: torch.Tensor
     std: torch.Tensor
 
-    def __init__(self, mean: Sequence[float], std: Sequence[float], channel_order: str = "RGB") -> None:
+    def __init__(
+        self,
+        mean: Sequence[float] = (0.0, 0.0, 0.0),
+        std: Sequence[float] = (1.0, 1.0, 1.0),
+        channel_order: str = "RGB",
+    ) -> None:
         super().__init__()
         if channel_order not in ("RGB", "BGR"):
             raise GauntletError(f"channel_order must be 'RGB' or 'BGR', not '{channel_order}'.")
@@ -43,6 +48,7 @@ class WrappedSegmentation(SegmentationModel):
 
     Args:
         module: takes (N, 3, H, W), returns (N, K, h, w), or a mapping with the logits under "out" or "logits".
+        normalisation: of the images; None for images as they are.
         stride: input height and width are padded (edge replication) to multiples of it and the logits cropped back.
     """
 
@@ -51,16 +57,14 @@ class WrappedSegmentation(SegmentationModel):
         module: nn.Module,
         *,
         num_classes: int,
-        mean: Sequence[float] = (0.0, 0.0, 0.0),
-        std: Sequence[float] = (1.0, 1.0, 1.0),
-        channel_order: str = "RGB",
+        normalisation: Normalisation | None = None,
         class_names: Sequence[str] | None = None,
         ignore_index: int | None = 255,
         stride: int = 1,
         identity: ModelIdentity | None = None,
     ) -> None:
         super().__init__(num_classes=num_classes, class_names=class_names, ignore_index=ignore_index, identity=identity)
-        self.normalisation = Normalisation(mean, std, channel_order)
+        self.normalisation = normalisation or Normalisation()
         self.module = module
         self.stride = stride
 
@@ -113,9 +117,7 @@ def wrap_model(
     model = WrappedSegmentation(
         module,
         num_classes=num_classes,
-        mean=mean,
-        std=std,
-        channel_order=channel_order,
+        normalisation=Normalisation(mean, std, channel_order),
         class_names=class_names,
         ignore_index=ignore_index,
         stride=stride,

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from gauntlet.analysis.frames import MAIN_METRIC, one_name_each
+from gauntlet.analysis.shared_threats import shared_threats
 from gauntlet.report.naming import slug
 from gauntlet.report.tables import Interval
 from gauntlet.tasks import DETECTION
@@ -145,14 +146,7 @@ class Scope:
 
     @cached_property
     def _shared(self) -> dict[str, list[str]]:
-        shared = {}
-        for kind in self.kinds:
-            names = self.of_kind(kind)
-            values = self.matrix[names].to_numpy(float)
-            present = ~np.isnan(values)
-            complete = present[present.any(axis=1)].all(axis=0)
-            shared[kind] = [name for name, each in zip(names, complete, strict=True) if each and present.any()]
-        return shared
+        return {kind: shared_threats(self.matrix[self.of_kind(kind)]) for kind in self.kinds}
 
     def shared(self, kind: str) -> list[str]:
         """Threats of a kind that every model with any of the kind was run under: a worst case over them is fair."""

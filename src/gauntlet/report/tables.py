@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gauntlet.numbers import format_percent
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -105,7 +107,7 @@ def format_value(value: float, kind: str) -> str:
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
     if kind == "percent":
-        return f"{100 * value:.1f}"
+        return format_percent(value)
     if kind == "points":
         return f"{100 * value:+.1f}"
     if kind == "count":

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.threats.compat import semsegbench
 from gauntlet.threats.contract import Threat, threats
 from gauntlet.threats.sweeps import expand
+from gauntlet.yaml_files import read_mapping
 
 ThreatLike = str | Path | Mapping[str, Any] | Threat
 
@@ -52,7 +51,9 @@ def build_threats(value: ThreatLike) -> list[Threat]:
     if isinstance(value, Mapping):
         content = value
     elif Path(value).suffix in (".yml", ".yaml"):
-        content = _read(Path(value))
+        content = read_mapping(
+            Path(value), "the threat file", "a mapping such as 'corruption: {name: fog, severity: 3}'"
+        )
     else:
         content = describe_name(str(value))
     described = semsegbench.convert(content) if semsegbench.is_semsegbench(content) else expand(content)
@@ -87,18 +88,3 @@ def _from_description(description: Mapping[str, Any]) -> Threat:
         raise GauntletError(f"the options of '{kind}' must be a mapping, not {options!r}.")
     threat: Threat = threats[kind](dict(options or {}))
     return threat
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise GauntletError(f"the threat file {path} cannot be read: {error.strerror}.") from None
-    except yaml.YAMLError as error:
-        line = str(error).replace("\n", " ")
-        raise GauntletError(f"the threat file {path} is not valid YAML: {line}") from None
-    if not isinstance(content, Mapping):
-        raise GauntletError(
-            f"the threat file {path} must hold a mapping such as 'corruption: {{name: fog, severity: 3}}'."
-        )
-    return content

@@ -11,7 +11,7 @@ import torch
 
 from gauntlet.errors import unknown_name
 from gauntlet.models.contract import GauntletModel
-from gauntlet.registry import Registry
+from gauntlet.registry import Registry, callable_as
 from gauntlet.samples import Batch, Boxes
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.options import Option, merged
@@ -96,7 +96,9 @@ class Threat(ABC):
         """A short readable name, another one for every description; numbers are told apart by six digits."""
 
 
-threats: Registry[Any] = Registry("threat", "gauntlet.threats")
+threats: Registry[Any] = Registry(
+    "threat", "gauntlet.threats", check=callable_as("a function that takes the options and returns a Threat")
+)
 """Threat kinds by the key that names them in a description ("attack", "corruption", ...); an entry takes the
 value under that key and returns a Threat."""
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.numbers import Number, parse_fraction
-from gauntlet.registry import Registry
+from gauntlet.registry import Registry, callable_as
 from gauntlet.seeding import numpy_generator
 from gauntlet.threats.options import MODE, PATCH, RATIO, Option, merged, options_of
 
@@ -34,7 +34,9 @@ SIDES = ("height", "width")
 MaskBuilder = Callable[[int, int, int], Mask]
 """(height, width, seed) -> mask."""
 
-masks: Registry[Callable[[Any], MaskBuilder]] = Registry("mask", "gauntlet.masks")
+masks: Registry[Callable[[Any], MaskBuilder]] = Registry(
+    "mask", "gauntlet.masks", check=callable_as("a function that takes the options and returns what builds the mask")
+)
 """Kinds of masks by the key of their description; an entry checks the options and returns what builds the mask."""
 
 

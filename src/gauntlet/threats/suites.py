@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gauntlet.errors import GauntletError
-from gauntlet.registry import Registry
+from gauntlet.registry import Registry, callable_as
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
 from gauntlet.threats.corruptions import COMMON
 
@@ -16,10 +16,12 @@ _LOGGER = logging.getLogger(__name__)
 Description = dict[str, Any]
 Suite = Callable[[], list[Description]]
 
-suites: Registry[Suite] = Registry("suite", "gauntlet.suites")
+_DESCRIPTIONS = callable_as("a function that returns the descriptions of its threats")
+
+suites: Registry[Suite] = Registry("suite", "gauntlet.suites", check=_DESCRIPTIONS)
 """Suites by name; an entry returns the descriptions of its threats."""
 
-detector_suites: Registry[Suite] = Registry("suite for detectors", "gauntlet.detector_suites")
+detector_suites: Registry[Suite] = Registry("suite for detectors", "gauntlet.detector_suites", check=_DESCRIPTIONS)
 """What a suite is on a detector, where that is more than its threats without those that aim at pixels."""
 
 LINF = {"norm": "linf", "epsilon": "8/255", "alpha": 0.01, "steps": 20}

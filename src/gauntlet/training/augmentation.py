@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from gauntlet.training import localized
+from gauntlet.training import part_augmentation
 from gauntlet.training.config import AugmentationConfig, ColorJitterConfig
 
 Image = npt.NDArray[np.uint8]
@@ -44,11 +44,11 @@ class Augmentation:
         config = self.config
         pair = self.geometric(pair, rng)
         if config.cutmix is not None:
-            pair = localized.cutmix(pair, config.cutmix, rng, lambda: self.geometric(partner(rng), rng))
+            pair = part_augmentation.cutmix(pair, config.cutmix, rng, lambda: self.geometric(partner(rng), rng))
         image, labels = pair
         image = photometric(image, config, rng)
         if config.cutout is not None:
-            image, labels = localized.cutout((image, labels), config.cutout, rng, self.ignore_index)
+            image, labels = part_augmentation.cutout((image, labels), config.cutout, rng, self.ignore_index)
         return np.ascontiguousarray(image), np.ascontiguousarray(labels)
 
     def geometric(self, pair: Pair, rng: np.random.Generator) -> Pair:
@@ -72,7 +72,7 @@ def photometric(image: Image, config: AugmentationConfig, rng: np.random.Generat
     if config.blur and rng.random() < config.blur:
         image = _as_uint8(cv2.GaussianBlur(image, (5, 5), 0))
     if config.localized_corruption is not None:
-        image = localized.corrupt_locally(image, config.localized_corruption, rng)
+        image = part_augmentation.corrupt_locally(image, config.localized_corruption, rng)
     return image
 
 

@@ -63,8 +63,7 @@ class DividedObjective(AdversarialObjective):
         self.branches = WrappedSegmentation(
             Branches(network),
             num_classes=2 * model.num_classes + MASK_CLASSES,
-            mean=model.normalisation.mean.flatten().tolist(),
-            std=model.normalisation.std.flatten().tolist(),
+            normalisation=model.normalisation,
             ignore_index=model.ignore_index,
             stride=model.stride,
         )

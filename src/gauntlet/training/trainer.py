@@ -22,16 +22,16 @@ from gauntlet.errors import GauntletError
 from gauntlet.evaluation.progress import Progress, Silent, Terminal
 from gauntlet.results.tracking import Tracker
 from gauntlet.seeding import ImageSeed
-from gauntlet.training import card as cards
+from gauntlet.training import outputs
 from gauntlet.training.averaging import MovingAverage
+from gauntlet.training.by_task import task_of
 from gauntlet.training.checkpoint import load_state, remove_state, save_state
 from gauntlet.training.config import OptimiserConfig, TrainingConfig, load_config, parse_config
-from gauntlet.training.loading import Loader, SampleOrder
 from gauntlet.training.log import open_trackers
 from gauntlet.training.objectives import StepInfo
 from gauntlet.training.processes import Processes, joined_processes
+from gauntlet.training.sample_feed import Loader, SampleOrder
 from gauntlet.training.schedule import learning_rate_factor
-from gauntlet.training.tasks import task_of
 from gauntlet.training.validation import Figures
 
 AUTOCAST = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -263,7 +263,7 @@ class Training:
     def _validate(self) -> Figures:
         return self.task.validate(self._kept_model(), self.validation_data, self.processes)
 
-    def _kept_model(self) -> cards.TrainedModel:
+    def _kept_model(self) -> outputs.TrainedModel:
         """A frozen copy of the model with the weights that are kept: the average when there is one."""
         kept = copy.deepcopy(self.model)
         if self.average is not None:
@@ -331,7 +331,7 @@ class Training:
         return TrainingResult(self.folder, card)
 
     def _finish(self, figures: Figures) -> TrainingResult:
-        outcome = cards.Outcome(
+        outcome = outputs.Outcome(
             self.total_steps,
             self.total_steps * self.config.batch_size,
             self.seconds,
@@ -339,9 +339,9 @@ class Training:
             figures,
         )
         kept = self._kept_model()
-        card = cards.describe(self.config, kept, self.train_data, self.validation_data, outcome)
+        card = outputs.describe(self.config, kept, self.train_data, self.validation_data, outcome)
         if self.processes.is_first:
-            cards.write_model(self.folder, self.config, kept, card)
+            outputs.write_model(self.folder, self.config, kept, card)
             remove_state(self.folder)
         self.processes.wait()
         return TrainingResult(self.folder, card)

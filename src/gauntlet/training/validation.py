@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from gauntlet.datasets.contract import Dataset
-from gauntlet.metrics.detection.coco import coco_curves
+from gauntlet.metrics.detection.coco_figures import coco_curves
 from gauntlet.metrics.segmentation.confusion import confusion
 from gauntlet.metrics.segmentation.counts import CountTable
 from gauntlet.metrics.segmentation.figures import class_iou, cmiou, pixel_accuracy

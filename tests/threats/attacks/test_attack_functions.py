@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import torch
 from attack_fixture import IMAGES, LABELS, network
 
-from gauntlet.errors import UnknownNameError
+from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.threats import attacks
+from gauntlet.threats.attacks import call_arguments
 from gauntlet.threats.attacks.engine.registration import Preset
-from gauntlet.threats.attacks.functions import calling
 
 BATCH = ["model", "images", "labels"]
 BY_NAME = {"name", "goal"}
@@ -27,13 +27,13 @@ def function(name: str) -> Any:
     return getattr(attacks, name.replace("-", "_"))
 
 
-def shared(name: str) -> set[str]:
-    """The arguments that a function takes as `**more`, the keys of a TypedDict of `calling`."""
+def shared(name: str) -> dict[str, Any]:
+    """The arguments that a function takes as `**more` with their types: the keys of a TypedDict of `call_arguments`."""
     annotation = inspect.signature(function(name)).parameters["more"].annotation
-    return set(get_type_hints(getattr(calling, annotation.removeprefix("Unpack[").removesuffix("]"))))
+    return get_type_hints(getattr(call_arguments, annotation.removeprefix("Unpack[").removesuffix("]")))
 
 
-def own(name: str) -> dict[str, Any]:
+def budget(name: str) -> dict[str, Any]:
     """The defaults of the options in a function's signature."""
     parameters = list(inspect.signature(function(name)).parameters.values())
     assert [each.name for each in parameters[:3]] == BATCH
@@ -47,7 +47,7 @@ def test_every_name_has_a_function_that_says_what_it_is(name: str) -> None:
     assert inspect.isfunction(function(name))
     assert function(name).__name__ in attacks.__all__
     assert function(name).__doc__.rstrip().endswith(".")
-    assert {"target", "region", "fooling_region", "seed"} <= shared(name)
+    assert {"target", "region", "fooling_region", "seed"} <= set(shared(name))
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -56,24 +56,44 @@ def test_options_and_defaults_are_those_of_the_attack(name: str) -> None:
     assert isinstance(preset, Preset)
     defaults = {each.name: preset.defaults.get(each.name, each.default) for each in fields(preset.kind)}
     options = {OTHER_NAMES.get(key, key): value for key, value in defaults.items() if key not in BY_NAME}
-    in_signature = own(name)
-    assert in_signature == {key: options[key] for key in in_signature}
-    assert set(in_signature) | shared(name) == set(options) | {"seed", "start"}
-    assert not set(in_signature) & shared(name)
+    in_signature = budget(name)
+    assert in_signature == {key: options[key] for key in ("epsilon", "steps")}
+    assert set(in_signature) | set(shared(name)) == set(options) | {"seed", "start"}
+    assert not set(in_signature) & set(shared(name))
     assert attacks.build(name, **in_signature).describe() == attacks.build(name).describe()
+
+
+ONE_NORM = {"alma-prox": "linf"}
+"""Attacks that are defined for one norm only; they refuse the other with a message of their own."""
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_words_that_a_type_lists_are_those_that_the_attack_takes(name: str) -> None:
+    original = {new: old for old, new in OTHER_NAMES.items()}
+    for key, kind in shared(name).items():
+        if get_origin(kind) is not Literal:
+            continue
+        words = [word for word in get_args(kind) if key != "norm" or ONE_NORM.get(name, word) == word]
+        for word in words:
+            described = attacks.build(name, **{original.get(key, key): word}).describe()
+            assert described[original.get(key, key)] == word
+        with pytest.raises(GauntletError, match="none-of-these"):
+            attacks.build(name, **{original.get(key, key): "none-of-these"})
 
 
 def test_options_of_the_region_aware_rounds() -> None:
     made = inspect.signature(attacks.RegionAware).parameters
-    expected = {key: each.default for key, each in made.items() if key not in ("region", "options")}
-    assert own("region-aware") == expected
+    expected = {key for key in made if key != "options"}
+    assert budget("region-aware") == {"attack": made["attack"].default}
+    assert {"attack", *shared("region-aware")} == expected | set(get_type_hints(call_arguments.Call))
 
 
 @pytest.mark.parametrize("name", attacks.batteries())
 def test_options_of_batteries(name: str) -> None:
     made = inspect.signature(attacks.build_battery).parameters
     expected = {key: each.default for key, each in made.items() if key not in ("name", "members", "options")}
-    assert own(name) == expected
+    assert budget(name) == {key: expected[key] for key in ("epsilon", "budget")}
+    assert {*budget(name), *shared(name)} == set(expected) | set(get_type_hints(call_arguments.Call))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from attack_fixture import IMAGES, LABELS, VOID_LABELS, network
 from gauntlet.errors import GauntletError
 from gauntlet.report.sections import honesty
 from gauntlet.threats.attacks import checks, names
-from gauntlet.threats.attacks.checks import Measured, check_attack, judge, measure
+from gauntlet.threats.attacks.checks import Measured, Trial, check_attack, judge, measure
 
 HONEST = Measured(
     classes=5,
@@ -72,23 +72,23 @@ def test_a_model_without_gradient_is_found_out() -> None:
     def quantised(images: torch.Tensor) -> torch.Tensor:
         return network((images * 30).round() / 30)
 
-    found = codes(quantised, other_model=network)
+    actual = codes(quantised, other_model=network)
     assert {
         "zero-gradient",
         "vanishing-gradient",
         "transfer-stronger",
         "noise-as-strong",
         "whole-box-survives",
-    } <= found
+    } <= actual
 
 
 def test_a_saturated_model_is_found_out() -> None:
     def saturated(images: torch.Tensor) -> torch.Tensor:
         return network(images) * 1e4
 
-    found = codes(saturated, other_model=network)
-    assert "transfer-stronger" in found
-    assert "zero-gradient" in found
+    actual = codes(saturated, other_model=network)
+    assert "transfer-stronger" in actual
+    assert "zero-gradient" in actual
 
 
 def test_a_misleading_gradient_is_found_out() -> None:
@@ -97,14 +97,14 @@ def test_a_misleading_gradient_is_found_out() -> None:
     def wiggling(images: torch.Tensor) -> torch.Tensor:
         return network(images + 0.004 * torch.sin(images * 2000))
 
-    measured = measure(wiggling, IMAGES, LABELS, noises=3, whole_box_steps=0, other_model=network)
+    measured = measure(wiggling, IMAGES, LABELS, Trial(noises=3, whole_box_steps=0, other_model=network))
     assert measured.transfer is not None
     assert measured.transfer < measured.attack
     assert "transfer-stronger" in {finding.code for finding in judge(measured)}
 
 
 def test_the_figures_are_what_the_attacks_give() -> None:
-    measured = measure(network, IMAGES, LABELS, noises=2, whole_box_steps=0)
+    measured = measure(network, IMAGES, LABELS, Trial(noises=2, whole_box_steps=0))
     assert measured.clean == 471 / 512
     assert measured.single_step == (148 + 141) / 512
     assert measured.attack <= measured.last

@@ -12,7 +12,7 @@ import pytest
 import torch
 from corruption_patterns import depth_of, waves
 
-from gauntlet.analysis.members import CORRUPTIONS
+from gauntlet.analysis.benchmark_sets import CORRUPTIONS
 from gauntlet.cli.show import _corruption_sheet
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset

@@ -15,8 +15,9 @@ from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.registry import Registry
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions import Corruption, catalogue, contact_sheet, corrupt, names, register, registry
-from gauntlet.threats.corruptions.api import DepthRule, corruption_stream
+from gauntlet.threats.corruptions.api import corruption_stream
 from gauntlet.threats.corruptions.draws import Draws
+from gauntlet.threats.corruptions.settings import DepthRule
 
 IMAGE = np.random.default_rng(1).integers(0, 256, (40, 56, 3), dtype=np.uint8)
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gauntlet.threats.corruptions import COMMON, EXTRA, SEVERITIES, corrupt, names, registry
-from gauntlet.threats.corruptions.api import Stream
+from gauntlet.threats.corruptions.settings import Stream
 from subprocesses import environment
 
 ALL = (*COMMON, *EXTRA)

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions import SEVERITIES, corrupt, motion_3d, names, registry
-from gauntlet.threats.corruptions.api import Stream, corruption_stream
+from gauntlet.threats.corruptions.api import corruption_stream
 from gauntlet.threats.corruptions.depth import estimated_depth, relative_depth
 from gauntlet.threats.corruptions.draws import FastDraws
-from gauntlet.threats.corruptions.light import camera_shading, flashed
+from gauntlet.threats.corruptions.fog_and_flash import camera_shading, flashed
 from gauntlet.threats.corruptions.point_cloud import build_cloud, sum_of_views
+from gauntlet.threats.corruptions.settings import Stream
 from paths import DATA
 
 FIGURES = ("mae", "mean_r", "mean_g", "mean_b", "std", "psnr")

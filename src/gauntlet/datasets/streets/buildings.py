@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gauntlet.datasets.streets.classes import BUILDING
 from gauntlet.datasets.streets.dice import Dice
 from gauntlet.datasets.streets.mesh import FACADE, Color, Mesh, Paint, Point, plain
 from gauntlet.datasets.streets.shadows import Shadows
 from gauntlet.datasets.streets.street import Street
+from gauntlet.datasets.streets.street_classes import BUILDING
 
 _WALLS: tuple[Color, ...] = (
     (0.62, 0.36, 0.28),  # brick

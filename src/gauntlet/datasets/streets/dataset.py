@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gauntlet.datasets.contract import Dataset
-from gauntlet.datasets.streets.classes import BOX_CLASS_NAMES, BOX_CLASSES, CLASS_NAMES, COLORS, VOID
 from gauntlet.datasets.streets.dice import Dice
 from gauntlet.datasets.streets.render import Picture, render
+from gauntlet.datasets.streets.street_classes import BOX_CLASS_NAMES, BOX_CLASSES, CLASS_NAMES, COLORS, VOID
 from gauntlet.datasets.streets.world import sample_scene
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.samples import Boxes, Sample

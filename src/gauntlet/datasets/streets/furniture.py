@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gauntlet.datasets.streets.buildings import varied
-from gauntlet.datasets.streets.classes import FENCE, POLE, SIGN, VOID
 from gauntlet.datasets.streets.dice import Dice
 from gauntlet.datasets.streets.mesh import PLANKS, RAILING, ROUND, Color, Mesh, Paint, Point, plain
 from gauntlet.datasets.streets.shadows import CIRCLE, Shadows
 from gauntlet.datasets.streets.street import Street
+from gauntlet.datasets.streets.street_classes import FENCE, POLE, SIGN, VOID
 
 _METAL: tuple[Color, ...] = (
     (0.50, 0.51, 0.52),

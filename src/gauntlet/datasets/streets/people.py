@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gauntlet.datasets.streets.classes import BICYCLIST, PEDESTRIAN
 from gauntlet.datasets.streets.dice import Dice
 from gauntlet.datasets.streets.mesh import SPOKES, Color, Mesh, Paint, plain
 from gauntlet.datasets.streets.shadows import CIRCLE, Shadows
+from gauntlet.datasets.streets.street_classes import BICYCLIST, PEDESTRIAN
 
 _SKIN: tuple[Color, ...] = ((0.86, 0.68, 0.56), (0.72, 0.52, 0.40), (0.50, 0.34, 0.25), (0.32, 0.21, 0.16))
 _HAIR: tuple[Color, ...] = ((0.10, 0.08, 0.07), (0.32, 0.20, 0.12), (0.62, 0.50, 0.30), (0.55, 0.55, 0.55))

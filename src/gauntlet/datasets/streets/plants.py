@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gauntlet.datasets.streets.classes import TREE
 from gauntlet.datasets.streets.dice import Dice
 from gauntlet.datasets.streets.mesh import LEAF, ROUND, Color, Mesh, Paint
 from gauntlet.datasets.streets.shadows import Shadows
 from gauntlet.datasets.streets.street import Street
+from gauntlet.datasets.streets.street_classes import TREE
 
 _LEAVES: tuple[tuple[Color, Color], ...] = (
     ((0.22, 0.36, 0.14), (0.40, 0.52, 0.20)),

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gauntlet.compiling import inlined
 from gauntlet.datasets.streets.camera import Camera
 from gauntlet.datasets.streets.mesh import ANCHOR, BIAS, INSTANCE, KIND, LEAF, PARAMETERS, RAILING, SPOKES
-from gauntlet.datasets.streets.noise import Tile, smooth
+from gauntlet.datasets.streets.noise_tiles import Tile, smooth
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gauntlet.datasets.streets.camera import SUPERSAMPLING, Camera
 from gauntlet.datasets.streets.dice import Dice
 from gauntlet.datasets.streets.light import Light
-from gauntlet.datasets.streets.noise import noise_tiles
+from gauntlet.datasets.streets.noise_tiles import noise_tiles
 from gauntlet.datasets.streets.raster import Buffers, fill_faces, fill_shadows, orient
 from gauntlet.datasets.streets.shading import Scenery, draw_borders, resolve
 from gauntlet.datasets.streets.world import Scene

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from gauntlet.compiling import inlined
 from gauntlet.datasets.streets.camera import SUPERSAMPLING, Camera
-from gauntlet.datasets.streets.classes import PAVEMENT, ROAD, SKY, VOID
 from gauntlet.datasets.streets.light import CONTACT, CONTACT_SHARE, SPOT, SPOT_SHARE, SUN_BLOCKED, Light
 from gauntlet.datasets.streets.mesh import (
     ANCHOR,
@@ -28,9 +27,10 @@ from gauntlet.datasets.streets.mesh import (
     ROUND,
     SPOKES,
 )
-from gauntlet.datasets.streets.noise import Tile, cell, fraction, smooth
+from gauntlet.datasets.streets.noise_tiles import Tile, cell, fraction, smooth
 from gauntlet.datasets.streets.raster import Buffers
 from gauntlet.datasets.streets.street import Street
+from gauntlet.datasets.streets.street_classes import PAVEMENT, ROAD, SKY, VOID
 
 Floats = npt.NDArray[np.float64]
 RGB = tuple[float, float, float]
@@ -306,12 +306,12 @@ def surface(
     column: float,
     camera: Camera,
     light: Light,
+    fractal: Tile,
+    grain: Tile,
     faces: Floats,
     normals: Floats,
     planes: Floats,
     received: Floats,
-    fractal: Tile,
-    grain: Tile,
 ) -> tuple[RGB, int, float, float]:
     """A face as one sample sees it: its colour, its key (label + 16 instance), its depth and how much it covers."""
     z = 1.0 / (planes[front, 0] * column + planes[front, 1] * row + planes[front, 2])
@@ -372,7 +372,7 @@ def look(
     right, down = (column - camera.center_x) / camera.focal, (row - camera.center_y) / camera.focal
     if seen >= 0:
         color, key, z, _ = surface(
-            seen, right, down, row, column, camera, light, faces, normals, planes, received, fractal, grain
+            seen, right, down, row, column, camera, light, fractal, grain, faces, normals, planes, received
         )
     elif down > 0.0:
         color, key, z = ground(right, down, shade, camera, street, light, fractal, grain)
@@ -380,7 +380,7 @@ def look(
         color, key, z = sky_color(light, right, -down, fractal), SKY, np.inf
     if screen >= 0:
         shown, key, z, cover = surface(
-            screen, right, down, row, column, camera, light, faces, normals, planes, received, fractal, grain
+            screen, right, down, row, column, camera, light, fractal, grain, faces, normals, planes, received
         )
         color = mix(color, shown, cover)
     return color, key, z

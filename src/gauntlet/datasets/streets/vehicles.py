@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gauntlet.datasets.streets.classes import CAR
 from gauntlet.datasets.streets.dice import Dice
 from gauntlet.datasets.streets.mesh import GLASS, Color, Mesh, Paint, Point, plain
 from gauntlet.datasets.streets.shadows import CIRCLE, Shadows
+from gauntlet.datasets.streets.street_classes import CAR
 
 _PAINTS: tuple[Color, ...] = (
     (0.82, 0.83, 0.84),

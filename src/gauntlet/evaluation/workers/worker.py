@@ -11,7 +11,7 @@ import torch
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.evaluation.counting import build_counter
-from gauntlet.evaluation.jobs import ready_model
+from gauntlet.evaluation.jobs import ready_model, steps_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.evaluation.sample_cache import SampleCache
@@ -19,7 +19,6 @@ from gauntlet.evaluation.units import UnitComputer
 from gauntlet.evaluation.workers.orders import Delivery, Order, PickledFile
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.preparation import prepare
-from gauntlet.models.preparation.choosing import steps_for
 from gauntlet.threats.build import rebuild_threat
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gauntlet.metrics.arithmetic import FloatArray, divide
-from gauntlet.metrics.detection.coco import coco_curves
+from gauntlet.metrics.detection.coco_figures import coco_curves
 from gauntlet.metrics.detection.table import ObjectTable
 from gauntlet.samples import Boxes
 

@@ -12,8 +12,8 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import BoolArray, FloatArray, corruption_error, divide, nan_mean
 from gauntlet.metrics.bootstrap import joint_intervals
 from gauntlet.metrics.contract import NAN, Figure, Metric, metrics
-from gauntlet.metrics.detection import voc
-from gauntlet.metrics.detection.coco import MOST_DETECTIONS, THRESHOLDS, CocoCurves, coco_curves
+from gauntlet.metrics.detection import voc_figures
+from gauntlet.metrics.detection.coco_figures import MOST_DETECTIONS, THRESHOLDS, CocoCurves, coco_curves
 from gauntlet.metrics.detection.counts import ImageObjects, ObjectView
 from gauntlet.metrics.detection.figures import ImageFigures, image_figures
 from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
@@ -110,11 +110,13 @@ class DetectionMetric(Metric):
     def _headline(self, pairs: Sequence[Pair]) -> list[Figure]:
         curves, per_image = self._coco(pairs), image_figures(*_columns(pairs))
         # Gauntlet's boxes end behind their last pixel: VOC's "+ 1" is in them already.
-        of_voc = voc.voc_precision(
+        of_voc = voc_figures.voc_precision(
             *_columns(pairs), len(self.class_names), eleven_points=self.eleven_points, inclusive=False
         )
         values = curves.figures()
-        values |= {f"VOC_mAP{100 * t:.0f}": float(nan_mean(row)) for t, row in zip(voc.THRESHOLDS, of_voc, strict=True)}
+        values |= {
+            f"VOC_mAP{100 * t:.0f}": float(nan_mean(row)) for t, row in zip(voc_figures.THRESHOLDS, of_voc, strict=True)
+        }
         values["VOC_mAP"] = float(nan_mean(of_voc))
         values["F1_images"] = float(nan_mean(per_image.f1))
         values["boxes_per_image"] = float(nan_mean(per_image.boxes))
@@ -122,7 +124,7 @@ class DetectionMetric(Metric):
         bounds = self._intervals(pairs, per_image)
         figures = [Figure(name, value, "all", "", *bounds.get(name, (NAN, NAN))) for name, value in values.items()]
         per_class = curves.per_class()
-        per_class |= {f"VOC_AP{100 * t:.0f}": row for t, row in zip(voc.THRESHOLDS, of_voc, strict=True)}
+        per_class |= {f"VOC_AP{100 * t:.0f}": row for t, row in zip(voc_figures.THRESHOLDS, of_voc, strict=True)}
         return figures + self._class_figures(per_class)
 
     def _class_figures(self, per_class: dict[str, FloatArray], view: str = "all") -> list[Figure]:

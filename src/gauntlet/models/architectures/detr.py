@@ -17,9 +17,9 @@ from torch.nn import functional
 from gauntlet.models.architectures.decoder import DecoderLayer, GlobalContext, multilayer, sine_embedding
 from gauntlet.models.architectures.dense import DenseHead, DenseOutputs, dense_losses
 from gauntlet.models.architectures.detector import Detector, Targets
-from gauntlet.models.architectures.matching import set_losses
 from gauntlet.models.architectures.pspnet import Encoder
 from gauntlet.models.architectures.pyramid import STRIDES, WIDTHS, Pyramid, residual_encoder
+from gauntlet.models.architectures.set_loss import set_losses
 from gauntlet.models.contract import Candidates
 
 NOT_A_PEAK = -1e4

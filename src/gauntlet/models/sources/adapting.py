@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,16 +14,13 @@ from torch.nn import functional
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import ModelIdentity, SegmentationModel
-from gauntlet.models.wrapping import WrappedSegmentation
+from gauntlet.models.sources.contract import file_digest
+from gauntlet.models.wrapping import Normalisation, WrappedSegmentation
 
+WRAPPED = ("num_classes", "mean", "std", "channel_order", "class_names", "ignore_index", "stride")
+"""Options of `wrap_model` that say what the network takes and gives."""
 OPTIONS = (
-    "num_classes",
-    "mean",
-    "std",
-    "channel_order",
-    "class_names",
-    "ignore_index",
-    "stride",
+    *WRAPPED,
     "input_size",
     "outputs",
     "reduce_zero_label",
@@ -100,9 +98,7 @@ class Adapter:
         model = WrappedSegmentation(
             module,
             num_classes=self.num_classes,
-            mean=self.mean,
-            std=self.std,
-            channel_order=self.channel_order,
+            normalisation=Normalisation(self.mean, self.std, self.channel_order),
             class_names=self.class_names,
             ignore_index=self.ignore_index,
             stride=self.stride,
@@ -198,3 +194,24 @@ def read_size(given: Any) -> tuple[int, int]:
     if height < 1 or width < 1:
         raise GauntletError(f"input_size must be at least 1x1, not {height}x{width}.")
     return height, width
+
+
+def checkpoint_identity(
+    location: str, options: Mapping[str, Any], commit: Callable[[], str | None], also: Sequence[str] = ()
+) -> ModelIdentity:
+    """What a checkpoint in a folder or on the Hugging Face hub is called, with its digest.
+
+    Args:
+        location: a folder, or "owner/name" on the hub.
+        options: of the user.
+        commit: asks the hub for the commit, not the branch: what "main" points to changes.
+        also: files of a folder that count besides settings and weights.
+    """
+    folder = Path(location)
+    settings = digested(options)
+    if folder.is_dir():
+        kinds = (".json", ".safetensors", ".bin")
+        files = sorted(path for path in folder.iterdir() if path.suffix in kinds or path.name in also)
+        return ModelIdentity(options.get("name") or folder.resolve().name, file_digest(files, settings))
+    settings |= {"location": location, "revision": commit()}
+    return ModelIdentity(options.get("name") or location, file_digest([], settings))

@@ -10,32 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gauntlet.camvid_classes import CLASS_NAMES
 from gauntlet.models import architectures
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources.adapting import check_options
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.sources.weights import read_state, weights_path
-from gauntlet.models.wrapping import WrappedSegmentation
-
-# The label order of the 11-class release, which all three were trained on; void comes twelfth where it has a logit.
-CLASS_NAMES = (
-    "sky",
-    "building",
-    "pole",
-    "road",
-    "pavement",
-    "tree",
-    "sign_symbol",
-    "fence",
-    "car",
-    "pedestrian",
-    "bicyclist",
-)
+from gauntlet.models.wrapping import Normalisation, WrappedSegmentation
 
 
 @dataclass(frozen=True)
 class Published:
     """How a published network was trained: what its file holds and what it takes.
+
+    All have the label order of the 11-class release; void comes twelfth where it has a logit.
 
     Attributes:
         architecture: name of our network.
@@ -97,9 +85,7 @@ class CamVidModel(ModelSource):
         model = WrappedSegmentation(
             network,
             num_classes=len(CLASS_NAMES),
-            mean=facts.mean,
-            std=facts.std,
-            channel_order=facts.channel_order,
+            normalisation=Normalisation(facts.mean, facts.std, facts.channel_order),
             class_names=CLASS_NAMES,
             stride=network.stride,
             identity=self.identity,

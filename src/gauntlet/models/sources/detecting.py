@@ -25,6 +25,9 @@ from gauntlet.samples import Boxes
 _NO_CLASS = ("n/a", "__background__", "background", "no person", "")
 _SAMPLER_SEED = 0
 
+NETWORK_OPTIONS = ("num_classes", "outputs", "class_names", "mean", "std", "channel_order", "input_size")
+"""Options that say what a detector takes and gives."""
+
 
 @dataclass(frozen=True)
 class Labels:

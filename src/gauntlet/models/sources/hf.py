@@ -29,8 +29,15 @@ from torch.nn import functional
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources import grounding_dino, hf_detection
-from gauntlet.models.sources.adapting import OPTIONS, Adapter, Picked, check_options, digested, require
-from gauntlet.models.sources.contract import ModelSource, file_digest
+from gauntlet.models.sources.adapting import (
+    OPTIONS,
+    Adapter,
+    Picked,
+    check_options,
+    checkpoint_identity,
+    require,
+)
+from gauntlet.models.sources.contract import ModelSource
 from gauntlet.models.sources.detecting import Labels
 from gauntlet.models.wrapping import Normalisation
 
@@ -69,18 +76,12 @@ class HuggingFaceModel(ModelSource):
 
     @property
     def identity(self) -> ModelIdentity:
-        folder = Path(self.location)
-        settings = digested(self.options)
-        if folder.is_dir():
-            files = sorted(
-                path
-                for path in folder.iterdir()
-                if path.suffix in (".json", ".safetensors", ".bin") or path.name == "vocab.txt"
-            )
-            return ModelIdentity(self.options.get("name") or folder.resolve().name, file_digest(files, settings))
-        # The commit, not the branch: what "main" points to changes.
-        settings |= {"location": self.location, "revision": self._config._commit_hash or self.options.get("revision")}
-        return ModelIdentity(self.options.get("name") or self.location, file_digest([], settings))
+        return checkpoint_identity(self.location, self.options, self._commit, also=("vocab.txt",))
+
+    def _commit(self) -> str | None:
+        """The commit that the revision stands for."""
+        commit: str | None = self._config._commit_hash or self.options.get("revision")
+        return commit
 
     @property
     def task(self) -> str:

@@ -19,22 +19,11 @@ from torch.nn import functional
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import Candidates, ModelIdentity
 from gauntlet.models.sources.adapting import read_size
-from gauntlet.models.sources.detecting import Labels, LibraryDetector
+from gauntlet.models.sources.detecting import NETWORK_OPTIONS, Labels, LibraryDetector
 from gauntlet.models.wrapping import Normalisation
 from gauntlet.samples import Boxes
 
-OPTIONS = (
-    "num_classes",
-    "outputs",
-    "class_names",
-    "mean",
-    "std",
-    "channel_order",
-    "input_size",
-    "revision",
-    "name",
-    "trust",
-)
+OPTIONS = (*NETWORK_OPTIONS, "revision", "name", "trust")
 # One label per query, the last output is "no object"; the others have independent labels and no such output.
 SOFTMAX = ("detr", "yolos", "table-transformer")
 SIGMOID = ("conditional_detr", "deformable_detr", "dab-detr", "rt_detr", "rt_detr_v2", "d_fine")

@@ -10,22 +10,11 @@ from torch.nn import functional
 
 from gauntlet.models.contract import Candidates, ModelIdentity
 from gauntlet.models.sources.decoding import Decoded, DecodeRule, decoded_loss
-from gauntlet.models.sources.detecting import Labels, ObjectDetector
+from gauntlet.models.sources.detecting import NETWORK_OPTIONS, Labels, ObjectDetector
 from gauntlet.models.wrapping import Normalisation
 from gauntlet.samples import Boxes
 
-OPTIONS = (
-    "decode",
-    "num_classes",
-    "outputs",
-    "class_names",
-    "mean",
-    "std",
-    "channel_order",
-    "input_size",
-    "name",
-    "trust",
-)
+OPTIONS = ("decode", *NETWORK_OPTIONS, "name", "trust")
 # Logits of probabilities that float32 rounds to 0 or 1 are cut off here.
 _SURE = 1e-6
 

@@ -12,7 +12,7 @@ from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models import architectures
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources.contract import ModelSource, file_digest
-from gauntlet.models.wrapping import WrappedSegmentation
+from gauntlet.models.wrapping import Normalisation, WrappedSegmentation
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
 
@@ -67,12 +67,19 @@ def load_weights(description: Mapping[str, Any], weights: Path, identity: ModelI
             f"{str(error).splitlines()[-1].strip()}"
         ) from None
     model: GauntletModel
-    common = {name: description[name] for name in ("num_classes", "mean", "std", "class_names")}
+    common = {"num_classes": description["num_classes"], "class_names": description["class_names"]}
+    mean, std = description["mean"], description["std"]
     if isinstance(module, architectures.Detector):
-        model = architectures.WrappedDetector(module, **common, identity=identity)
+        model = architectures.WrappedDetector(module, **common, mean=mean, std=std, identity=identity)
     else:
-        ignored, stride = description["ignore_index"], description.get("stride", 1)
-        model = WrappedSegmentation(module, **common, ignore_index=ignored, stride=stride, identity=identity)
+        model = WrappedSegmentation(
+            module,
+            **common,
+            normalisation=Normalisation(mean, std),
+            ignore_index=description["ignore_index"],
+            stride=description.get("stride", 1),
+            identity=identity,
+        )
     model.freeze()
     return model
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel, ModelIdentity
-from gauntlet.models.sources.adapting import OPTIONS, Adapter, check_options, digested, require
+from gauntlet.models.sources.adapting import OPTIONS, Adapter, check_options, checkpoint_identity, digested, require
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.sources.weights import fill, read_state, weights_path
 
@@ -62,13 +62,7 @@ class SavedModel(ModelSource):
 
     @property
     def identity(self) -> ModelIdentity:
-        folder = Path(self.location)
-        settings = digested(self.options)
-        if folder.is_dir():
-            files = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".safetensors", ".bin"))
-            return ModelIdentity(self.options.get("name") or folder.resolve().name, file_digest(files, settings))
-        settings |= {"location": self.location, "revision": self._commit()}
-        return ModelIdentity(self.options.get("name") or self.location, file_digest([], settings))
+        return checkpoint_identity(self.location, self.options, self._commit)
 
     def load(self) -> GauntletModel:
         smp = require(_PACKAGE, "smp")

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gauntlet.numbers import format_percent
 from gauntlet.report.document import Bar, Block, Bullets, Section, Text, Verdict, Verdicts
 from gauntlet.report.scope import Scope, kind_word
 from gauntlet.report.scope_ranking import Ranking
-from gauntlet.report.tables import format_value
 
 GRADES = (
     (0.9, "holds up under"),
@@ -65,7 +65,7 @@ def headline(scope: Scope, ranking: Ranking) -> str:
     """The one sentence to take home."""
     first = ranking.models[0]
     bars = _worst_of_either(_bars(scope, first))
-    effects = _effects(bars) if bars else f"has {_percent(scope.clean(first).value)} % clean {scope.metric}"
+    effects = _effects(bars) if bars else f"has {format_percent(scope.clean(first).value)} % clean {scope.metric}"
     if len(ranking.models) == 1:
         return f"{first} {effects}."
     return f"{first} is the most reliable of {len(ranking.models)} models by {ranking.criterion_words}: it {effects}."
@@ -81,7 +81,7 @@ def _worst_of_either(bars: Sequence[Bar]) -> list[Bar]:
 def verdict(scope: Scope, ranking: Ranking, model: str) -> Verdict:
     """One model in words and bars."""
     clean, bars = scope.clean(model), _bars(scope, model)
-    text = f"Clean {scope.metric} {_percent(clean.value)} %" if not math.isnan(clean.value) else "No clean figure"
+    text = f"Clean {scope.metric} {format_percent(clean.value)} %" if not math.isnan(clean.value) else "No clean figure"
     text += f"; it {_effects(bars)}." if bars else "; it was evaluated under no threat."
     return Verdict(model, ranking.ranks[model], clean, bars, text)
 
@@ -102,9 +102,9 @@ def _effects(bars: Sequence[Bar]) -> str:
     parts = []
     for bar in bars:
         if math.isnan(bar.kept):
-            parts.append(f"has {_percent(bar.value)} % under its worst {bar.label} ({bar.detail})")
+            parts.append(f"has {format_percent(bar.value)} % under its worst {bar.label} ({bar.detail})")
         else:
-            parts.append(f"{grade(bar.kept)} its worst {bar.label} ({bar.detail}: {_percent(bar.kept)} % kept)")
+            parts.append(f"{grade(bar.kept)} its worst {bar.label} ({bar.detail}: {format_percent(bar.kept)} % kept)")
     return _listed(parts)
 
 
@@ -133,7 +133,7 @@ def _worst_threat(scope: Scope) -> str:
     means = np.where(counted > 0, np.nansum(losses, axis=0) / np.maximum(counted, 1), -np.inf)
     worst = int(means.argmax())
     who = "it loses" if len(scope.models) == 1 else "models lose on average"
-    loss = f"{_percent(means[worst])} points of {scope.metric}"
+    loss = f"{format_percent(means[worst])} points of {scope.metric}"
     return f"The costliest of {len(names)} threats is {names[worst]}: {who} {loss}."
 
 
@@ -163,7 +163,7 @@ def _kinds_compared(scope: Scope) -> str:
             for value in row.dropna().to_numpy(float)
         ]
         if ratios and not np.isnan(ratios).all():
-            parts.append(f"{kind_word(kind)} {_percent(float(np.nanmean(ratios)))} %")
+            parts.append(f"{kind_word(kind)} {format_percent(float(np.nanmean(ratios)))} %")
     return (
         f"Kept of the clean {scope.metric}, on average by kind of threat: {_listed(parts)}." if len(parts) > 1 else ""
     )
@@ -183,8 +183,8 @@ def _classes(scope: Scope) -> str:
         return ""
     worst, least = str(losses.idxmax()), str(losses.idxmin())
     return (
-        f"The class that suffers most is '{worst}' ({_percent(losses[worst])} points on average), "
-        f"the one that suffers least '{least}' ({_percent(losses[least])} points)."
+        f"The class that suffers most is '{worst}' ({format_percent(losses[worst])} points on average), "
+        f"the one that suffers least '{least}' ({format_percent(losses[least])} points)."
     )
 
 
@@ -193,12 +193,8 @@ def _sure(scope: Scope) -> str:
     widths = ((rows["high"] - rows["low"]) / 2).dropna()
     if widths.empty:
         return ""
-    text = f"On {scope.images} images a figure is known to about ±{_percent(float(widths.median()))} points"
+    text = f"On {scope.images} images a figure is known to about ±{format_percent(float(widths.median()))} points"
     return text + (": run more images before deciding on small differences." if scope.images < FEW_IMAGES else ".")
-
-
-def _percent(fraction: float) -> str:
-    return format_value(fraction, "percent")
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -84,6 +84,19 @@ class Measured:
     tiny_gradient: float
 
 
+class Trial(NamedTuple):
+    """How a model is tried, see `check_attack`."""
+
+    epsilon: Number = "8/255"
+    steps: int = 20
+    norm: str = "linf"
+    other_model: Any = None
+    noises: int = 20
+    whole_box_steps: int = 100
+    ignore_index: int | str | None = MODEL_IGNORE_INDEX
+    seed: int = 0
+
+
 def check_attack(
     model: Any,
     images: torch.Tensor,
@@ -115,40 +128,18 @@ def check_attack(
     """
     return judge(
         measure(
-            model,
-            images,
-            labels,
-            epsilon=epsilon,
-            steps=steps,
-            norm=norm,
-            other_model=other_model,
-            noises=noises,
-            whole_box_steps=whole_box_steps,
-            ignore_index=ignore_index,
-            seed=seed,
+            model, images, labels, Trial(epsilon, steps, norm, other_model, noises, whole_box_steps, ignore_index, seed)
         )
     )
 
 
-def measure(
-    model: Any,
-    images: torch.Tensor,
-    labels: torch.Tensor | Sequence[Boxes],
-    *,
-    epsilon: Number = "8/255",
-    steps: int = 20,
-    norm: str = "linf",
-    other_model: Any = None,
-    noises: int = 20,
-    whole_box_steps: int = 100,
-    ignore_index: int | str | None = MODEL_IGNORE_INDEX,
-    seed: int = 0,
-) -> Measured:
+def measure(model: Any, images: torch.Tensor, labels: torch.Tensor | Sequence[Boxes], trial: Trial) -> Measured:
     """The figures behind `check_attack`; arguments as there."""
-    size = radius(epsilon, norm)
+    steps, norm, ignore_index, other_model = trial.steps, trial.norm, trial.ignore_index, trial.other_model
+    size = radius(trial.epsilon, norm)
     whole(steps, "steps", 1)
-    whole(noises, "noises", 1)
-    whole(whole_box_steps, "whole_box_steps", 0)
+    whole(trial.noises, "noises", 1)
+    whole(trial.whole_box_steps, "whole_box_steps", 0)
     if other_model is not None:
         other_model, _, _ = bridge(other_model, images, labels)
     model, images, labels = bridge(model, images, labels)
@@ -174,8 +165,8 @@ def measure(
         single_step=attacked(build(SINGLE_STEP, epsilon=size, norm=norm, ignore_index=ignore_index)),
         larger_epsilon=attacked(iterative(double, steps, "last")),
         more_steps=attacked(iterative(size, 2 * steps, "last")),
-        whole_box=attacked(iterative(everything, whole_box_steps, "best")) if whole_box_steps else None,
-        noise=_strongest_noise(problem, size, norm, noises, seed),
+        whole_box=attacked(iterative(everything, trial.whole_box_steps, "best")) if trial.whole_box_steps else None,
+        noise=_strongest_noise(problem, size, norm, trial.noises, trial.seed),
         transfer=None if other_model is None else attacked(strong, other_model),
         zero_gradient=zero,
         tiny_gradient=tiny,

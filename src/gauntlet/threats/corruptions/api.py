@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,17 +11,11 @@ from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions.catalogue import Image, registry
 from gauntlet.threats.corruptions.depth import estimated_depth
+from gauntlet.threats.corruptions.settings import Channels, DepthRule, Stream, check_settings
 
 SEVERITIES = (1, 2, 3, 4, 5)
 SMALLEST = 32
 """The least height and width of an image, in pixels."""
-
-Stream = Literal["fast", "legacy"]
-Channels = Literal["rgb", "bgr"]
-DepthRule = Literal["metric", "estimated"]
-STREAMS = ("fast", "legacy")
-CHANNELS = ("rgb", "bgr")
-DEPTH_RULES = ("metric", "estimated")
 
 
 def corrupt(
@@ -63,10 +57,8 @@ def corrupt(
     check_severity(severity)
     check_options(name, options)
     pixels = check_image(image, convert=convert)
-    check_stream(stream)
-    check_channels(channels)
+    check_settings(stream, channels, depth_rule)
     check_seed(seed)
-    check_depth_rule(depth_rule)
     if corruption.needs_depth:
         metres = check_depth(depth, check_name(name), pixels.shape[:2])
         options["depth"] = estimated_depth(metres) if depth_rule == "estimated" else metres
@@ -106,24 +98,6 @@ def check_severity(severity: object) -> None:
     """An error for anything but 1, 2, 3, 4, 5."""
     if isinstance(severity, bool) or not isinstance(severity, (int, np.integer)) or severity not in SEVERITIES:
         raise GauntletError(f"the severity of a corruption must be 1, 2, 3, 4 or 5, not {severity!r}.")
-
-
-def check_stream(stream: object) -> None:
-    """An error for anything but a random stream."""
-    if stream not in STREAMS:
-        raise unknown_name("random stream", str(stream), STREAMS)
-
-
-def check_channels(channels: object) -> None:
-    """An error for anything but an order of channels."""
-    if channels not in CHANNELS:
-        raise unknown_name("channel order", str(channels), CHANNELS)
-
-
-def check_depth_rule(rule: object) -> None:
-    """An error for anything but a way to read depth."""
-    if rule not in DEPTH_RULES:
-        raise unknown_name("depth rule", str(rule), DEPTH_RULES)
 
 
 def check_seed(seed: object) -> None:

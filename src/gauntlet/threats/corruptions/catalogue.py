@@ -178,7 +178,7 @@ EXTRA: tuple[str, ...] = (
 COMMON_3D: tuple[str, ...] = (
     _built_in("color_quant", "3d", "color", random=False),
     _built_in("far_focus", "3d", "focus", random=False, needs_depth=True),
-    _built_in("fog_3d", "3d", "light", random=False, needs_depth=True),
+    _built_in("fog_3d", "3d", "fog_and_flash", random=False, needs_depth=True),
     _built_in("iso_noise", "3d", "noise", random=True),
     _built_in("low_light", "3d", "noise", random=True),
     _built_in("near_focus", "3d", "focus", random=False, needs_depth=True),
@@ -187,4 +187,6 @@ COMMON_3D: tuple[str, ...] = (
 )
 """The eight corruptions in 3D that DetecBench's GAM counts; five of them need depth."""
 
-_built_in("flash", "3d", "light", random=False, needs_depth=True)  # part of the 3D reference, in no published figure
+_built_in(
+    "flash", "3d", "fog_and_flash", random=False, needs_depth=True
+)  # part of the 3D reference, in no published figure

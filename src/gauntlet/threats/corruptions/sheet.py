@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from gauntlet.errors import GauntletError
 from gauntlet.pictures import Tile, sheet
-from gauntlet.threats.corruptions.api import DepthRule, check_image, check_name, check_severity, corrupt
+from gauntlet.threats.corruptions.api import check_image, check_name, check_severity, corrupt
 from gauntlet.threats.corruptions.catalogue import Image
+from gauntlet.threats.corruptions.settings import DepthRule
 
 GAP = 4
 CAPTION_HEIGHT = 18

@@ -15,20 +15,9 @@ from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.files import write_atomically
 from gauntlet.samples import Sample
 from gauntlet.seeding import ImageSeed
-from gauntlet.threats.corruptions.api import (
-    SEVERITIES,
-    Channels,
-    DepthRule,
-    Stream,
-    check_channels,
-    check_depth_rule,
-    check_name,
-    check_severity,
-    check_stream,
-    corrupt,
-    corruption_stream,
-)
+from gauntlet.threats.corruptions.api import SEVERITIES, check_name, check_severity, corrupt, corruption_stream
 from gauntlet.threats.corruptions.catalogue import COMMON, Image, registry
+from gauntlet.threats.corruptions.settings import Channels, DepthRule, Stream, check_settings
 
 LAYOUTS = {"detecbench": "cc/{name}/severity_{severity}", "plain": "{name}/{severity}"}
 """Folders of one corruption and severity: DetecBench's in 2D, and that of ImageNet-C, the 3D reference and DetecBench's
@@ -98,9 +87,7 @@ def write_corrupted(
         raise unknown_name("layout", layout, LAYOUTS)
     if format not in SUFFIXES:
         raise unknown_name("image format", format, SUFFIXES)
-    check_stream(stream)
-    check_channels(channels)
-    check_depth_rule(depth_rule)
+    check_settings(stream, channels, depth_rule)
     cases = _cases(dataset, names, severities)
     root = Path(root)
     settings = {

@@ -61,7 +61,7 @@ class AttackThreat(Threat):
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
         """The options of all attacks, and those of the regions that attacks are kept to."""
-        schemas = dict.fromkeys(getattr(attacks.attacks[name], "kind", None) for name in attacks.names())
+        schemas = dict.fromkeys(getattr(make, "kind", None) for _, make in attacks.attacks.items())
         return merged([*(options_of(schema) for schema in schemas if isinstance(schema, type)), mask_options()])
 
     def passes(self, task: str = "segmentation") -> Passes:

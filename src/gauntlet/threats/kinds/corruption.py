@@ -5,26 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
 from gauntlet.samples import Batch, Sample, images_to_tensor
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.contract import Perturbed, Threat, threats
-from gauntlet.threats.corruptions.api import (
-    Channels,
-    DepthRule,
-    Stream,
-    check_channels,
-    check_depth_rule,
-    check_name,
-    check_severity,
-    check_stream,
-    corrupt,
-    corruption_stream,
-)
+from gauntlet.threats.corruptions.api import check_name, check_severity, corrupt, corruption_stream
 from gauntlet.threats.corruptions.catalogue import Image, registry
+from gauntlet.threats.corruptions.settings import Channels, DepthRule, Stream, check_settings
 from gauntlet.threats.options import NAME, PLAIN, Option, in_name_order, options_of
 
 Options = TypeVar("Options", bound=BaseModel)
@@ -62,23 +52,11 @@ class CorruptionOptions(BaseModel):
         check_severity(severity)
         return severity
 
-    @field_validator("stream", mode="before")
+    @field_validator("stream", "channels", "depth_rule", mode="before")
     @classmethod
-    def _known_stream(cls, stream: object) -> object:
-        check_stream(stream)
-        return stream
-
-    @field_validator("channels", mode="before")
-    @classmethod
-    def _known_channels(cls, channels: object) -> object:
-        check_channels(channels)
-        return channels
-
-    @field_validator("depth_rule", mode="before")
-    @classmethod
-    def _known_depth_rule(cls, rule: object) -> object:
-        check_depth_rule(rule)
-        return rule
+    def _known_setting(cls, value: object, info: ValidationInfo) -> object:
+        check_settings(**{str(info.field_name): value})
+        return value
 
     @model_validator(mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""An attack by a plain function that makes it, and one that gives itself its name."""
+"""An attack by a plain function that makes it, one that gives itself its name, and one that is a bare class."""
 
 from __future__ import annotations
 
@@ -14,3 +14,7 @@ def lab_step(**options: Any) -> Attack:
 
 
 register("lab-pgd", GradientAttack, steps=2, loss="segpgd")
+
+
+class Walk(GradientAttack):
+    """A class as it is; its name is that of the entry point."""

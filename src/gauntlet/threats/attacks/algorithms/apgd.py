@@ -16,7 +16,7 @@ from gauntlet.threats.attacks.engine.constraints import Ball
 from gauntlet.threats.attacks.engine.option_checks import one_of
 from gauntlet.threats.attacks.engine.problem import BatchProblem, PassResult
 from gauntlet.threats.attacks.engine.result import Result
-from gauntlet.threats.attacks.engine.steps import unit
+from gauntlet.threats.attacks.engine.step_rules import unit
 from gauntlet.threats.passes import Passes
 
 MOMENTUM = 0.75

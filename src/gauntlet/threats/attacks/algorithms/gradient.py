@@ -20,7 +20,7 @@ from gauntlet.threats.attacks.engine.option_checks import one_of, positive, radi
 from gauntlet.threats.attacks.engine.problem import BatchProblem
 from gauntlet.threats.attacks.engine.result import Result
 from gauntlet.threats.attacks.engine.seeds import uniform_draws
-from gauntlet.threats.attacks.engine.steps import step_rules
+from gauntlet.threats.attacks.engine.step_rules import step_rules
 from gauntlet.threats.attacks.engine.targets import needs_logits
 from gauntlet.threats.options import ALPHA, EPSILON, LOSS, STEPS, Option
 from gauntlet.threats.passes import Passes

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.samples import Boxes
 from gauntlet.tasks import DETECTION, SEGMENTATION, task_of
 from gauntlet.threats.attacks.algorithms.minimum_norm import MinimumNorm
 from gauntlet.threats.attacks.combined.battery_outcome import CLEAN, BatteryOutcome, joined
 from gauntlet.threats.attacks.detection.problem import ObjectProblem
+from gauntlet.threats.attacks.engine.batch_call import BatchAttack, BatchCall
 from gauntlet.threats.attacks.engine.contract import Attack
-from gauntlet.threats.attacks.engine.device import bridge, crosses
 from gauntlet.threats.attacks.engine.outcome import Outcome, Queries
 from gauntlet.threats.attacks.engine.posing import check_images, check_labels, pose
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem, steady
 from gauntlet.threats.attacks.engine.regions import Region
 from gauntlet.threats.attacks.engine.request import Request
-from gauntlet.threats.attacks.engine.seeds import expand_seeds, image_seed
-from gauntlet.threats.attacks.engine.targets import Target
+from gauntlet.threats.attacks.engine.seeds import image_seed
 from gauntlet.threats.passes import Passes
 
 
-class Battery:
+class Battery(BatchAttack[BatteryOutcome]):
     """A named set of attacks.
 
     Args:
@@ -74,31 +72,20 @@ class Battery:
         members = {name: member.describe() for name, member in self.members.items()}
         return {"name": self.name, "together": self.together, "members": members}
 
-    def __call__(
-        self,
-        model: Any,
-        images: torch.Tensor,
-        labels: torch.Tensor | Sequence[Boxes],
-        target: Target = None,
-        region: Region = None,
-        fooling_region: Region = None,
-        seed: int | Sequence[int] = 0,
-    ) -> BatteryOutcome:
-        """Runs the attacks on a batch; arguments as for any attack. Each attack draws from streams of its own."""
-        if crosses(model, images):
-            bridged = bridge(model, images, labels)
-            return self(*bridged, target, region, fooling_region, seed).to(images.device)
-        check_images(images)
+    def attack_batch(self, call: BatchCall) -> BatteryOutcome:
+        """Runs the attacks; each draws from streams of its own."""
+        call.refuse_start(self.name)
+        check_images(call.images)
         for member in self.members.values():
-            member.check_task(model)
-        if task_of(model) != DETECTION:
-            labels = check_labels(labels, images)
-        whole = Call(model, images, labels, target, region, fooling_region, expand_seeds(seed, len(images)))
-        if self.together or len(images) == 1:
-            return self._run(whole)
-        return joined([self._run(whole.select(torch.tensor([row]))) for row in range(len(images))])
+            member.check_task(call.model)
+        if task_of(call.model) != DETECTION:
+            call = replace(call, labels=check_labels(call.labels, call.images))
+        count = len(call.images)
+        if self.together or count == 1:
+            return self._run(call)
+        return joined([self._run(call.select(torch.tensor([row]))) for row in range(count)])
 
-    def _run(self, call: Call) -> BatteryOutcome:
+    def _run(self, call: BatchCall) -> BatteryOutcome:
         """Runs the attacks on images that are attacked together."""
         first = next(iter(self.members.values()))
         request = Request(
@@ -118,7 +105,7 @@ class Battery:
             rows = self._rows(attack, table.worst)
             made = table.images.clone()
             if len(rows):
-                outcome = call.select(rows).attacked_by(attack, f"battery|{name}")
+                outcome = _attacked(call.select(rows), attack, f"battery|{name}")
                 made[rows.to(made.device)] = outcome.images
                 table.add(index, rows, outcome, isinstance(attack, MinimumNorm))
             if self.keep:
@@ -132,37 +119,6 @@ class Battery:
         if self.skip and not (self.table and isinstance(attack, MinimumNorm)):
             counted &= (figures > 0).any(0)
         return torch.nonzero(counted).flatten()
-
-
-@dataclass(frozen=True)
-class Call:
-    """The arguments of a call, with one seed per image."""
-
-    model: Any
-    images: torch.Tensor
-    labels: torch.Tensor | Sequence[Boxes]
-    target: Target
-    region: Region
-    fooling_region: Region
-    seeds: Sequence[int]
-
-    def select(self, rows: torch.Tensor) -> Call:
-        """The call for some of the images."""
-        count = len(self.images)
-        return Call(
-            self.model,
-            self.images[rows.to(self.images.device)],
-            _part(self.labels, rows, count),
-            _part(self.target, rows, count),
-            _part(self.region, rows, count),
-            _part(self.fooling_region, rows, count),
-            [self.seeds[row] for row in rows.tolist()],
-        )
-
-    def attacked_by(self, attack: Attack, purpose: str) -> Outcome:
-        """What an attack makes of the images, with draws of its own."""
-        seeds = [image_seed(seed, purpose) for seed in self.seeds]
-        return attack(self.model, self.images, self.labels, self.target, self.region, self.fooling_region, seeds)
 
 
 class WorstCases:
@@ -238,6 +194,11 @@ class WorstCases:
         )
 
 
+def _attacked(call: BatchCall, attack: Attack, purpose: str) -> Outcome:
+    """What an attack makes of the images of a call, with draws of its own."""
+    return attack.attack_batch(replace(call, seeds=[image_seed(seed, purpose) for seed in call.seeds]))
+
+
 def _drawn_aim(problem: BatchProblem, fooling_region: Region) -> Region:
     """The fooling region as every attack gets it: what is drawn at random is drawn once, for all of them."""
     if isinstance(problem, Problem):
@@ -245,15 +206,3 @@ def _drawn_aim(problem: BatchProblem, fooling_region: Region) -> Region:
     if isinstance(problem, ObjectProblem) and problem.aim.mask is not None:
         return problem.aim.mask
     return fooling_region
-
-
-def _part(value: Any, rows: torch.Tensor, count: int) -> Any:
-    """Rows of an argument that is given per image; anything else as it is.
-
-    A list that holds whole numbers is one value, such as a permutation of classes, even with `count` entries.
-    """
-    if isinstance(value, (list, tuple)) and len(value) == count and not any(isinstance(each, int) for each in value):
-        return [value[row] for row in rows.tolist()]
-    if hasattr(value, "ndim") and value.ndim >= 3 and len(value) == count:
-        return value[rows.to(value.device)] if isinstance(value, torch.Tensor) else value[rows.numpy()]
-    return value

@@ -7,13 +7,17 @@ from typing import Any
 
 from gauntlet.errors import GauntletError
 from gauntlet.numbers import Number, parse_number
-from gauntlet.registry import Registry
+from gauntlet.registry import Registry, instance_of
 from gauntlet.threats.attacks.combined.battery import Battery
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.option_checks import positive
 from gauntlet.threats.attacks.engine.registration import attacks
 
-battery_members: Registry[Mapping[str, tuple[str, Mapping[str, Any]]]] = Registry("battery", "gauntlet.batteries")
+battery_members: Registry[Mapping[str, tuple[str, Mapping[str, Any]]]] = Registry(
+    "battery",
+    "gauntlet.batteries",
+    check=instance_of(Mapping, "a mapping from the name of a member to an attack's name and its options"),
+)
 """Batteries by name: for each member, the attack's name and its options."""
 
 

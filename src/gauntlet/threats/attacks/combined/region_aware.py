@@ -9,23 +9,20 @@ from typing import Any
 import torch
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.samples import Boxes
 from gauntlet.tasks import DETECTION, SEGMENTATION, task_of
 from gauntlet.threats.attacks.detection.rounds import attack_objects_in_rounds
+from gauntlet.threats.attacks.engine.batch_call import BatchAttack, BatchCall
 from gauntlet.threats.attacks.engine.contract import Attack
-from gauntlet.threats.attacks.engine.device import bridge, crosses
 from gauntlet.threats.attacks.engine.labels import label_map
 from gauntlet.threats.attacks.engine.option_checks import whole
 from gauntlet.threats.attacks.engine.outcome import Outcome, Queries
 from gauntlet.threats.attacks.engine.problem import Problem, steady
 from gauntlet.threats.attacks.engine.regions import Region, describe_region
 from gauntlet.threats.attacks.engine.registration import attacks
-from gauntlet.threats.attacks.engine.seeds import expand_seeds
-from gauntlet.threats.attacks.engine.targets import Target
 from gauntlet.threats.passes import Passes
 
 
-class RegionAware:
+class RegionAware(BatchAttack[Outcome]):
     """Algorithm 1 of Marchiori Pietrosanti et al. around any attack (docs/specs/attacks.md, 13).
 
     Every round attacks the clean image anew and aims at the pixels that no earlier round has won. The result is no
@@ -88,57 +85,30 @@ class RegionAware:
             "region": self.region,
         }
 
-    def __call__(
-        self,
-        model: Any,
-        images: torch.Tensor,
-        labels: torch.Tensor | Sequence[Boxes],
-        target: Target = None,
-        region: Region = None,
-        fooling_region: Region = None,
-        seed: int | Sequence[int] = 0,
-    ) -> Outcome:
-        """Attacks a batch; arguments as for any attack.
+    def attack_batch(self, call: BatchCall) -> Outcome:
+        """Runs the rounds.
 
         Returns:
             images of the round that won most, `predictions` with the worst case per pixel, one outcome per round in
             `rounds`; `fooled` counts the pixels that are lost in `predictions`.
         """
-        if crosses(model, images):
-            bridged = bridge(model, images, labels)
-            return self(*bridged, target, region, fooling_region, seed).to(images.device)
-        target = self.attack.target if target is None else target
-        region = self.region if region is None else region
-        if task_of(model) == DETECTION:
-            if self.literal:
-                raise GauntletError("literal=True reproduces an update of pixels; leave it out for a detector.")
-            return attack_objects_in_rounds(
-                self.attack,
-                self.rounds,
-                model,
-                images,
-                labels,  # type: ignore[arg-type] # checked where the problem is posed
-                target,
-                region,
-                fooling_region,
-                seed,
-            )
-        return self._attack_pixels(model, images, labels, target, region, fooling_region, seed)
+        call.refuse_start(self.name)
+        call = replace(
+            call,
+            target=self.attack.target if call.target is None else call.target,
+            region=self.region if call.region is None else call.region,
+        )
+        if task_of(call.model) != DETECTION:
+            return self._attack_pixels(call)
+        if self.literal:
+            raise GauntletError("literal=True reproduces an update of pixels; leave it out for a detector.")
+        return attack_objects_in_rounds(self.attack, self.rounds, call)
 
-    def _attack_pixels(
-        self,
-        model: Any,
-        images: torch.Tensor,
-        labels: torch.Tensor | Sequence[Boxes],
-        target: Target,
-        region: Region,
-        fooling_region: Region,
-        seed: int | Sequence[int],
-    ) -> Outcome:
+    def _attack_pixels(self, call: BatchCall) -> Outcome:
         """The rounds on a segmentation model."""
-        with steady(model, images.device, 0):
-            seeds = expand_seeds(seed, len(images))
-            problem = self.attack.pose(model, images, labels, target, region, fooling_region, seeds)
+        device = call.images.device
+        with steady(call.model, device, 0):
+            problem = self.attack.pose(call)
             assert isinstance(problem, Problem)
             record = WorstPixels(problem, label_map(problem.look(problem.images).logits), self.literal)
         for _ in range(self.rounds):
@@ -146,8 +116,9 @@ class RegionAware:
             if not open_pixels.any():
                 break
             # Anew every round, from the clean image: only the aim changes.
-            outcome = self.attack(model, images, labels, target, problem.region, open_pixels, seed)
-            with steady(model, images.device, 0):
+            aimed = replace(call, region=problem.region, fooling_region=open_pixels)
+            outcome = self.attack.attack_batch(aimed)
+            with steady(call.model, device, 0):
                 record.add(outcome, label_map(problem.look(outcome.images).logits))
         return record.outcome(self.attack.threshold)
 

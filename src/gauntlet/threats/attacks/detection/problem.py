@@ -29,7 +29,14 @@ from gauntlet.threats.attacks.detection.matching import confident, counted, f1, 
 from gauntlet.threats.attacks.detection.targets import wanted_boxes
 from gauntlet.threats.attacks.engine.device import computing_device
 from gauntlet.threats.attacks.engine.losses import PixelLoss
-from gauntlet.threats.attacks.engine.problem import NO_GRADIENT, BatchProblem, PassResult, Tally, model_precision
+from gauntlet.threats.attacks.engine.problem import (
+    NO_GRADIENT,
+    BatchProblem,
+    PassResult,
+    Tally,
+    Wanted,
+    model_precision,
+)
 from gauntlet.threats.attacks.engine.request import Request
 
 WHOLE = 720720
@@ -76,16 +83,7 @@ class ObjectProblem(BatchProblem):
             open=self.open[rows],
         )
 
-    def evaluate(
-        self,
-        points: torch.Tensor,
-        loss: PixelLoss,
-        progress: float,
-        *,
-        gradient: bool = True,
-        count: bool = False,
-        track: bool = False,
-    ) -> PassResult:
+    def answer(self, points: torch.Tensor, loss: PixelLoss, progress: float, wanted: Wanted) -> PassResult:
         values = points.new_empty(0)
 
         def objective(inputs: torch.Tensor) -> torch.Tensor:
@@ -93,15 +91,15 @@ class ObjectProblem(BatchProblem):
             values = self.goal.value(self.model, inputs)
             return values
 
-        if gradient:
+        if wanted.gradient:
             slope = self.differentiate(points, objective)
         else:
             slope = points.new_empty(0)
-            if track:
+            if wanted.track:
                 with torch.no_grad():
                     self._ask(points, objective)
-        fooled = self.won(points) if count else torch.empty(0, dtype=torch.int64, device=points.device)
-        return PassResult(slope, fooled, values.detach().to(points.dtype) if track else points.new_empty(0))
+        fooled = self.won(points) if wanted.count else torch.empty(0, dtype=torch.int64, device=points.device)
+        return PassResult(slope, fooled, values.detach().to(points.dtype) if wanted.track else points.new_empty(0))
 
     def differentiate(self, points: torch.Tensor, objective: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
         """The gradient of the sum of an objective per image, (N, 3, H, W), averaged over `samples`."""

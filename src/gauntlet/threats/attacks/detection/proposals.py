@@ -11,6 +11,7 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.detection.overlap import box_iou
+from gauntlet.models.architectures.geometry import iou
 from gauntlet.models.contract import Candidates
 from gauntlet.samples import Boxes
 from gauntlet.seeding import numpy_generator
@@ -51,8 +52,6 @@ class Proposals:
 
         Locations and queries keep their place; the proposals of a two-stage detector are sorted anew.
         """
-        from gauntlet.models.architectures.geometry import iou  # its package needs scipy, which other attacks do not
-
         places = np.minimum(self.places, len(boxes) - 1)
         overlap = iou(torch.from_numpy(self.boxes), torch.from_numpy(boxes[places]).double())
         moved = np.nonzero(overlap.numpy() < MOVED)[0]

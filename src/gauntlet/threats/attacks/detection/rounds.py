@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,18 +11,16 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.detection.overlap import box_iou, ignored_objects
-from gauntlet.models.contract import DetectionModel
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.detection.aims import aside
 from gauntlet.threats.attacks.detection.goals import LOSS
 from gauntlet.threats.attacks.detection.matching import IOU, matched_detections
 from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.detection.targets import wanted_boxes
+from gauntlet.threats.attacks.engine.batch_call import BatchCall
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.outcome import Outcome, Queries
 from gauntlet.threats.attacks.engine.problem import steady
-from gauntlet.threats.attacks.engine.regions import Region
-from gauntlet.threats.attacks.engine.seeds import expand_seeds
 from gauntlet.threats.attacks.engine.targets import Target
 
 
@@ -87,18 +85,8 @@ class RemainingObjects:
         )
 
 
-def attack_objects_in_rounds(
-    attack: Attack,
-    rounds: int,
-    model: DetectionModel,
-    images: torch.Tensor,
-    boxes: Sequence[Boxes],
-    target: Target,
-    region: Region,
-    fooling_region: Region,
-    seed: int | Sequence[int],
-) -> Outcome:
-    """Attacks a batch; arguments as for any attack.
+def attack_objects_in_rounds(attack: Attack, rounds: int, call: BatchCall) -> Outcome:
+    """Attacks a batch in rounds.
 
     Every round attacks the clean image anew and aims at the objects that the detector still finds. An object is lost
     when no confident detection of its class is left there (targeted: when one of the target class does). Lost
@@ -109,22 +97,21 @@ def attack_objects_in_rounds(
         raise GauntletError(
             f"'{attack.name}' aims at whole images, so that every round would be the same; use it without region-aware."
         )
-    target = attack.target if target is None else target
+    target, device = call.target, call.images.device
     if target is not None and target is not True and not isinstance(target, int):
         raise GauntletError("region-aware on a detector takes a class as its target.")
-    seeds = expand_seeds(seed, len(images))
-    with steady(model, images.device, 0):
-        problem = attack.pose(model, images, boxes, target, region, fooling_region, seeds)
+    with steady(call.model, device, 0):
+        problem = attack.pose(call)
         assert isinstance(problem, ObjectProblem)
         record = RoundsRecord(problem, problem.detections(problem.images))
+    call = replace(call, region=problem.region, fooling_region=None)
     for _ in range(rounds):
         rows = record.open_rows()
         if not rows:
             break
-        here = torch.tensor(rows, device=images.device)
-        mask = None if problem.region is None else problem.region[here]
-        outcome = attack(model, images[here], record.aims(rows), target, mask, None, [seeds[row] for row in rows])
-        with steady(model, images.device, 0):
+        here = torch.tensor(rows, device=device)
+        outcome = attack.attack_batch(replace(call.select(here), labels=record.aims(rows)))
+        with steady(call.model, device, 0):
             detected = problem.select(here).detections(outcome.images)
         record.add(rows, outcome, detected, target)
     return record.outcome(attack.threshold)

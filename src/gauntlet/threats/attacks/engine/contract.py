@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
@@ -11,28 +11,27 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.numbers import parse_fraction
-from gauntlet.samples import Boxes
 from gauntlet.tasks import DETECTION, SEGMENTATION, task_of
 from gauntlet.threats.attacks.detection.goals import LOSS, TO_LEAST_LIKELY, TO_MOST_LIKELY
 from gauntlet.threats.attacks.detection.matching import CONFIDENCE
+from gauntlet.threats.attacks.engine.batch_call import BatchAttack, BatchCall
 from gauntlet.threats.attacks.engine.constraints import NORMS
-from gauntlet.threats.attacks.engine.device import bridge, crosses
 from gauntlet.threats.attacks.engine.option_checks import one_of, whole
 from gauntlet.threats.attacks.engine.outcome import Outcome
 from gauntlet.threats.attacks.engine.posing import check_start, pose
 from gauntlet.threats.attacks.engine.problem import PRECISIONS, BatchProblem, steady
-from gauntlet.threats.attacks.engine.regions import Region, describe_region, region_text
+from gauntlet.threats.attacks.engine.regions import describe_region, region_text
 from gauntlet.threats.attacks.engine.registration import names_for
 from gauntlet.threats.attacks.engine.request import MODEL_IGNORE_INDEX, Request
 from gauntlet.threats.attacks.engine.result import Result, outcome_of
-from gauntlet.threats.attacks.engine.seeds import expand_seeds, image_seed
-from gauntlet.threats.attacks.engine.targets import Target, describe_target, needs_logits, target_text
+from gauntlet.threats.attacks.engine.seeds import image_seed
+from gauntlet.threats.attacks.engine.targets import describe_target, needs_logits, target_text
 from gauntlet.threats.options import NAME, Option
 from gauntlet.threats.passes import Passes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attack(ABC):
+class Attack(BatchAttack[Outcome]):
     """An attack with all its options; call it on a model and a batch.
 
     Attributes:
@@ -149,69 +148,28 @@ class Attack(ABC):
             f"the attack '{self.name}' aims at boxes, not at pixels; choose one for pixels, such as pgd or cospgd."
         )
 
-    def pose(
-        self,
-        model: Any,
-        images: torch.Tensor,
-        truth: torch.Tensor | Sequence[Boxes],
-        target: Target,
-        region: Region,
-        fooling_region: Region,
-        seeds: Sequence[int],
-    ) -> BatchProblem:
+    def pose(self, call: BatchCall) -> BatchProblem:
         """The problem of a call: its own arguments, and this attack's where they are None."""
-        self.check_task(model)
+        self.check_task(call.model)
         request = Request(
-            target=self.target if target is None else target,
-            region=self.region if region is None else region,
-            fooling_region=self.fooling_region if fooling_region is None else fooling_region,
+            target=self.target if call.target is None else call.target,
+            region=self.region if call.region is None else call.region,
+            fooling_region=self.fooling_region if call.fooling_region is None else call.fooling_region,
             samples=self.samples,
             precision=self.precision,
-            seeds=seeds,
+            seeds=call.seeds,
             ignore_index=self.ignore_index,
             retarget=self.retarget,
             own_prediction=self.own_prediction,
             goal=self.object_goal,
             confidence=self.object_confidence,
         )
-        return pose(model, images, truth, request)
+        return pose(call.model, call.images, call.labels, request)
 
-    def __call__(
-        self,
-        model: Any,
-        images: torch.Tensor,
-        labels: torch.Tensor | Sequence[Boxes],
-        target: Target = None,
-        region: Region = None,
-        fooling_region: Region = None,
-        seed: int | Sequence[int] = 0,
-        start: torch.Tensor | None = None,
-    ) -> Outcome:
-        """Attacks a batch; the model is left as it was.
-
-        Args:
-            model: any callable from (N, 3, H, W) in [0, 1] to logits (N, K, H, W), or a `DetectionModel`; a module is
-                put in eval mode meanwhile.
-            images: float32 or float64 (N, 3, H, W) in [0, 1]; the attack works in this type.
-            labels: integers (N, H, W), the ignore index counts for nothing; for a detector one `Boxes` per image.
-            target: makes the attack targeted: a class index, a label map, K class indices (where each class is to
-                go), "least-likely" or {"rank": n}; for a detector see `detection.targets.wanted_boxes`.
-            region: pixels that may change, a mask or a description (see `regions`); the others stay bit-identical.
-            fooling_region: pixels that the attack aims at and that success is measured on, likewise; or a class. For a
-                detector the objects with their centre in it, or of this class.
-            seed: one for all images, or one per image. The draws for an image depend on its seed only, never on its
-                batch mates or its place in the batch.
-            start: images to start from instead of the clean or random start; moved into the allowed set first.
-
-        Where the images' device has no float64, the attack computes on the CPU around the model's passes there
-        (see `device`).
-        """
-        if crosses(model, images):
-            bridged = bridge(model, images, labels)
-            return self(*bridged, target, region, fooling_region, seed, start).to(images.device)
-        seeds = expand_seeds(seed, len(images))
-        with steady(model, images.device, image_seed(seeds[0], "model")):
-            problem = self.pose(model, images, labels, target, region, fooling_region, seeds)
+    def attack_batch(self, call: BatchCall) -> Outcome:
+        images, seeds, start = call.images, call.seeds, call.start
+        with steady(call.model, images.device, image_seed(seeds[0], "model")):
+            problem = self.pose(call)
             check_start(start, images)
             rows = torch.nonzero(problem.counts > 0).flatten()
             result = self._run_on(problem, rows, seeds, start)

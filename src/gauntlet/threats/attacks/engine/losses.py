@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.registry import Registry
+from gauntlet.registry import Registry, instance_of
 from gauntlet.threats.attacks.engine.norms import class_length
 from gauntlet.threats.attacks.engine.pixels import Pixels
 
@@ -49,7 +49,7 @@ class PixelLoss:
         return self if self.track is None else self.track
 
 
-losses: Registry[PixelLoss] = Registry("loss")
+losses: Registry[PixelLoss] = Registry("loss", check=instance_of(PixelLoss))
 
 
 def cross_entropy(pixels: Pixels) -> torch.Tensor:

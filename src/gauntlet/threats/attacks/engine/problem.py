@@ -69,6 +69,15 @@ class Workspace:
         return buffer[: len(logits)]
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What a pass is to report: the gradient, how much is won, the tracked loss."""
+
+    gradient: bool
+    count: bool
+    track: bool
+
+
 @dataclass
 class PassResult:
     """What one forward (and backward) pass says about N points.
@@ -132,6 +141,9 @@ class BatchProblem(ABC):
         """Some of the images, as a problem of the same kind; counters go on in the same tally."""
 
     @abstractmethod
+    def answer(self, points: torch.Tensor, loss: PixelLoss, progress: float, wanted: Wanted) -> PassResult:
+        """What `evaluate` returns."""
+
     def evaluate(
         self,
         points: torch.Tensor,
@@ -152,6 +164,7 @@ class BatchProblem(ABC):
             count: whether to count what is won.
             track: whether to report the tracked loss.
         """
+        return self.answer(points, loss, progress, Wanted(gradient, count, track))
 
     @abstractmethod
     def won(self, points: torch.Tensor) -> torch.Tensor:
@@ -262,28 +275,19 @@ class Problem(BatchProblem):
         with torch.no_grad():
             return self._pixels(self.logits(points), slice(0, len(points)))
 
-    def evaluate(
-        self,
-        points: torch.Tensor,
-        loss: PixelLoss,
-        progress: float,
-        *,
-        gradient: bool = True,
-        count: bool = False,
-        track: bool = False,
-    ) -> PassResult:
-        fooled = torch.empty(len(points) if count else 0, dtype=torch.int64, device=points.device)
-        tracked = torch.empty(len(points) if track else 0, dtype=points.dtype, device=points.device)
+    def answer(self, points: torch.Tensor, loss: PixelLoss, progress: float, wanted: Wanted) -> PassResult:
+        fooled = torch.empty(len(points) if wanted.count else 0, dtype=torch.int64, device=points.device)
+        tracked = torch.empty(len(points) if wanted.track else 0, dtype=points.dtype, device=points.device)
 
         def visit(pixels: Pixels, part: slice) -> torch.Tensor:
             values = loss(pixels, progress)
-            if count:
+            if wanted.count:
                 fooled[part] = pixels.fooled_counts
-            if track:
+            if wanted.track:
                 tracked[part] = loss.tracked(pixels, progress).detach().flatten(1).mean(1)
             return values
 
-        return PassResult(self.sweep(points, visit, gradient=gradient), fooled, tracked)
+        return PassResult(self.sweep(points, visit, gradient=wanted.gradient), fooled, tracked)
 
     def sweep(self, points: torch.Tensor, visit: Visit, *, gradient: bool = True) -> torch.Tensor:
         """One forward pass, a visit of the logits, and the gradient of the sum of what the visits return.

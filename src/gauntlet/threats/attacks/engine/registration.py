@@ -7,20 +7,18 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.registry import Registry
+from gauntlet.registry import Registry, callable_as
 from gauntlet.tasks import SEGMENTATION
 
 if TYPE_CHECKING:
     from gauntlet.threats.attacks.engine.contract import Attack
 
 AttackFactory = Callable[..., Any]
-attacks: Registry[AttackFactory] = Registry("attack", "gauntlet.attacks")
-"""Attacks by name; an entry takes options by keyword and returns something to call like an `Attack`."""
 
 
 def names_for(task: str) -> list[str]:
     """The attacks for a task, in the order of registration; those of other packages are for pixels unless they say."""
-    return [name for name in attacks.names() if task in _tasks(attacks[name])]
+    return [name for name, make in attacks.items() if task in _tasks(make)]
 
 
 def _tasks(make: AttackFactory) -> tuple[str, ...]:
@@ -59,6 +57,22 @@ class Preset:
                 continue
             chosen[self.kind.synonyms.get(key, key)] = value
         return self.kind(name=self.name, **{**self.defaults, **chosen})
+
+
+def _named(name: str, entry: Any) -> Any:
+    """A class derived from `Attack` becomes a preset of its name; anything else stays as it is."""
+    from gauntlet.threats.attacks.engine.contract import Attack
+
+    return Preset(name, entry, {}) if isinstance(entry, type) and issubclass(entry, Attack) else entry
+
+
+attacks: Registry[AttackFactory] = Registry(
+    "attack",
+    "gauntlet.attacks",
+    check=callable_as("a class derived from Attack, or a function that takes options by keyword and returns an attack"),
+    wrap=_named,
+)
+"""Attacks by name; an entry takes options by keyword and returns something to call like an `Attack`."""
 
 
 def register(name: str, kind: type[Attack], **defaults: Any) -> None:

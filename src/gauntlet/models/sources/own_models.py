@@ -16,22 +16,11 @@ from torch import nn
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel, ModelIdentity
-from gauntlet.models.sources.adapting import check_options, digested
+from gauntlet.models.sources.adapting import WRAPPED, check_options, digested
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.wrapping import wrap_model
 
-WRAPPING = (
-    "task",
-    "num_classes",
-    "mean",
-    "std",
-    "channel_order",
-    "class_names",
-    "ignore_index",
-    "stride",
-    "name",
-    "trust",
-)
+WRAPPING = ("task", *WRAPPED, "name", "trust")
 """Options of `wrap_model`, and trust."""
 
 

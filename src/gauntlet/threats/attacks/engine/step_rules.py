@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import torch
 
-from gauntlet.registry import Registry
+from gauntlet.registry import Registry, subclass_of
 from gauntlet.threats.attacks.engine.norms import image_length
 
 
@@ -36,7 +36,7 @@ class StepRule(ABC):
         """Keeps the memory of some of the images."""
 
 
-step_rules: Registry[type[StepRule]] = Registry("step rule")
+step_rules: Registry[type[StepRule]] = Registry("step rule", check=subclass_of(StepRule))
 
 
 @step_rules.register("steepest")

@@ -9,23 +9,23 @@ from typing import Any, ClassVar
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.architectures import WrappedDetector, architectures, build, build_detector, detectors
-from gauntlet.models.wrapping import WrappedSegmentation
+from gauntlet.models.wrapping import Normalisation, WrappedSegmentation
 from gauntlet.training.augmentation import Augmentation
-from gauntlet.training.boxes import BoxAugmentation
-from gauntlet.training.card import TrainedModel
+from gauntlet.training.box_augmentation import BoxAugmentation
+from gauntlet.training.class_weights import class_weights
 from gauntlet.training.config import LossConfig, TrainingConfig
 from gauntlet.training.division import DividedObjective
-from gauntlet.training.loading import IGNORED, BoxPreparation, Preparation, SamplePreparation
-from gauntlet.training.losses import class_weights
+from gauntlet.training.initial_weights import load_weights
 from gauntlet.training.objectives import (
     AdversarialDetectionObjective,
     AdversarialObjective,
     DetectionObjective,
     Objective,
 )
+from gauntlet.training.outputs import TrainedModel
 from gauntlet.training.processes import Processes
+from gauntlet.training.sample_feed import IGNORED, BoxPreparation, Preparation, SamplePreparation
 from gauntlet.training.validation import Figures, validate, validate_detector
-from gauntlet.training.weights import load_weights
 
 
 class Task(ABC):
@@ -89,8 +89,7 @@ class SegmentationTask(Task):
         return WrappedSegmentation(
             network,
             num_classes=num_classes,
-            mean=settings.mean,
-            std=settings.std,
+            normalisation=Normalisation(settings.mean, settings.std),
             class_names=names,
             ignore_index=self.ignored,
             stride=network.stride,

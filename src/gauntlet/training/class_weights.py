@@ -7,7 +7,7 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.training.config import LossConfig
-from gauntlet.training.loading import Preparation
+from gauntlet.training.sample_feed import Preparation
 
 
 def class_weights(config: LossConfig, preparation: Preparation) -> torch.Tensor | None:

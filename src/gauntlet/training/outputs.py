@@ -19,7 +19,7 @@ from gauntlet.evaluation.provenance import command_line
 from gauntlet.files import write_atomically
 from gauntlet.models.architectures import WrappedDetector
 from gauntlet.models.wrapping import WrappedSegmentation
-from gauntlet.numbers import format_duration
+from gauntlet.numbers import format_duration, format_percent
 from gauntlet.training.config import TrainingConfig
 from gauntlet.training.validation import Figures
 
@@ -170,4 +170,4 @@ def _rounded(value: float) -> float | None:
 
 
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
+    return "-" if value is None else f"{format_percent(value)} %"

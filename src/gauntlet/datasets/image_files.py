@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.images import read_image, read_indices
-from gauntlet.datasets.labels import LabelTable
+from gauntlet.datasets.label_numbers import LabelTable
 from gauntlet.datasets.tree import Tree, check_files_exist
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.samples import Boxes, Sample

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gauntlet.datasets.camvid_classes import CLASS_NAMES, COLORS
+from gauntlet.camvid_classes import CLASS_NAMES, COLORS
 
 __all__ = ["BOX_CLASSES", "BOX_CLASS_NAMES", "CLASS_NAMES", "COLORS"]
 
