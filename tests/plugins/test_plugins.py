@@ -141,7 +141,7 @@ def test_plugins_are_used_by_their_names_from_the_command_line(installed: Path, 
     rows = {row["threat"]: row["figures"]["mIoU"] for row in json.loads(done.stdout)}
     # Five times 0.15 makes night brighter than 0.5, so that everything is called day: IoUs of 0 and 1/2.
     assert rows["haze 5 density 0.15"] == pytest.approx(0.25)
-    assert 0.25 < rows["haze 3 density 1.0 box 0 0 32 10"] < 1
+    assert 0.25 < rows["haze 3 density 1 box 0 0 32 10"] < 1
     assert rows["veil 3"] == 1
     assert rows["lab-step linf 0.7 x1 alpha 0.7"] == 0
     assert rows["pgd linf 8/255 x1"] == 1
