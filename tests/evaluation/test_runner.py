@@ -38,12 +38,12 @@ PGD = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 4}}
 
 def counts(store: Store) -> dict[tuple[str, int], bytes]:
     """The stored bytes of every image of every evaluation."""
-    actual = {}
+    found = {}
     for key in list(store.keys()):
         started = store.started(key)
         assert started is not None
-        actual.update({(key, row.position): row.counts for row in store.image_rows(started)})
-    return actual
+        found.update({(key, row.position): row.counts for row in store.image_rows(started)})
+    return found
 
 
 def test_a_plan_is_every_combination_once() -> None:

@@ -236,12 +236,12 @@ def test_options_of_a_corruption_reach_it_inside_a_localized_threat() -> None:
     threat = build_threat({"localized": {"corruption": inner, "region": {"box": [0, 0, 8, 8]}}})
     assert threat.describe() == {"localized": {"corruption": inner, "region": {"box": [0, 0, 8, 8]}}}
     assert threat.name == "haze 2 density 1.0 tint white box 0 0 8 8"
-    actual = threat.perturb(MODEL, data, seeds)
-    assert actual.region is not None
-    inside = actual.region[0].numpy()
+    found = threat.perturb(MODEL, data, seeds)
+    assert found.region is not None
+    inside = found.region[0].numpy()
     assert inside.sum() == 64
-    assert (levels(actual.images)[0][inside] == 255).all()
-    assert (levels(actual.images)[0][~inside] == image[~inside]).all()
+    assert (levels(found.images)[0][inside] == 255).all()
+    assert (levels(found.images)[0][~inside] == image[~inside]).all()
 
 
 @pytest.mark.usefixtures("haze")
