@@ -86,7 +86,7 @@ class Residual(nn.Module):
         self.first_norm = nn.BatchNorm2d(outputs)
         self.second = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
         self.second_norm = nn.BatchNorm2d(outputs)
-        self.shortcut = nn.Identity()
+        self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
             self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
@@ -324,7 +324,7 @@ def measure_battery(budget: float, side: int = 48, classes: int = 6) -> dict[str
     for step in range(150):
         images, labels = shapes(8, side, step, classes)
         optimiser.zero_grad()
-        functional.cross_entropy(network(images), labels).backward()
+        functional.cross_entropy(network(images), labels).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     network.eval().requires_grad_(False)
     images, labels = shapes(4, side, 10_000, classes)

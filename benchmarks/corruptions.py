@@ -87,6 +87,9 @@ class Peer:
         self._process = subprocess.Popen(
             [python, "-c", PEER, image_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
 
     def __enter__(self) -> Peer:
         return self
@@ -94,13 +97,13 @@ class Peer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.stdin.close()
+        self._requests.close()
         self._process.wait()
 
     def seconds(self, name: str, severity: int, repeats: int) -> float:
-        self._process.stdin.write(json.dumps([name, severity, repeats]) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
+        self._requests.write(json.dumps([name, severity, repeats]) + "\n")
+        self._requests.flush()
+        answer = self._answers.readline()
         if not answer:
             raise SystemExit(f"the peer interpreter stopped at {name}; see its message above.")
         return float(json.loads(answer))
@@ -131,7 +134,7 @@ def best_seconds(call: Callable[[], object], repeats: int) -> float:
 
 def measure(
     image: np.ndarray, depth: np.ndarray | None, name: str, severity: int, peer: Peer | None, rounds: int, repeats: int
-) -> dict[str, float | str]:
+) -> dict[str, float]:
     """Milliseconds of the first call, of the fastest one and of the peer's fastest, and the ratio."""
 
     def call(seed: int = 0) -> None:
@@ -146,7 +149,7 @@ def measure(
     for _ in range(rounds):
         ours = min(ours, best_seconds(call, repeats))
         theirs = min(theirs, peer.seconds(name, severity, repeats)) if peer else theirs
-    return {"name": name, "first_ms": first * 1e3, "ms": ours * 1e3, "peer_ms": theirs * 1e3, "ratio": theirs / ours}
+    return {"first_ms": first * 1e3, "ms": ours * 1e3, "peer_ms": theirs * 1e3, "ratio": theirs / ours}
 
 
 def main() -> int:
@@ -170,7 +173,7 @@ def main() -> int:
         image, depth, chosen = scene.image, scene.depth, names("3d")
     else:
         image, depth, chosen = test_image(*arguments.size), None, arguments.names
-    rows = []
+    rows: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         np.save(f"{folder}/image.npy", image)
         peer = None
@@ -179,11 +182,14 @@ def main() -> int:
         print(f"{'corruption':20} {'first call ms':>14} {'ms':>8} {'peer ms':>8} {'times faster':>13}")
         for name in chosen:
             row = measure(image, depth, name, arguments.severity, peer, arguments.rounds, arguments.repeats)
-            rows.append(row)
-            print("{name:20} {first_ms:14.0f} {ms:8.2f} {peer_ms:8.2f} {ratio:13.1f}".format(**row), flush=True)
+            rows[name] = row
+            print(
+                f"{name:20} {row['first_ms']:14.0f} {row['ms']:8.2f} {row['peer_ms']:8.2f} {row['ratio']:13.1f}",
+                flush=True,
+            )
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps(rows, indent=1))
-    common = [float(row["ratio"]) for row in rows if row["name"] in COMMON]
+        Path(arguments.json).write_text(json.dumps([{"name": name, **row} for name, row in rows.items()], indent=1))
+    common = [row["ratio"] for name, row in rows.items() if name in COMMON]
     if not arguments.peer_python or not common:
         return 0
     mean = float(np.exp(np.mean(np.log(common))))

@@ -9,7 +9,9 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from gauntlet.report import build_report
 from gauntlet.report.assembly import read_scope_images
@@ -45,10 +47,13 @@ def fill(path: Path, models: int, images: int, classes: int) -> None:
         print(f"store: {store.count()} evaluations of {images} images, made in {time.perf_counter() - began:.1f} s")
 
 
+Result = TypeVar("Result")
+
+
 def measure(store: Store, output: Path) -> None:
     clocks = {"wall": time.perf_counter, "processor": time.process_time}
 
-    def seconds(work) -> tuple[object, dict[str, float]]:  # type: ignore[no-untyped-def]
+    def seconds(work: Callable[[], Result]) -> tuple[Result, dict[str, float]]:
         began = {name: clock() for name, clock in clocks.items()}
         done = work()
         return done, {name: clock() - began[name] for name, clock in clocks.items()}
@@ -61,7 +66,7 @@ def measure(store: Store, output: Path) -> None:
 
     _, reading = seconds(read)
     document, building = seconds(lambda: build_report(store))
-    page, writing = seconds(lambda: html.write(document))  # type: ignore[arg-type]
+    page, writing = seconds(lambda: html.write(document))
     output.write_text(str(page), encoding="utf-8")
     for name, parts in (("reading the store", reading), ("building, reading included", building), ("writing", writing)):
         print(f"{name}: {parts['wall']:.1f} s wall, {parts['processor']:.1f} s processor")

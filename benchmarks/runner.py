@@ -1,6 +1,6 @@
-"""What the runner costs beside the model: share of time inside it, memory, planning, big stores, Ray.
+"""What the runner costs beside the model: share of time inside it, memory, planning, big stores, workers, Ray.
 
-python benchmarks/runner.py share memory planning store ray
+python benchmarks/runner.py share memory planning store workers busy ray
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ import torch
 
 from gauntlet.evaluation.evaluate import evaluate
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
-from gauntlet.evaluation.runner import run_jobs
+from gauntlet.evaluation.progress import Silent
+from gauntlet.evaluation.runner import Executor, run_jobs
 from gauntlet.metrics import WHOLE, Figure
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.models import load_model
+from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.results import Store, open_store
 from gauntlet.results.record import ImageRow, Job
 
@@ -35,6 +37,7 @@ MODEL = "streets/enet"
 def share(images: int) -> None:
     """Share of wall time inside the model's forward and backward passes, suite semsegbench."""
     model = load_model(MODEL)
+    assert isinstance(model, WrappedSegmentation)
     clock = _Clock(model.module)
     plan = parse_plan(
         {"models": [MODEL], "datasets": [{"name": "streets", "limit": images}], "suites": ["semsegbench"]}
@@ -69,11 +72,11 @@ class _Clock:
         return call
 
     def __enter__(self) -> None:
-        self.module.forward = self._timed(self._forward)  # type: ignore[method-assign]
+        self.module.forward = self._timed(self._forward)
         torch.autograd.grad = self._timed(self._grad)  # type: ignore[assignment]
 
     def __exit__(self, *_: object) -> None:
-        self.module.forward = self._forward  # type: ignore[method-assign]
+        self.module.forward = self._forward
         torch.autograd.grad = self._grad
 
 
@@ -146,54 +149,93 @@ def _fill(store: Store, jobs: list[Job], images: int) -> None:
 
 
 def ray(images: int) -> None:
-    """Images per second of two one-thread Ray workers against one local process with two threads."""
+    """Images per second of two Ray workers against two local ones."""
     from gauntlet.evaluation.cluster import RayExecutor
+    from gauntlet.evaluation.local import LocalExecutor
 
     attack = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 20}}
     content = {"models": [MODEL], "datasets": [{"name": "streets", "limit": images}], "threats": [attack]}
-    seconds = {}
-    for name, executor in (("local", None), ("ray", RayExecutor(workers=2))):
-        torch.set_num_threads(2)
-        run_jobs(plan_jobs(parse_plan({**content, "threats": ["clean"]})), Store(), executor=executor)  # warm up
-        summary = run_jobs(plan_jobs(parse_plan(content)), Store(), executor=executor)
-        log = summary.computed[0]
-        seconds[name] = _throughput(content, executor, images)
-        print(f"{name}: {images / seconds[name]:.2f} images/s, mIoU {log.figures['mIoU']:.4f}")
-    print(f"ray: {seconds['local'] / seconds['ray']:.2f} times the throughput of local")
+    seconds = {
+        name: _throughput(content, executor, images)
+        for name, executor in (("local", LocalExecutor(2)), ("ray", RayExecutor(workers=2)))
+    }
+    print(f"ray: {seconds['local'] / seconds['ray']:.2f} times the throughput of two local workers")
 
 
-def _throughput(content: dict[str, object], executor: object, images: int) -> float:
+def workers(images: int, *, busy: bool = False) -> None:
+    """Throughput of two worker processes against one process with two torch threads, E-Net under PGD.
+
+    Two threads are what version 0.1.0 ran: the attack itself, without an executor that would set one thread. With
+    `busy`, two other processes compute all the while.
+    """
+    from gauntlet.evaluation.local import LocalExecutor
+
+    attack: dict[str, object] = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 20}}
+    content = {
+        "models": [MODEL],
+        "datasets": [{"name": "streets", "limit": images}],
+        "threats": [attack],
+        "prepare": "off",
+    }
+    spin = "import torch; torch.set_num_threads(1); x = torch.rand(500, 500)\nwhile True: x @ x"
+    others = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(2)] if busy else []
+    try:
+        threaded = min(_two_threads(attack, images) for _ in range(2))
+        apart = min(_throughput(content, LocalExecutor(2), images) for _ in range(2))
+    finally:
+        for other in others:
+            other.kill()
+    print(
+        f"workers{' beside two busy processes' if busy else ''}: {images / apart:.2f} images/s by two workers, "
+        f"{images / threaded:.2f} by one process with two threads, {threaded / apart:.2f} times"
+    )
+
+
+def _two_threads(description: dict[str, object], images: int) -> float:
+    """Seconds of an attack on some scenes in batches of four, in this process with two torch threads."""
+    from gauntlet.datasets import load_dataset
+    from gauntlet.samples import collate
+    from gauntlet.seeding import ImageSeed
+    from gauntlet.threats import build_threat
+
+    torch.set_num_threads(2)
+    model, data, threat = load_model(MODEL), load_dataset("streets", limit=images), build_threat(description)
+    batches = [collate([data[at] for at in range(start, min(start + 4, images))]) for start in range(0, images, 4)]
+    threat.perturb(model, batches[0], [ImageSeed(0, sample.id) for sample in batches[0].samples])  # warm-up
+    began = time.perf_counter()
+    for batch in batches:
+        threat.perturb(model, batch, [ImageSeed(0, sample.id) for sample in batch.samples])
+    return time.perf_counter() - began
+
+
+def _throughput(content: dict[str, object], executor: Executor | None, images: int) -> float:
     """Seconds between the first and the last unit, start-up left out."""
 
-    class Watch:
-        times: list[float] = []  # noqa: RUF012
+    times: list[float] = []
 
-        def start(self, *_: object) -> None: ...
+    class Watch(Silent):
+        def advance(self, count: int, figure: float = math.nan, name: str = "mIoU", text: str = "") -> None:
+            times.append(time.perf_counter())
 
-        def advance(self, *_: object) -> None:
-            self.times.append(time.perf_counter())
-
-        def note_once(self, text: str) -> None: ...
-
-    watch = Watch()
-    watch.times.clear()
-    run_jobs(plan_jobs(parse_plan(content)), Store(), executor=executor, progress=watch)  # type: ignore[arg-type]
-    units = len(watch.times)
-    return (watch.times[-1] - watch.times[0]) * units / (units - 1)
+    run_jobs(plan_jobs(parse_plan(content)), Store(), executor=executor, progress=Watch())
+    units = len(times)
+    return (times[-1] - times[0]) * units / (units - 1)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = ("share", "memory", "planning", "store", "ray")
+    parts = ("share", "memory", "planning", "store", "workers", "busy", "ray")
     parser.add_argument("parts", nargs="*", choices=parts, default=[])
     parser.add_argument("--images", type=int, default=16)
     chosen = parser.parse_args()
     print(f"{os.cpu_count()} cores, torch {torch.__version__}, {torch.get_num_threads()} threads")
-    actions = {
+    actions: dict[str, Callable[[], None]] = {
         "share": lambda: share(chosen.images),
         "memory": memory,
         "planning": planning,
         "store": big_store,
+        "workers": lambda: workers(2 * chosen.images),
+        "busy": lambda: workers(chosen.images, busy=True),
         "ray": lambda: ray(2 * chosen.images),
     }
     for part in chosen.parts or parts:

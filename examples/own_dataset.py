@@ -70,6 +70,7 @@ class Scenes(Dataset):
 def brightness_network() -> nn.Module:
     """A network that calls a pixel day when it is bright."""
     network = nn.Conv2d(3, 2, 1)
+    assert network.bias is not None
     with torch.no_grad():
         network.weight.copy_(torch.tensor([[-1.0] * 3, [1.0] * 3]).view(2, 3, 1, 1))
         network.bias.copy_(torch.tensor([1.2, -1.2]))

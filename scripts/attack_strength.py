@@ -13,6 +13,7 @@ import gauntlet
 from gauntlet.evaluation.progress import Terminal
 from gauntlet.models.sources import shipped
 from gauntlet.results import Evaluation
+from gauntlet.threats.build import ThreatLike
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "attack-strength.md"
 EPSILONS = ("2/255", "4/255", "8/255")
@@ -36,7 +37,7 @@ def main() -> None:
             if shipped.ShippedModel(name).task != "segmentation":
                 continue
 
-            def run(threat: object, model: str = name) -> Evaluation:
+            def run(threat: ThreatLike, model: str = name) -> Evaluation:
                 return gauntlet.evaluate(model, dataset, threat, store=store, progress=progress)
 
             sections.append(_section(name, run))
@@ -53,8 +54,8 @@ model that was trained on attacked images) that can be a little weaker than PGD:
     print(f"written to {PAGE}")
 
 
-def _section(model: str, run: Callable[[object], Evaluation]) -> str:
-    def miou(threat: object) -> float:
+def _section(model: str, run: Callable[[ThreatLike], Evaluation]) -> str:
+    def miou(threat: ThreatLike) -> float:
         return run(threat).figures["mIoU"]
 
     twenty = {(name, epsilon): miou(attack(name, epsilon)) for name in NAMES for epsilon in EPSILONS}

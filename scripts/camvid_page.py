@@ -17,7 +17,6 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
-from pages import DOCS, Runs, percent, section, table
 
 import gauntlet
 from gauntlet import pictures
@@ -25,11 +24,13 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.evaluation.prediction import predict_dense
 from gauntlet.evaluation.progress import Terminal
 from gauntlet.models import SegmentationModel, resolve_model
+from gauntlet.models.sources.contract import ModelSource
 from gauntlet.pictures import Image, Tile
 from gauntlet.results import Evaluation, open_store
 from gauntlet.samples import Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import build_threat, suites
+from pages import DOCS, Runs, percent, section, table
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def main() -> None:
         quick = run(some, suites.build("quick"))
         spatial = run(few, suites.build("spatial"))
         hard = run(few, ["clean", {"battery": {"name": "semsegbench"}}])
-    models = [source.load() for source in sources]
+    models = [segmentation_model(source) for source in sources]
     draw(models, some, [row[0].description for row in quick], [row[0].description for row in spatial])
     sections = [
         introduction(),
@@ -149,9 +150,7 @@ def clean_section(clean: Sequence[Evaluation], dataset: Dataset) -> str:
          percent(result.figures["aAcc"])]
         for network, result in zip(NETWORKS, clean, strict=True)
     ]  # fmt: skip
-    classes = [
-        [name, *(percent(result.per_class.loc[name, "IoU"]) for result in clean)] for name in dataset.class_names
-    ]
+    classes = [[name, *(percent(result.per_class["IoU"][name]) for result in clean)] for name in dataset.class_names]
     return section(
         f"Clean: all {len(dataset)} test images",
         "The networks are this repository's own code (`models/architectures/`), with the published weights under "
@@ -259,19 +258,27 @@ def how_section(result: Evaluation, arguments: argparse.Namespace) -> str:
     )
 
 
+def segmentation_model(source: ModelSource) -> SegmentationModel:
+    model = source.load()
+    assert isinstance(model, SegmentationModel)
+    return model
+
+
 def draw(models: Sequence[SegmentationModel], dataset: Dataset, quick: Sequence[Any], spatial: Sequence[Any]) -> None:
     """The three pictures."""
     sample = dataset[0]
+    truth = sample.labels
+    assert truth is not None
     colors = pictures.palette(dataset.colors, dataset.num_classes)
 
     def labels(caption: str, values: np.ndarray) -> Tile:
         return Tile(caption, pictures.color_labels(values, colors))
 
     def wrong(caption: str, values: np.ndarray) -> Tile:
-        return Tile(caption, pictures.wrong_pixels(values, sample.labels, dataset.ignore_index))
+        return Tile(caption, pictures.wrong_pixels(values, truth, dataset.ignore_index))
 
     said = [predict_dense(model, collate([sample]).images, [sample.id])[0].labels for model in models]
-    tiles = [Tile("image", sample.image), labels("truth", sample.labels), Tile("classes", legend(dataset, colors))]
+    tiles = [Tile("image", sample.image), labels("truth", truth), Tile("classes", legend(dataset, colors))]
     tiles += [labels(network.title, each) for network, each in zip(NETWORKS, said, strict=True)]
     tiles += [wrong(f"{network.title}: wrong", each) for network, each in zip(NETWORKS, said, strict=True)]
     save("camvid-clean", tiles, 3, 320)
@@ -295,7 +302,7 @@ def change(model: SegmentationModel, dataset: Dataset, sample: Sample, descripti
     batch = collate([sample], ignore_index=dataset.ignore_index)
     perturbed = threat.perturb(model, batch, [ImageSeed(0, sample.id)])
     image = (perturbed.images[0].permute(1, 2, 0) * 255).round().byte().numpy()
-    if perturbed.predictions is not None:
+    if isinstance(perturbed.predictions, torch.Tensor):
         return image, perturbed.predictions[0].numpy()
     return image, predict_dense(model, perturbed.images, [sample.id])[0].labels
 

@@ -15,7 +15,6 @@ from typing import Any
 import cv2
 import pandas as pd
 import torch
-from pages import DOCS, Runs, cards_section, percent, section, shipped_models, short, table
 
 import gauntlet
 from gauntlet import pictures
@@ -24,6 +23,7 @@ from gauntlet.cli.show import sample_tiles
 from gauntlet.evaluation.progress import Terminal
 from gauntlet.results import Evaluation
 from gauntlet.threats import suites
+from pages import DOCS, Runs, cards_section, percent, section, shipped_models, short, table
 
 EPSILONS = ("0.5/255", "1/255", "2/255", "4/255", "8/255")
 GOALS = ("tog-vanishing", "tog-fabrication", "tog-mislabeling")

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from pages import DOCS, Runs, cards_section, percent, section, shipped_models, short, table
 
 import gauntlet
 from gauntlet.evaluation.progress import Terminal
 from gauntlet.results import Evaluation
 from gauntlet.threats import suites
+from pages import DOCS, Runs, cards_section, percent, section, shipped_models, short, table
 
 PAGE = DOCS / "shipped-models.md"
 NORMAL = ("streets/enet", "streets/pspnet", "streets/segformer")

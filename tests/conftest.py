@@ -11,7 +11,15 @@ from gauntlet.models import SegmentationModel, wrap_model
 from paths import SHARED
 from tiny import TinyDataset, tiny_network
 
+pytest_plugins = ["dataset_trees", "program"]
+
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def no_default_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests do not depend on the datasets of the person who runs them."""
+    monkeypatch.delenv("GAUNTLET_DATA", raising=False)
 
 
 @pytest.fixture

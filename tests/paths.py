@@ -7,7 +7,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 """The repository."""
 
-DATA = ROOT / "tests" / "data"
+TESTS = ROOT / "tests"
+"""The tests, with the networks and datasets that other processes import by name."""
+
+DATA = TESTS / "data"
 """Reference tables and stores of earlier versions; part of the repository, so that no test has to skip for them."""
 
 SHARED = ROOT.parent / "shared"

@@ -15,7 +15,7 @@ from gauntlet.samples import Sample
 class TinyDataset(Dataset):
     """Random images whose label is a simple function of the colour, with some void."""
 
-    class_names = ("dark", "light", "red")
+    class_names: Sequence[str] = ("dark", "light", "red")
     ignore_index = 255
 
     def __init__(self, length: int = 6, sizes: Sequence[tuple[int, int]] = ((16, 24),), name: str = "tiny") -> None:
@@ -38,7 +38,7 @@ class TinyDataset(Dataset):
         return [f"tiny/{index}" for index in range(self._length)]
 
 
-def tiny_network(classes: int = 3) -> nn.Module:
+def tiny_network(classes: int = 3) -> nn.Sequential:
     """Two convolutions with fixed random weights."""
     generator = torch.Generator().manual_seed(7)
     network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.Tanh(), nn.Conv2d(8, classes, 3, padding=1))

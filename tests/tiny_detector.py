@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gauntlet.datasets.contract import Dataset
+from gauntlet.datasets.contract import Color, Dataset
 from gauntlet.models.contract import Candidates, DetectionModel, ModelIdentity, weights_digest
 from gauntlet.samples import Boxes, Sample
 
@@ -21,7 +21,7 @@ class TinyBoxes(Dataset):
     """Squares of one colour on dark noise; red, green and blue ones are the objects."""
 
     class_names = box_class_names = CLASSES
-    colors = ((255, 0, 0), (0, 255, 0), (0, 0, 255))
+    colors: Sequence[Color] = ((255, 0, 0), (0, 255, 0), (0, 0, 255))
     ignore_index = None
 
     def __init__(self, length: int = 6, size: tuple[int, int] = (32, 48), name: str = "tiny-boxes") -> None:
@@ -59,6 +59,8 @@ class TinyDetector(DetectionModel):
         self.classify = nn.Conv2d(3, len(CLASSES), 1)
         self.move = nn.Conv2d(3, 4, 1)
         self.threshold = threshold
+        assert self.classify.bias is not None
+        assert self.move.bias is not None
         with torch.no_grad():
             self.classify.weight.copy_((16 * torch.eye(3) - 4).reshape(3, 3, 1, 1))
             self.classify.bias.fill_(-4.0)

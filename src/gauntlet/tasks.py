@@ -19,9 +19,14 @@ DETECTION = "detection"
 class Classes(Protocol):
     """The part of a dataset that says which ground truth it has."""
 
-    name: str
-    class_names: Sequence[str]
-    box_class_names: Sequence[str]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def class_names(self) -> Sequence[str]: ...
+
+    @property
+    def box_class_names(self) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from store_rows import figure
 
 from gauntlet.analysis import correlate, correlations, scores, scores_by_dataset, scores_by_metric
 from gauntlet.errors import GauntletError
@@ -143,19 +141,19 @@ def test_scores_side_by_side_across_metrics_and_datasets() -> None:
     frame = published.frame(source="semsegbench", kind="clean")
     metrics = scores_by_metric(frame, "clean", ["mIoU", "mAcc", "aAcc"])
     assert len(metrics) == 76
-    row = metrics.set_index(["model", "dataset"]).loc[("unet/custom", "cityscapes")]
+    row = metrics.set_index(["model", "dataset"]).loc[[("unet/custom", "cityscapes")]].iloc[0]
     assert [row["mIoU"], row["mAcc"], row["aAcc"]] == [0.6910, 0.7676, 0.9491]
     datasets = scores_by_dataset(frame, "clean", on=["architecture", "backbone"]).set_index(
         ["architecture", "backbone"]
     )
-    row = datasets.loc[("segformer", "mit-b0")]
+    row = datasets.loc[[("segformer", "mit-b0")]].iloc[0]
     assert row["ade20k"] == 0.3741
     assert row["cityscapes"] == pytest.approx((0.6906 + 0.7654) / 2)
     with pytest.raises(GauntletError, match="needs the columns GAM_9"):
         scores_by_dataset(frame, "GAM_9")
 
 
-def test_other_images_of_one_dataset_are_not_averaged(figure: Callable[..., dict[str, Any]]) -> None:
+def test_other_images_of_one_dataset_are_not_averaged() -> None:
     """One model on 8 and on 64 images of streets, and on another dataset."""
     rows = [
         figure("a", {"clean": {}}, value, dataset=dataset, dataset_digest=digest * 16)

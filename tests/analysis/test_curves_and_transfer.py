@@ -6,20 +6,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from store_rows import figure
 
 from gauntlet.analysis import by_class, curve, transfer, transfer_matrix, transform_matrix
 from gauntlet.errors import GauntletError
 from gauntlet.results import published
 from gauntlet.results.descriptions import threat_settings
 
-Figure = Callable[..., dict[str, Any]]
-
 
 def pgd(epsilon: float | str, steps: int = 20, **settings: Any) -> dict[str, Any]:
     return {"attack": {"name": "pgd", "epsilon": epsilon, "steps": steps, "norm": "linf", **settings}}
 
 
-def test_an_epsilon_curve_starts_at_the_clean_figure(figure: Figure) -> None:
+def test_an_epsilon_curve_starts_at_the_clean_figure() -> None:
     rows = [figure("a", {"clean": {}}, 0.8), figure("a", pgd("8/255"), 0.2), figure("a", pgd("2/255"), 0.4)]
     found = curve(pd.DataFrame(rows), "epsilon")
     assert found["x"].tolist() == pytest.approx([0, 2 / 255, 8 / 255])
@@ -28,7 +27,7 @@ def test_an_epsilon_curve_starts_at_the_clean_figure(figure: Figure) -> None:
     assert set(found["series"]) == {"pgd, norm linf, steps 20"}
 
 
-def test_other_settings_make_other_series(figure: Figure) -> None:
+def test_other_settings_make_other_series() -> None:
     rows = [figure("a", pgd(epsilon, steps), 0.5) for epsilon in (0.01, 0.02) for steps in (10, 20)]
     assert curve(pd.DataFrame(rows), "epsilon")["series"].nunique() == 2
     steps = curve(pd.DataFrame(rows), "steps")
@@ -36,7 +35,7 @@ def test_other_settings_make_other_series(figure: Figure) -> None:
     assert steps["x"].tolist() == [10, 20, 10, 20]
 
 
-def test_a_step_size_that_follows_the_budget_does_not_break_the_curve(figure: Figure) -> None:
+def test_a_step_size_that_follows_the_budget_does_not_break_the_curve() -> None:
     rows = [figure("a", pgd(f"{level}/255", alpha=level / 1000, box=True), 0.5) for level in (2, 4, 8)]
     found = curve(pd.DataFrame(rows), "epsilon")
     assert set(found["series"]) == {"pgd, norm linf, steps 20"}
@@ -46,7 +45,7 @@ def test_a_step_size_that_follows_the_budget_does_not_break_the_curve(figure: Fi
     assert names == {"pgd, norm linf, steps 20, alpha 0.01", "pgd, norm linf, steps 20, alpha 0.02"}
 
 
-def test_settings_that_differ_tell_series_apart(figure: Figure) -> None:
+def test_settings_that_differ_tell_series_apart() -> None:
     rows = [
         figure("a", pgd(epsilon, loss=loss, box=True), 0.5) for epsilon in ("2/255", "4/255") for loss in ("ce", "cos")
     ]
@@ -54,7 +53,7 @@ def test_settings_that_differ_tell_series_apart(figure: Figure) -> None:
     assert names == {"pgd, norm linf, steps 20, loss ce", "pgd, norm linf, steps 20, loss cos"}
 
 
-def test_a_single_setting_is_no_curve(figure: Figure) -> None:
+def test_a_single_setting_is_no_curve() -> None:
     rows = pd.DataFrame([figure("a", {"clean": {}}, 0.8), figure("a", pgd("8/255"), 0.2)])
     assert curve(rows, "epsilon").empty
     assert len(curve(rows, "epsilon", least=1)) == 2
@@ -71,7 +70,7 @@ def test_a_single_setting_is_no_curve(figure: Figure) -> None:
     ],
 )
 def test_every_parameter_is_read_from_the_description(
-    figure: Figure, parameter: str, description: Callable[[float], dict[str, Any]]
+    parameter: str, description: Callable[[float], dict[str, Any]]
 ) -> None:
     rows = [figure("a", description(value), 1 - value / 10) for value in (3, 1, 2)]
     found = curve(pd.DataFrame(rows), parameter)
@@ -80,7 +79,7 @@ def test_every_parameter_is_read_from_the_description(
     assert found["clean"].isna().all()
 
 
-def test_views_are_curves_of_their_own_and_share_the_clean_figure(figure: Figure) -> None:
+def test_views_are_curves_of_their_own_and_share_the_clean_figure() -> None:
     def local(ratio: float) -> dict[str, Any]:
         return {"localized": {"corruption": {"name": "fog", "severity": 3}, "ratio": ratio}}
 
@@ -91,7 +90,7 @@ def test_views_are_curves_of_their_own_and_share_the_clean_figure(figure: Figure
     assert found["clean"].eq(0.8).all()
 
 
-def test_patches_in_words_and_rectangles_are_series_of_their_own(figure: Figure) -> None:
+def test_patches_in_words_and_rectangles_are_series_of_their_own() -> None:
     def local(ratio: float, patch: Any) -> dict[str, Any]:
         return {"localized": {"corruption": {"name": "fog", "severity": 3}, "ratio": ratio, "patch": patch}}
 
@@ -102,14 +101,14 @@ def test_patches_in_words_and_rectangles_are_series_of_their_own(figure: Figure)
     assert threat_settings(pd.DataFrame(rows))["patch"].isna().sum() == 4
 
 
-def test_a_setting_that_no_threat_has_gives_an_empty_curve(figure: Figure) -> None:
+def test_a_setting_that_no_threat_has_gives_an_empty_curve() -> None:
     rows = [figure("a", {"clean": {}}, 0.8), figure("a", pgd("8/255"), 0.2)]
     found = curve(pd.DataFrame(rows), "rounds")
     assert found.empty
     assert list(found.columns) == list(curve(pd.DataFrame([*rows, figure("a", pgd("2/255"), 0.4)]), "epsilon").columns)
 
 
-def test_unknown_parameters_are_an_error(figure: Figure) -> None:
+def test_unknown_parameters_are_an_error() -> None:
     with pytest.raises(GauntletError, match="did you mean 'epsilon'"):
         curve(pd.DataFrame([figure("a", {"clean": {}}, 0.8)]), "epsilo")
 
@@ -121,7 +120,7 @@ def test_the_published_epsilon_curve_of_arnab() -> None:
     assert found["value"].tolist() == [0.565, 0.458, 0.388, 0.286, 0.166, 0.097, 0.073, 0.025, 0.009]
 
 
-def test_a_transfer_matrix_is_relative_to_the_row_models_own_clean_figure(figure: Figure) -> None:
+def test_a_transfer_matrix_is_relative_to_the_row_models_own_clean_figure() -> None:
     rows = [figure("a", {"clean": {}}, 0.8), figure("b", {"clean": {}}, 0.5)]
     rows += [
         figure("a", pgd("8/255"), 0.2, threat="pgd"),
@@ -134,7 +133,7 @@ def test_a_transfer_matrix_is_relative_to_the_row_models_own_clean_figure(figure
     np.testing.assert_allclose(matrix.to_numpy(), [[0.25, 0.75], [0.6, 0.2]])
 
 
-def test_a_clean_figure_of_zero_gives_no_ratio(figure: Figure) -> None:
+def test_a_clean_figure_of_zero_gives_no_ratio() -> None:
     rows = pd.DataFrame([figure("a", {"clean": {}}, 0.0), figure("a", pgd("8/255"), 0.0)])
     assert transfer(rows)["ratio"].isna().all()
 
@@ -158,7 +157,7 @@ def test_the_published_transform_matrix_of_arnab_table_two() -> None:
     assert list(matrix.index) == list(matrix.columns)
 
 
-def test_classes_are_compared_with_their_clean_figure(figure: Figure) -> None:
+def test_classes_are_compared_with_their_clean_figure() -> None:
     rows = [
         figure("a", {"clean": {}}, value, metric="IoU", class_name=name)
         for name, value in (("road", 0.9), ("pole", 0.5), ("sky", 0.0))

@@ -14,6 +14,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics.detection.figures import figures
 from gauntlet.metrics.segmentation.counts import CountTable
 from gauntlet.metrics.segmentation.figures import cmiou
+from gauntlet.samples import Boxes
 
 
 def images(values: list[float], view: str = "all") -> pd.DataFrame:
@@ -145,14 +146,14 @@ def test_a_p_value_of_groups_is_near_the_exact_one() -> None:
 # Detectors ---------------------------------------------------------------------------------------------------------
 
 
-def detectors(images: int = 5) -> tuple[list, list, list]:
+def detectors(images: int = 5) -> tuple[list[Boxes], list[Boxes], list[Boxes]]:
     """Objects, the detections of one model, and those of another that misses every second one."""
     truths, first = random_case(3, images=images, ties=False)
     second = [found.select(np.arange(len(found)) % 2 == 0) for found in first]
     return truths, first, second
 
 
-def map_of(truths: list, found: list) -> float:
+def map_of(truths: list[Boxes], found: list[Boxes]) -> float:
     return figures(truths, found, 4)["mAP"]
 
 

@@ -102,5 +102,5 @@ def test_the_published_indicator_of_halmosi() -> None:
     rows = published.frame(source="halmosi")
     rows = rows[rows["table"].eq("1") & rows["model"].eq("PSPNet Normal") & rows["dataset"].eq("voc")]
     found = image_to_dataset_ratio(rows).set_index(["view", "threat"])
-    clean = found.loc[("all", "clean")]
+    clean = found.loc[[("all", "clean")]].iloc[0]
     assert clean["ratio"] == pytest.approx(clean["NmIoU"] / clean["CmIoU"])

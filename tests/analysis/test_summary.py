@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
+from store_rows import figure
 
 from gauntlet.analysis import gam, leaderboard, rem, scores, summaries, threat_table
 from gauntlet.analysis.benchmark_sets import COMMON_3D, COMMON_CORRUPTIONS, DEPTH_CORRUPTIONS
@@ -13,8 +12,6 @@ from gauntlet.analysis.ranking import by_preference
 from gauntlet.errors import GauntletError
 from gauntlet.results import published
 from gauntlet.threats.corruptions import registry
-
-Figure = Callable[..., dict[str, Any]]
 
 
 def attack(name: str, epsilon: float | str = "8/255", **settings: Any) -> dict[str, Any]:
@@ -25,7 +22,7 @@ def corruption(name: str, severity: int = 3) -> dict[str, Any]:
     return {"corruption": {"name": name, "severity": severity}}
 
 
-def full_model(figure: Figure, model: str, clean: float, pgd: float, fog: float) -> list[dict[str, Any]]:
+def full_model(model: str, clean: float, pgd: float, fog: float) -> list[dict[str, Any]]:
     rows = [figure(model, {"clean": {}}, clean)]
     rows += [figure(model, attack(name), pgd + shift) for name, shift in (("pgd", 0.2), ("segpgd", 0.1), ("cospgd", 0))]
     rows += [figure(model, corruption(name), 0.5) for name in COMMON_CORRUPTIONS if name != "fog"]
@@ -33,8 +30,8 @@ def full_model(figure: Figure, model: str, clean: float, pgd: float, fog: float)
     return rows
 
 
-def test_rem_is_the_minimum_in_the_published_notation(figure: Figure) -> None:
-    rows = pd.DataFrame(full_model(figure, "a", 0.8, 0.1, 0.2))
+def test_rem_is_the_minimum_in_the_published_notation() -> None:
+    rows = pd.DataFrame(full_model("a", 0.8, 0.1, 0.2))
     found = rem(rows)
     assert len(found) == 1
     assert found.loc[0, "summary"] == "linf-ReM^8_20"
@@ -44,14 +41,14 @@ def test_rem_is_the_minimum_in_the_published_notation(figure: Figure) -> None:
     assert found.loc[0, "members"] == "pgd, segpgd, cospgd"
 
 
-def test_epsilon_as_text_and_as_number_are_one_budget(figure: Figure) -> None:
+def test_epsilon_as_text_and_as_number_are_one_budget() -> None:
     rows = [figure("a", attack("pgd", "8/255"), 0.3), figure("a", attack("segpgd", 8 / 255), 0.2)]
     found = rem(pd.DataFrame(rows), members=["pgd", "segpgd"])
     assert list(found["summary"]) == ["linf-ReM^8_20"]
     assert found.loc[0, "value"] == 0.2
 
 
-def test_budgets_are_kept_apart(figure: Figure) -> None:
+def test_budgets_are_kept_apart() -> None:
     rows = [
         figure("a", attack("pgd"), 0.3),
         figure("a", attack("pgd", "4/255"), 0.5),
@@ -67,21 +64,21 @@ def test_budgets_are_kept_apart(figure: Figure) -> None:
     }
 
 
-def test_a_missing_member_gives_nan_and_its_name(figure: Figure) -> None:
-    rows = [row for row in full_model(figure, "a", 0.8, 0.1, 0.2) if "pgd" not in row["description"].split('"')]
+def test_a_missing_member_gives_nan_and_its_name() -> None:
+    rows = [row for row in full_model("a", 0.8, 0.1, 0.2) if "pgd" not in row["description"].split('"')]
     found = rem(pd.DataFrame(rows))
-    assert np.isnan(found.loc[0, "value"])
-    assert np.isnan(found.loc[0, "mean"])
+    assert found["value"].isna().loc[0]
+    assert found["mean"].isna().loc[0]
     assert found.loc[0, "missing"] == "pgd"
     assert found.loc[0, "worst"] == ""
 
 
-def test_a_stronger_second_run_of_one_attack_counts(figure: Figure) -> None:
+def test_a_stronger_second_run_of_one_attack_counts() -> None:
     rows = [figure("a", attack("pgd", alpha=0.01), 0.3), figure("a", attack("pgd", alpha=0.1), 0.2)]
     assert rem(pd.DataFrame(rows), members=["pgd"]).loc[0, "value"] == 0.2
 
 
-def test_transferred_localized_and_class_figures_do_not_enter(figure: Figure) -> None:
+def test_transferred_localized_and_class_figures_do_not_enter() -> None:
     rows = [
         figure("a", attack("pgd"), 0.3),
         figure("a", attack("pgd", source_model="b"), 0.1),
@@ -92,17 +89,17 @@ def test_transferred_localized_and_class_figures_do_not_enter(figure: Figure) ->
     assert list(found["value"]) == [0.3]
 
 
-def test_gam_by_severity(figure: Figure) -> None:
-    rows = [*full_model(figure, "a", 0.8, 0.1, 0.2), figure("a", corruption("fog", 5), 0.1)]
+def test_gam_by_severity() -> None:
+    rows = [*full_model("a", 0.8, 0.1, 0.2), figure("a", corruption("fog", 5), 0.1)]
     found = gam(pd.DataFrame(rows)).set_index("summary")
     assert found.loc["GAM_3", "value"] == 0.2
     assert found.loc["GAM_3", "worst"] == "fog"
     assert found.loc["GAM_3", "mean"] == pytest.approx((14 * 0.5 + 0.2) / 15)
-    assert np.isnan(found.loc["GAM_5", "value"])
+    assert found["value"].isna().loc["GAM_5"]
     assert found.loc["GAM_5", "members"] == "fog"
 
 
-def test_gam_takes_depth_by_the_rule_of_the_benchmark(figure: Figure) -> None:
+def test_gam_takes_depth_by_the_rule_of_the_benchmark() -> None:
     kinds = {"task": "detection", "metric": "mAP"}
     rows = []
     for name in (*COMMON_CORRUPTIONS, *COMMON_3D):
@@ -124,13 +121,13 @@ def test_the_corruptions_that_look_at_depth_are_those_of_the_registry() -> None:
     assert not any(registry[name].needs_depth for name in COMMON_CORRUPTIONS)
 
 
-def test_summaries_hold_both(figure: Figure) -> None:
-    found = summaries(pd.DataFrame(full_model(figure, "a", 0.8, 0.1, 0.2)))
+def test_summaries_hold_both() -> None:
+    found = summaries(pd.DataFrame(full_model("a", 0.8, 0.1, 0.2)))
     assert list(found["summary"]) == ["linf-ReM^8_20", "GAM_3"]
 
 
-def test_scores_put_everything_about_a_model_in_one_row(figure: Figure) -> None:
-    rows = full_model(figure, "a", 0.8, 0.1, 0.2)
+def test_scores_put_everything_about_a_model_in_one_row() -> None:
+    rows = full_model("a", 0.8, 0.1, 0.2)
     rows.append(figure("a", {"battery": {"name": "halmosi"}}, 0.05, threat="halmosi"))
     rows.append(figure("a", {"battery": {"name": "halmosi"}}, 0.06, threat="halmosi", view="dag"))
     table = scores(pd.DataFrame(rows))
@@ -145,7 +142,7 @@ def test_scores_put_everything_about_a_model_in_one_row(figure: Figure) -> None:
     assert row["halmosi"] == 0.05
 
 
-def test_clean_figures_on_acdc_are_weather_for_the_other_datasets(figure: Figure) -> None:
+def test_clean_figures_on_acdc_are_weather_for_the_other_datasets() -> None:
     rows = [
         figure("a", {"clean": {}}, 0.8, dataset="cityscapes"),
         figure("a", {"clean": {}}, 0.4, dataset="acdc", split="fog"),
@@ -153,11 +150,11 @@ def test_clean_figures_on_acdc_are_weather_for_the_other_datasets(figure: Figure
     ]
     table = scores(pd.DataFrame(rows)).set_index(["dataset", "model"])
     assert table.loc[("cityscapes", "a"), "acdc fog"] == 0.4
-    assert np.isnan(table.loc[("cityscapes", "b"), "acdc fog"])
+    assert table["acdc fog"].isna().loc[("cityscapes", "b")]
     assert table.loc[("acdc", "a"), "clean"] == 0.4
 
 
-def test_weather_in_two_protocols_is_two_columns(figure: Figure) -> None:
+def test_weather_in_two_protocols_is_two_columns() -> None:
     rows = [
         figure("a", {"clean": {}}, 0.8, dataset="cityscapes", dataset_digest="c" * 16),
         figure("a", {"clean": {}}, 0.4, dataset="acdc", split="fog", dataset_digest="1" * 16),
@@ -166,10 +163,10 @@ def test_weather_in_two_protocols_is_two_columns(figure: Figure) -> None:
     ]
     table = scores(pd.DataFrame(rows)).set_index("dataset")
     found = table.loc["cityscapes", ["acdc fog [11111111]", "acdc fog [22222222]", "acdc snow"]]
-    assert found.tolist() == [0.4, 0.3, 0.2]
+    assert list(found) == [0.4, 0.3, 0.2]
 
 
-def test_the_latest_of_two_clean_runs_counts_in_a_store(figure: Figure) -> None:
+def test_the_latest_of_two_clean_runs_counts_in_a_store() -> None:
     rows = [
         figure("a", {"clean": {}}, 0.8, created="2025-02-01"),
         figure("a", {"clean": {}}, 0.7, created="2025-01-01"),
@@ -177,15 +174,15 @@ def test_the_latest_of_two_clean_runs_counts_in_a_store(figure: Figure) -> None:
     assert scores(pd.DataFrame(rows)).loc[0, "clean"] == 0.8
 
 
-def test_two_different_figures_without_a_date_are_an_error(figure: Figure) -> None:
+def test_two_different_figures_without_a_date_are_an_error() -> None:
     rows = pd.DataFrame([figure("a", {"clean": {}}, 0.8), figure("a", {"clean": {}}, 0.7)]).drop(columns="created")
     with pytest.raises(GauntletError, match="two different figures"):
         scores(rows)
 
 
-def test_a_leaderboard_ranks_within_a_dataset_and_shares_ties(figure: Figure) -> None:
-    rows = full_model(figure, "a", 0.8, 0.1, 0.2) + full_model(figure, "b", 0.7, 0.2, 0.3)
-    rows += [*full_model(figure, "c", 0.9, 0.0, 0.3), figure("d", {"clean": {}}, 0.95)]
+def test_a_leaderboard_ranks_within_a_dataset_and_shares_ties() -> None:
+    rows = full_model("a", 0.8, 0.1, 0.2) + full_model("b", 0.7, 0.2, 0.3)
+    rows += [*full_model("c", 0.9, 0.0, 0.3), figure("d", {"clean": {}}, 0.95)]
     rows.append(figure("z", {"clean": {}}, 0.1, dataset="other"))
     board = leaderboard(pd.DataFrame(rows))
     streets = board[board["dataset"].eq("streets")]
@@ -206,10 +203,10 @@ def test_the_score_that_ranks_is_a_robust_one() -> None:
     assert by_preference(["worst attack", "clean"])[0] == "clean"
 
 
-def test_a_score_that_nobody_has_ranks_nobody(figure: Figure) -> None:
+def test_a_score_that_nobody_has_ranks_nobody() -> None:
     """One corruption makes a column GAM_3 without a value: it decides as the worst one; without it, the attacks do."""
     models = (("a", 0.2, 0.3), ("b", 0.1, 0.4))
-    rows = [row for model, pgd, fog in models for row in full_model(figure, model, 0.8, pgd, fog)]
+    rows = [row for model, pgd, fog in models for row in full_model(model, 0.8, pgd, fog)]
     rows = [row for row in rows if row["kind"] != "corruption" or "fog" in row["description"]]
     board = leaderboard(pd.DataFrame(rows))
     assert board["GAM_3"].isna().all()
@@ -219,7 +216,7 @@ def test_a_score_that_nobody_has_ranks_nobody(figure: Figure) -> None:
     assert list(zip(attacks_only["model"], attacks_only["rank"], strict=True)) == [("a", 1), ("b", 2)]
 
 
-def test_a_leaderboard_of_detection_uses_map(figure: Figure) -> None:
+def test_a_leaderboard_of_detection_uses_map() -> None:
     rows = [
         figure(model, description, value, task="detection", metric="mAP")
         for model, shift in (("a", 0.0), ("b", 0.1))
@@ -239,16 +236,16 @@ def test_the_published_leaderboard_of_ade20k() -> None:
     assert board.tail(2)["flag"].str.contains("failed_run").all()
 
 
-def test_a_threat_table_has_a_column_per_threat(figure: Figure) -> None:
+def test_a_threat_table_has_a_column_per_threat() -> None:
     rows = [figure("a", {"clean": {}}, 0.8, threat="clean"), figure("a", corruption("fog"), 0.5, threat="fog 3")]
     rows.append(figure("b", {"clean": {}}, 0.7, threat="clean"))
     table = threat_table(pd.DataFrame(rows)).set_index("model")
     assert list(table.columns)[-2:] == ["clean", "fog 3"]
     assert table.loc["a", "fog 3"] == 0.5
-    assert np.isnan(table.loc["b", "fog 3"])
+    assert table["fog 3"].isna().loc["b"]
 
 
-def test_a_threat_with_an_old_and_a_new_name_is_one_threat(figure: Figure) -> None:
+def test_a_threat_with_an_old_and_a_new_name_is_one_threat() -> None:
     battery = {"battery": {"name": "halmosi", "epsilon": 8 / 255}}
     rows = [
         figure("a", battery, 0.1, threat="halmosi 8/255", created="2025-02-01"),

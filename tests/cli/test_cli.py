@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,28 +13,13 @@ import pytest
 
 from gauntlet import __version__
 from gauntlet.cli import app as application
-from gauntlet.cli import commands  # noqa: F401 - registers the commands
+from gauntlet.errors import GauntletError
+from gauntlet.threats.corruptions.settings import DepthRule
+from program import Call
+from subprocesses import environment
 
 TESTS = Path(__file__).resolve().parents[1]
 NETWORK = "python:nets:street_network"
-
-
-def gauntlet(
-    *arguments: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> tuple[int, str, str]:
-    """Runs the program in this process: exit code, standard output, standard error."""
-    monkeypatch.setattr(sys, "argv", ["gauntlet", *arguments])
-    with pytest.raises(SystemExit) as stop:
-        application.main()
-    captured = capsys.readouterr()
-    return int(stop.value.code or 0), captured.out, captured.err
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """The program, run in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return lambda *arguments: gauntlet(*arguments, capsys=capsys, monkeypatch=monkeypatch)
 
 
 @pytest.fixture
@@ -49,7 +33,7 @@ def small_plan(tmp_path: Path) -> Path:
     return path
 
 
-def test_version_and_help(call) -> None:
+def test_version_and_help(call: Call) -> None:
     assert call("--version")[:2] == (0, f"gauntlet {__version__}\n")
     code, out, _ = call("--help")
     assert code == 0
@@ -60,7 +44,7 @@ def test_version_and_help(call) -> None:
         assert "Example" in text
 
 
-def test_a_plan_runs_and_is_found_again(call, small_plan: Path) -> None:
+def test_a_plan_runs_and_is_found_again(call: Call, small_plan: Path) -> None:
     code, out, _ = call("run", str(small_plan), "--store", "r.db", "--json")
     assert code == 0
     first = json.loads(out)
@@ -75,7 +59,7 @@ def test_a_plan_runs_and_is_found_again(call, small_plan: Path) -> None:
     assert "0 computed, 3 found in r.db" in out
 
 
-def test_a_dry_run_computes_nothing(call, small_plan: Path) -> None:
+def test_a_dry_run_computes_nothing(call: Call, small_plan: Path) -> None:
     code, out, _ = call("run", str(small_plan), "--store", "r.db", "--dry-run", "--json")
     rows = json.loads(out)
     assert code == 0
@@ -87,7 +71,7 @@ def test_a_dry_run_computes_nothing(call, small_plan: Path) -> None:
     assert [row["state"] for row in rows] == ["complete"] * 3
 
 
-def test_runs_are_listed(call, small_plan: Path) -> None:
+def test_runs_are_listed(call: Call, small_plan: Path) -> None:
     call("run", str(small_plan), "--store", "r.db", "--json")
     code, out, _ = call("runs", "--store", "r.db", "--json")
     (row,) = json.loads(out)
@@ -97,7 +81,7 @@ def test_runs_are_listed(call, small_plan: Path) -> None:
     assert Path(row["log"]).is_file()
 
 
-def test_the_schema_is_exported(call) -> None:
+def test_the_schema_is_exported(call: Call) -> None:
     code, out, _ = call("run", "--schema")
     assert code == 0
     assert set(json.loads(out)["properties"]) >= {"models", "datasets", "threats", "suites"}
@@ -124,7 +108,7 @@ def test_the_schema_is_exported(call) -> None:
         (["data", "check", "camvid", "nowhere"], "nowhere"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_2(call, arguments: list[str], sentence: str) -> None:
+def test_bad_input_is_one_sentence_and_exit_2(call: Call, arguments: list[str], sentence: str) -> None:
     code, _, err = call(*arguments)
     assert code == 2
     assert sentence in err
@@ -132,7 +116,7 @@ def test_bad_input_is_one_sentence_and_exit_2(call, arguments: list[str], senten
     assert "Traceback" not in err
 
 
-def test_a_mistyped_option_is_exit_2(call) -> None:
+def test_a_mistyped_option_is_exit_2(call: Call) -> None:
     code, _, err = call("run", "--modle", "x")
     assert code == 2
     assert "No such option" in err
@@ -140,12 +124,12 @@ def test_a_mistyped_option_is_exit_2(call) -> None:
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["gauntlet", "run", "--debug"])
-    with pytest.raises(application.GauntletError):
+    with pytest.raises(GauntletError):
         application.main()
 
 
 @pytest.mark.parametrize("what", ["models", "datasets", "attacks", "batteries", "corruptions", "suites"])
-def test_lists_are_tables_and_json(call, what: str) -> None:
+def test_lists_are_tables_and_json(call: Call, what: str) -> None:
     code, out, _ = call("list", what, "--json")
     assert code == 0
     rows = json.loads(out)
@@ -155,13 +139,13 @@ def test_lists_are_tables_and_json(call, what: str) -> None:
     assert next(iter(rows[0].values())) in table
 
 
-def test_the_zoo_is_listed(call) -> None:
+def test_the_zoo_is_listed(call: Call) -> None:
     rows = json.loads(call("list", "models", "--zoo", "--json")[1])
     assert len(rows) > 100
     assert any(row["address"].startswith("hf:") for row in rows)
 
 
-def test_doctor_says_how_to_install_what_is_missing(call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_says_how_to_install_what_is_missing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     from gauntlet.cli import doctor
 
     monkeypatch.setitem(doctor.OPTIONAL, "a wish", ("no_such_module", "no-such-module", "pip install it"))
@@ -174,7 +158,7 @@ def test_doctor_says_how_to_install_what_is_missing(call, monkeypatch: pytest.Mo
     assert call("doctor")[0] == 0
 
 
-def test_show_draws_a_sample_and_a_sheet_of_corruptions(call) -> None:
+def test_show_draws_a_sample_and_a_sheet_of_corruptions(call: Call) -> None:
     assert call("show", "--index", "1", "-o", "plain.png")[:2] == (0, "written to plain.png\n")
     plain = cv2.imread("plain.png")
     assert plain.shape[1] > 2 * 256  # image and labels side by side
@@ -186,7 +170,7 @@ def test_show_draws_a_sample_and_a_sheet_of_corruptions(call) -> None:
     assert call("show", "photo.png", "-c", "brightness", "-o", "photo-sheet.png")[0] == 0
 
 
-def test_show_says_when_it_cannot_write(call) -> None:
+def test_show_says_when_it_cannot_write(call: Call) -> None:
     code, _, err = call("show", "-o", "no/such/folder/x.png")
     assert code == 2
     assert "cannot be written" in err
@@ -194,18 +178,18 @@ def test_show_says_when_it_cannot_write(call) -> None:
 
 def test_the_program_and_the_module_are_the_same() -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "gauntlet", "--version"], capture_output=True, text=True, check=True, env=os.environ
+        [sys.executable, "-m", "gauntlet", "--version"], capture_output=True, text=True, check=True, env=environment()
     )
     assert result.stdout == f"gauntlet {__version__}\n"
 
 
 def test_importing_the_package_loads_neither_torch_nor_numba() -> None:
     code = "import sys, gauntlet; print([name for name in ('torch', 'numba', 'pandas', 'cv2') if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 
 
-def test_a_corrupted_copy_is_written_in_detecbenchs_layout(call) -> None:
+def test_a_corrupted_copy_is_written_in_detecbenchs_layout(call: Call) -> None:
     arguments = ("data", "corrupt", "streets", "copy", "-c", "brightness", "--severity", "2,3", "--limit", "2")
     code, out, _ = call(*arguments)
     assert code == 0
@@ -215,12 +199,13 @@ def test_a_corrupted_copy_is_written_in_detecbenchs_layout(call) -> None:
     assert call(*arguments)[0] == 0  # again: nothing is left to do
 
 
-def test_corruptions_in_3d_read_depth_as_asked(call) -> None:
+def test_corruptions_in_3d_read_depth_as_asked(call: Call) -> None:
     from gauntlet.datasets import load_dataset
     from gauntlet.threats.corruptions import contact_sheet, corrupt
 
     scene = load_dataset("streets")[0]
-    for rule, options in {"metric": (), "estimated": ("--depth-rule", "estimated")}.items():
+    rules: dict[DepthRule, tuple[str, ...]] = {"metric": (), "estimated": ("--depth-rule", "estimated")}
+    for rule, options in rules.items():
         chosen = ("-c", "fog_3d", "--severity", "2", *options)
         assert call("data", "corrupt", "streets", rule, "--limit", "1", *chosen)[0] == 0
         (written,) = Path(rule).rglob("*.png")

@@ -85,8 +85,8 @@ def test_streams_repeat_and_differ(run_seed: int, image_id: str, purpose: str) -
 
 
 def test_generators_leave_the_global_state_alone() -> None:
-    before, torch_before = np.random.get_state()[1].copy(), torch.random.get_rng_state()  # noqa: NPY002
+    before, torch_before = np.random.get_state(legacy=False)["state"]["key"].copy(), torch.random.get_rng_state()  # noqa: NPY002
     numpy_generator(5).random(3)
     torch.rand(3, generator=torch_generator(5))
-    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+    np.testing.assert_array_equal(np.random.get_state(legacy=False)["state"]["key"], before)  # noqa: NPY002
     assert torch.equal(torch.random.get_rng_state(), torch_before)

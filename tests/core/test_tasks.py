@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 
@@ -35,7 +37,7 @@ def test_the_classes_of_a_dataset_are_those_of_the_task() -> None:
         TASKS[DETECTION].class_names(TinyDataset(1))
 
     class Boxed(TinyDataset):
-        class_names = ()
+        class_names: Sequence[str] = ()
 
     with pytest.raises(GauntletError, match="has no label maps; a segmentation model needs one with label maps"):
         TASKS[SEGMENTATION].class_names(Boxed(1))

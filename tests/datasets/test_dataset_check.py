@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dataset_trees import TREES, write_image, write_labels
 
+from dataset_trees import TREES, MakeTree, write_image, write_labels
 from gauntlet.datasets.check import MAX_PROBLEMS, check_dataset
-
-MakeTree = Callable[[str], Path]
 
 
 @pytest.mark.parametrize("name", TREES)

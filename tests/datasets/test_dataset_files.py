@@ -6,22 +6,19 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from dataset_trees import coco_content, write_image, write_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from dataset_trees import MakeTree, coco_content, write_image, write_lines
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.images import read_image, read_indices
 from gauntlet.datasets.tree import LayoutError, check_relative
 from gauntlet.errors import GauntletError
-
-MakeTree = Callable[[str], Path]
 
 
 @pytest.mark.parametrize(

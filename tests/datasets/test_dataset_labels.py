@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from dataset_trees import write_image, write_labels, write_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from dataset_trees import MakeTree, write_image, write_labels, write_lines
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.cityscapes import CLASS_NAMES, COLORS, LABEL_IDS
 from gauntlet.datasets.label_numbers import LabelTable
 from gauntlet.errors import GauntletError
-
-MakeTree = Callable[[str], Path]
 
 # cityscapesScripts, helpers/labels.py: the trainId of every id from 0 to 33.
 TRAIN_ID_OF_ID = [

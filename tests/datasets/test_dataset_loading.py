@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dataset_trees import MakeTree
 from gauntlet import datasets
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, UnknownNameError
-
-MakeTree = Callable[[str], Path]
+from subprocesses import environment
 
 # dataset -> (split, ids in order); hand-written from the trees in conftest.py.
 EXPECTED = {
@@ -80,7 +79,7 @@ def test_importing_the_package_imports_no_dataset() -> None:
         "heavy = {'cv2', 'PIL', 'numba', 'gauntlet.datasets.streets', 'gauntlet.datasets.cityscapes'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
-    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    out = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
 
 

@@ -32,6 +32,7 @@ from gauntlet.datasets.streets.street_classes import (
 )
 from gauntlet.datasets.streets.world import Scene
 from gauntlet.errors import GauntletError
+from subprocesses import environment
 
 SIZE = (128, 256)
 
@@ -94,7 +95,8 @@ class TestDeterminism:
             "import hashlib; from gauntlet.datasets.streets import Streets; s = Streets('test', size=(48, 80))[3];"
             "print(hashlib.sha256(s.image.tobytes() + s.labels.tobytes() + s.depth.tobytes()).hexdigest())"
         )
-        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        command = [sys.executable, "-c", code]
+        other = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout.strip()
         here = Streets("test", size=(48, 80))[3]
         assert here.labels is not None
         assert here.depth is not None
@@ -130,7 +132,8 @@ class TestContents:
         assert sample.labels is not None
         assert sample.depth is not None
         assert sample.labels.shape == sample.depth.shape == SIZE
-        assert (sample.image.dtype, sample.labels.dtype, sample.depth.dtype) == (np.uint8, np.uint8, np.float32)
+        assert sample.image.dtype == sample.labels.dtype == np.uint8
+        assert sample.depth.dtype == np.float32
 
     def test_every_class_has_a_learnable_share(self, pictures: list[Picture]) -> None:
         counts = np.stack([np.bincount(picture.labels.ravel(), minlength=12) for picture in pictures])
@@ -190,7 +193,8 @@ class TestBoxes:
                 rows, columns = np.nonzero(picture.instances == number)
                 spans[columns.min(), rows.min(), columns.max() + 1, rows.max() + 1] = number
             for corners, index in zip(boxes.xyxy, boxes.classes, strict=True):
-                number = spans[tuple(int(value) for value in corners)]
+                left, top, right, bottom = (int(value) for value in corners)
+                number = spans[left, top, right, bottom]
                 mask = picture.instances == number
                 assert (picture.labels[mask] == BOX_CLASSES[index]).all()
                 assert corners[2] <= SIZE[1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import os
 import re
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from paths import ROOT
+from subprocesses import environment
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```python[ \t]*$\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -90,7 +90,7 @@ def unknown_keywords(tree: ast.Module, names: dict[str, Any]) -> Iterator[str]:
             continue
         try:
             parameters = inspect.signature(function).parameters
-        except ValueError:  # written in C, as torch.exp is
+        except ValueError:  # compiled functions, such as torch.exp, tell none
             continue
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
             continue
@@ -114,9 +114,8 @@ def test_names_in_an_example_exist(place: str, code: str) -> None:
 @pytest.mark.parametrize("page", RUN)
 def test_the_examples_of_a_page_run(page: str, tmp_path: Path) -> None:
     code = "\n".join([RUN[page], *(code for _, code in blocks(ROOT / page))])
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_runner import TESTS, committed, content, counts, environment
+from test_runner import committed, content, counts
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.plan import open_dataset, parse_plan, plan_jobs
-from gauntlet.evaluation.runner import run_jobs
+from gauntlet.evaluation.runner import Executor, run_jobs
 from gauntlet.results import Store, open_store
 from gauntlet.samples import collate
+from paths import TESTS
+from subprocesses import environment
 
 pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
 pytestmark = pytest.mark.slow
@@ -31,14 +33,13 @@ def ray_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Workers find the test networks, and a Ray that an earlier test started is gone."""
     import ray
 
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    for name, value in environment(TESTS, RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0").items():
+        monkeypatch.setenv(name, value)
     yield
     ray.shutdown()
 
 
-def executor(workers: int = 2):  # type: ignore[no-untyped-def]
+def executor(workers: int = 2) -> Executor:
     from gauntlet.evaluation.cluster import RayExecutor
 
     return RayExecutor(workers=workers)
@@ -104,7 +105,7 @@ def test_a_killed_driver_goes_on_where_it_was(tmp_path: Path) -> None:
     plan.write_text(yaml.safe_dump(content(slow, images=40)))
     command = [sys.executable, "-m", "gauntlet", "run", str(plan), "--store", str(store), "--json"]
     command += ["--executor", "ray", "--workers", "2"]
-    driver = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, start_new_session=True)
+    driver = subprocess.Popen(command, env=environment(TESTS), stdout=subprocess.DEVNULL, start_new_session=True)
     while driver.poll() is None and committed(store) < 4:
         time.sleep(0.02)  # leaves the core to the workers
     assert driver.poll() is None, "the driver ended before it could be killed"
@@ -112,7 +113,7 @@ def test_a_killed_driver_goes_on_where_it_was(tmp_path: Path) -> None:
     driver.wait()
     before = committed(store)
     assert 4 <= before < 40
-    subprocess.run(command, env=environment(), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, env=environment(TESTS), check=True, stdout=subprocess.DEVNULL)
     quiet = Store()
     run_jobs(plan_jobs(parse_plan(content(slow, images=40))), quiet)
     with open_store(store) as opened:

@@ -28,10 +28,11 @@ from gauntlet.models.sources.contract import ModelSource
 from gauntlet.pictures import box_colors, draw_boxes
 from gauntlet.results import Store
 from gauntlet.results.record import Job
-from gauntlet.samples import Batch, Boxes, collate
+from gauntlet.samples import Batch, Boxes, Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import Perturbed, Threat, build_threat
 from gauntlet.threats.contract import Candidate, Clean
+from program import Call
 from tiny import TinyDataset
 from tiny_detector import CLASSES, TinyBoxes, TinyDetector
 
@@ -165,7 +166,7 @@ class Breaking(TinyBoxes):
 
     at = 5
 
-    def __getitem__(self, index: int):  # type: ignore[no-untyped-def]
+    def __getitem__(self, index: int) -> Sample:
         if index == self.at:
             raise Interrupted
         return super().__getitem__(index)
@@ -312,11 +313,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gauntlet", *arguments])
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["gauntlet", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
             application.main()
         captured = capsys.readouterr()
@@ -325,7 +326,7 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tm
     return run
 
 
-def test_run_evaluates_a_detector_and_finds_it_again(call, folder: Path, detector: TinyDetector) -> None:
+def test_run_evaluates_a_detector_and_finds_it_again(call: Call, folder: Path, detector: TinyDetector) -> None:
     arguments = ("run", "-m", ADDRESS, "-d", "coco", "--root", str(folder), "--device", "cpu")
     code, out, err = call(*arguments, "-t", "clean", "-t", "gaussian_noise")
     assert code == 0, err
@@ -342,7 +343,7 @@ def test_run_evaluates_a_detector_and_finds_it_again(call, folder: Path, detecto
     assert call("run", "-m", ADDRESS, "-d", "coco", "--root", str(folder), "--dry-run")[0] == 0
 
 
-def test_show_draws_truth_detections_and_what_a_threat_does(call, folder: Path) -> None:
+def test_show_draws_truth_detections_and_what_a_threat_does(call: Call, folder: Path) -> None:
     arguments = ("show", "-d", "coco", "--root", str(folder))
     assert call(*arguments, "-o", "truth.png")[:2] == (0, "written to truth.png\n")
     assert call(*arguments, "-m", ADDRESS, "-t", "gaussian_noise", "-o", "noise.png")[0] == 0
@@ -375,7 +376,7 @@ def test_boxes_are_drawn_in_the_colours_of_their_classes() -> None:
 
 def test_colours_are_spread_where_the_dataset_has_none() -> None:
     class Plain(TinyBoxes):
-        colors = ()
+        colors: Sequence[tuple[int, int, int]] = ()
 
     assert len({tuple(color) for color in box_colors(Plain(1)).tolist()}) == 3
     assert box_colors(gauntlet.load_dataset("streets", limit=1)).shape == (4, 3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -15,7 +17,7 @@ from gauntlet.models import SegmentationModel
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results import Store
-from gauntlet.samples import collate
+from gauntlet.samples import Sample, collate
 from tiny import TinyDataset, tiny_network
 
 PGD = {"attack": {"name": "pgd", "epsilon": "16/255", "alpha": "4/255", "steps": 3}}
@@ -24,6 +26,7 @@ PGD = {"attack": {"name": "pgd", "epsilon": "16/255", "alpha": "4/255", "steps":
 def by_hand(model: SegmentationModel, dataset: TinyDataset) -> CountTable:
     matrices = []
     for sample in dataset:
+        assert sample.labels is not None
         logits = model(collate([sample]).images)
         matrices.append(confusion(logits.argmax(1)[0].numpy(), sample.labels, 3, 255)[0])
     return CountTable.of(matrices, 3)
@@ -77,7 +80,7 @@ class CountingSource(ModelSource):
 
 
 def test_a_stored_result_is_returned_without_loading_the_model(
-    tiny_model: SegmentationModel, tiny_dataset: TinyDataset, tmp_path
+    tiny_model: SegmentationModel, tiny_dataset: TinyDataset, tmp_path: Path
 ) -> None:
     source, store = CountingSource(tiny_model), tmp_path / "results.db"
     first = gauntlet.evaluate(source, tiny_dataset, store=store)
@@ -114,7 +117,7 @@ class Breaking(TinyDataset):
         self.at: int | None = at
         self.read: list[int] = []
 
-    def __getitem__(self, index: int):
+    def __getitem__(self, index: int) -> Sample:
         if index == self.at:
             raise OSError("disk gone")
         self.read.append(index)
@@ -152,9 +155,10 @@ def test_the_dataset_decides_what_is_ignored(tiny_dataset: TinyDataset) -> None:
 
 
 def test_importance_weights_give_a_weighted_accuracy(tiny_model: SegmentationModel, tiny_dataset: TinyDataset) -> None:
-    def lower_half(sample) -> np.ndarray:
-        weights = np.zeros(sample.image.shape[:2])
-        weights[weights.shape[0] // 2 :] = 1
+    def lower_half(sample: Sample) -> np.ndarray:
+        height, width, _ = sample.image.shape
+        weights = np.zeros((height, width))
+        weights[height // 2 :] = 1
         return weights
 
     result = gauntlet.evaluate(tiny_model, tiny_dataset, importance=lower_half)
@@ -198,8 +202,9 @@ def test_a_misbehaving_model_is_named_with_the_image(wrong: str, sentence: str, 
 
 def test_a_label_outside_the_classes_is_named_with_the_image(tiny_model: SegmentationModel) -> None:
     class Wrong(TinyDataset):
-        def __getitem__(self, index: int):
+        def __getitem__(self, index: int) -> Sample:
             sample = super().__getitem__(index)
+            assert sample.labels is not None
             if index == 2:
                 sample.labels[5, 5] = 9
             return sample

@@ -70,9 +70,9 @@ def test_a_misspelt_triple_gets_a_suggestion() -> None:
     with pytest.raises(GauntletError, match="segformer"):
         gauntlet.evaluate(model_name="segfomer", backbone="mit-b0", dataset="ade20k")
     with pytest.raises(GauntletError, match="give either a model or a triple"):
-        gauntlet.evaluate()
+        gauntlet.evaluate()  # type: ignore[call-overload]
     with pytest.raises(GauntletError, match="a triple needs"):
-        gauntlet.evaluate(model_name="segformer", dataset="ade20k")
+        gauntlet.evaluate(model_name="segformer", dataset="ade20k")  # type: ignore[call-overload]
 
 
 class Counted(ModelSource):
@@ -93,12 +93,23 @@ class Counted(ModelSource):
 def test_a_triple_is_computed_once_and_then_found_in_the_store(
     monkeypatch: pytest.MonkeyPatch, tiny_model: SegmentationModel, tmp_path: Path
 ) -> None:
-    source, asked = Counted(tiny_model), []
-    monkeypatch.setattr(triple, "resolve_model", lambda **names: asked.append(names) or source)
+    source = Counted(tiny_model)
+    asked: list[dict[str, str]] = []
+
+    def resolve(**names: str) -> Counted:
+        asked.append(names)
+        return source
+
+    monkeypatch.setattr(triple, "resolve_model", resolve)
     monkeypatch.setattr(triple, "load_dataset", lambda name, *, root, limit: TinyDataset(limit))
-    options = {"model_name": "segformer", "backbone": "mit-b0", "dataset": "ade20k", "limit": 3}
-    model, first = gauntlet.evaluate(**options, store=tmp_path / "results.db")
-    unloaded, second = gauntlet.evaluate(**options, store=tmp_path / "results.db")
+
+    def evaluate() -> tuple[GauntletModel | ModelSource, Evaluation]:
+        return gauntlet.evaluate(
+            model_name="segformer", backbone="mit-b0", dataset="ade20k", limit=3, store=tmp_path / "results.db"
+        )
+
+    model, first = evaluate()
+    unloaded, second = evaluate()
     assert model is tiny_model
     assert (first.from_store, second.from_store, source.loads) == (False, True, 1)
     assert second.figures == first.figures

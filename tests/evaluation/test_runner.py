@@ -6,10 +6,13 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -22,8 +25,9 @@ from gauntlet.evaluation.progress import Silent
 from gauntlet.evaluation.runner import run_jobs
 from gauntlet.results import Store, open_store
 from gauntlet.samples import collate
+from paths import TESTS
+from subprocesses import environment
 
-TESTS = Path(__file__).resolve().parents[1]
 SMALL = {"name": "streets", "options": {"size": [32, 64], "length": 10}}
 
 
@@ -80,7 +84,12 @@ def test_a_job_is_made_once_and_the_store_is_asked_once(monkeypatch: pytest.Monk
     asked: list[str] = []
     for name in ("states", "load", "started"):
         usual = getattr(Store, name)
-        monkeypatch.setattr(Store, name, lambda *given, name=name, usual=usual: asked.append(name) or usual(*given))
+
+        def ask(*given: Any, name: str = name, usual: Callable[..., Any] = usual) -> Any:
+            asked.append(name)
+            return usual(*given)
+
+        monkeypatch.setattr(Store, name, ask)
     monkeypatch.setattr(evaluation_jobs, "make_job", lambda *_: pytest.fail("the job was made in the plan"))
     outcome = run_jobs(jobs, store)
     assert (len(outcome.computed), len(outcome.stored)) == (1, 1)
@@ -157,10 +166,6 @@ def command(plan: Path, store: Path) -> list[str]:
     return [sys.executable, "-m", "gauntlet", "run", str(plan), "--store", str(store), "--json", "--device", "cpu"]
 
 
-def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1", **more}
-
-
 @pytest.mark.slow
 def test_kill_at_random_moments_loses_nothing_and_changes_nothing(tmp_path: Path) -> None:
     """Kill -9, several times, while it computes; then the figures equal those of an undisturbed run, byte by byte."""
@@ -173,7 +178,7 @@ def test_kill_at_random_moments_loses_nothing_and_changes_nothing(tmp_path: Path
     chance, kills = random.Random(3), 0
     while kills < 2:
         process = subprocess.Popen(
-            command(plan, disturbed), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command(plan, disturbed), env=environment(TESTS), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         before = committed(disturbed)
         wanted = before + chance.randint(1, 6)
@@ -187,7 +192,7 @@ def test_kill_at_random_moments_loses_nothing_and_changes_nothing(tmp_path: Path
             break
     assert kills >= 1
     for store in (disturbed, quiet):
-        subprocess.run(command(plan, store), env=environment(), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command(plan, store), env=environment(TESTS), check=True, stdout=subprocess.DEVNULL)
     with open_store(disturbed) as first, open_store(quiet) as second:
         assert len(counts(first)) == 120
         assert counts(first) == counts(second)
@@ -213,7 +218,9 @@ def test_two_runs_into_one_store_at_once(tmp_path: Path) -> None:
     plan, store = tmp_path / "plan.yaml", tmp_path / "results.db"
     plan.write_text(yaml.safe_dump(content(PGD, "clean")))
     processes = [
-        subprocess.Popen(command(plan, store), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            command(plan, store), env=environment(TESTS), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
         for _ in range(2)
     ]
     for process in processes:
@@ -249,7 +256,7 @@ def test_bad_threats_of_a_plan_are_one_sentence() -> None:
         plan_jobs(parse_plan(content()))
     with pytest.raises(GauntletError, match="unknown suite 'quik'; did you mean 'quick'"):
         plan_jobs(Plan.model_validate({**content(), "suites": ["quik"]}))
-    with pytest.raises(GauntletError, match="unknown option of the threat 'corruption' 'sevrity'"):
+    with pytest.raises(GauntletError, match="unknown option of the corruption 'fog' 'sevrity'"):
         plan_jobs(parse_plan(content({"corruption": {"name": "fog", "sevrity": 2}})))
 
 
@@ -271,7 +278,7 @@ def test_the_schema_names_every_key() -> None:
 def test_a_dead_process_is_noticed() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    host = run_log.socket.gethostname()
+    host = socket.gethostname()
     assert not run_log.is_alive(host, process.pid)
     assert run_log.is_alive(host, os.getpid())
     assert run_log.is_alive("another-host", process.pid)

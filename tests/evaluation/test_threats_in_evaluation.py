@@ -69,7 +69,8 @@ def test_a_localized_corruption_is_counted_inside_and_outside(
 ) -> None:
     threat = build_threat({"localized": {"corruption": {"name": "contrast", "severity": 5}, "ratio": 0.5, "patch": 8}})
     result = gauntlet.evaluate(tiny_model, TinyDataset(6, sizes=((32, 40),)), threat, seed=3)
-    inside, outside = [], []
+    inside: list[float] = []
+    outside: list[float] = []
     for sample in TinyDataset(6, sizes=((32, 40),)):
         batch = collate([sample])
         perturbed = threat.perturb(tiny_model, batch, [ImageSeed(3, sample.id)])
@@ -79,7 +80,7 @@ def test_a_localized_corruption_is_counted_inside_and_outside(
         assert torch.equal(perturbed.images[0][:, ~region], batch.images[0][:, ~region])
         valid = sample.labels != 255
         for where, found in ((region & valid, inside), (~region & valid, outside)):
-            found.append(np.mean((prediction == sample.labels)[where]) if where.any() else np.nan)
+            found.append(float(np.mean((prediction == sample.labels)[where])) if where.any() else np.nan)
     assert result.figures["A_M"] == pytest.approx(np.nanmean(inside))
     assert result.figures["A_Mbar"] == pytest.approx(np.nanmean(outside))
     clean = result.figures["A_M_clean"]
@@ -103,7 +104,8 @@ class Forgetful(Threat):
     """Clean, but out of memory for more than `most` images at once."""
 
     def __init__(self, most: int) -> None:
-        self.most, self.sizes = most, []  # type: ignore[var-annotated]
+        self.most = most
+        self.sizes: list[int] = []
 
     @property
     def name(self) -> str:
@@ -148,6 +150,7 @@ def test_corrupted_figures_are_those_of_the_corrupted_images(
     for sample in data:
         seed = ImageSeed(5, sample.id).stream("corruption|shot_noise|4")
         image = gauntlet.corruptions.corrupt(sample.image, "shot_noise", severity=4, seed=seed)
+        assert sample.labels is not None
         prediction = tiny_model(torch.from_numpy(image).permute(2, 0, 1)[None].float() / 255).argmax(1)[0].numpy()
         matrices.append(confusion(prediction, sample.labels, 3)[0])
     assert result.figures["mIoU"] == pytest.approx(segmentation.cmiou(CountTable.of(matrices, 3)))

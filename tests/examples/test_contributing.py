@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from paths import ROOT
+from subprocesses import environment
+
 RECIPES = ("An attack", "A corruption", "A model or a wrapper", "A dataset", "A metric", "A section of the report")
 
 # What comes after the recipes, in the same process; `section` is what the last one defines.
@@ -83,7 +83,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        env=environment(),
         check=False,
     )
     assert done.returncode == 0, done.stderr

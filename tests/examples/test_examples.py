@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+from paths import ROOT, TESTS
+from subprocesses import environment
+
+EXAMPLES = ROOT / "examples"
 
 
 def run(name: str) -> str:
@@ -22,7 +23,7 @@ def run(name: str) -> str:
         [sys.executable, *through, str(EXAMPLES / name)],
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        env=environment(TESTS, HF_HUB_OFFLINE="1"),
         check=False,
     )
     assert done.returncode == 0, done.stderr

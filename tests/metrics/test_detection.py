@@ -6,6 +6,7 @@ import contextlib
 import io
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,17 +40,21 @@ def boxes(*rows: Sequence[float], classes: Sequence[int] | None = None, scores: 
 NOTHING = boxes(scores=[])
 
 
-def pycocotools_evaluation(truths: Sequence[Boxes], detections: Sequence[Boxes], classes: int):  # type: ignore[no-untyped-def]
+def pycocotools_evaluation(truths: Sequence[Boxes], detections: Sequence[Boxes], classes: int) -> Any:
     """pycocotools, given the same float32 numbers; difficult objects are ignored by an area outside every range."""
     coco_module = pytest.importorskip("pycocotools.coco")
     eval_module = pytest.importorskip("pycocotools.cocoeval")
 
-    def rows(every: Sequence[Boxes], of_truth: bool) -> list[dict]:  # type: ignore[type-arg]
-        found = []
+    def rows(every: Sequence[Boxes], of_truth: bool) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
         for image, each in enumerate(every, start=1):
             for index in range(len(each)):
                 x0, y0, x1, y1 = (float(value) for value in each.xyxy[index])
-                row = {"image_id": image, "category_id": int(each.classes[index]) + 1, "id": len(found) + 1}
+                row: dict[str, Any] = {
+                    "image_id": image,
+                    "category_id": int(each.classes[index]) + 1,
+                    "id": len(found) + 1,
+                }
                 row |= {"bbox": [x0, y0, x1 - x0, y1 - y0], "iscrowd": 0, "area": (x1 - x0) * (y1 - y0)}
                 if of_truth:
                     if each.area is not None:
@@ -58,11 +63,12 @@ def pycocotools_evaluation(truths: Sequence[Boxes], detections: Sequence[Boxes],
                         row["area"] = -1.0
                     row["iscrowd"] = int(each.crowd is not None and each.crowd[index])
                 else:
+                    assert each.scores is not None
                     row["score"] = float(each.scores[index])
                 found.append(row)
         return found
 
-    def coco(annotations: list[dict]):  # type: ignore[no-untyped-def, type-arg]
+    def coco(annotations: list[dict[str, Any]]) -> Any:
         made = coco_module.COCO()
         made.dataset = {
             "images": [{"id": index + 1} for index in range(len(truths))],
@@ -243,6 +249,7 @@ def mmdet_rule(
         objects.sort(key=lambda each: bool(each[1]))
         total += sum(not flag for _, flag in objects)
         taken: set[int] = set()
+        assert found.scores is not None
         mine = [
             (score, box) for score, box, c in zip(found.scores, found.xyxy, found.classes, strict=True) if c == kind
         ]
@@ -275,7 +282,7 @@ def _inclusive_iou(first: np.ndarray, second: np.ndarray) -> float:
     if width <= 0 or height <= 0:
         return 0.0
     areas = [(box[2] - box[0] + 1) * (box[3] - box[1] + 1) for box in (a, b)]
-    return width * height / (sum(areas) - width * height)
+    return float(width * height / (sum(areas) - width * height))
 
 
 @settings(max_examples=20, deadline=None)

@@ -66,7 +66,7 @@ class WrongPixels(Metric):
         target: npt.NDArray[np.int64],
         region: npt.NDArray[np.bool_] | None = None,
     ) -> bytes:
-        return (prediction != target).tobytes()
+        return bytes((prediction != target).tobytes())
 
     def decode(self, data: bytes) -> bytes:
         return data

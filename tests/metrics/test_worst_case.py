@@ -20,7 +20,8 @@ CLASSES, ATTACKS, IMAGES, SIZE = 4, 3, 4, 6
 def fixture() -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
     """Ground truth and predictions by formula (tests/data/attack_reference.json, aggregation_fixture)."""
     rows, columns = np.mgrid[0:SIZE, 0:SIZE]
-    truths, predictions = [], [[] for _ in range(ATTACKS)]
+    truths: list[np.ndarray] = []
+    predictions: list[list[np.ndarray]] = [[] for _ in range(ATTACKS)]
     for i in range(IMAGES):
         truth = ((rows * (i + 2) + 3 * columns + i) // 4) % CLASSES
         truths.append(truth)

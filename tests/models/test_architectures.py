@@ -11,6 +11,7 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.models import architectures
+from gauntlet.models.architectures.enet import UpsamplingBottleneck
 from gauntlet.models.architectures.layers import PReLU
 from gauntlet.models.wrapping import wrap_model
 
@@ -89,8 +90,8 @@ def test_state_survives_a_round_trip_through_load_published() -> None:
 
 
 def test_enet_unpools_to_where_the_maxima_were() -> None:
-    block = architectures.enet.UpsamplingBottleneck(64, 16, 0.0, prelu=True).eval()
-    torch.nn.init.zeros_(block.expansion[0].weight)
+    block = UpsamplingBottleneck(64, 16, 0.0, prelu=True).eval()
+    torch.nn.init.zeros_(block.get_parameter("expansion.0.weight"))
     features = torch.rand(1, 64, 2, 2)
     indices = torch.tensor([[[[0, 3], [8, 11]]]]).expand(1, 16, 2, 2).contiguous()
     with torch.no_grad():

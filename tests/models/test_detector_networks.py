@@ -170,6 +170,7 @@ def test_sampling_reads_the_map_where_the_box_is() -> None:
     torch.nn.init.zeros_(attention.offsets.bias)
     for layer in (attention.value, attention.output):
         torch.nn.init.ones_(layer.weight)
+        assert layer.bias is not None
         torch.nn.init.zeros_(layer.bias)
     where = torch.tensor([[[10.0, 5, 20, 15], [30, 2, 40, 30]]])
     seen = attention(torch.zeros(1, 2, 1), where, maps, torch.tensor([64.0, 32, 64, 32]))

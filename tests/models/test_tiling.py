@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -130,5 +132,6 @@ def test_the_address_says_the_same() -> None:
     ],
 )
 def test_bad_settings_are_one_sentence(address: str, sentence: str) -> None:
+    options: dict[str, Any] = {"num_classes": 3} if ADDRESS in address else {}
     with pytest.raises(GauntletError, match=sentence):
-        gauntlet.load_model(address, **({"num_classes": 3} if ADDRESS in address else {}))
+        gauntlet.load_model(address, **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -11,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from subprocesses import environment
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src"
@@ -90,13 +91,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(installed: Path, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A fresh Python that sees the packages, in a folder of its own."""
-    paths = os.pathsep.join([str(SOURCE), str(installed)])
     return subprocess.run(
         [sys.executable, *arguments],
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "COLUMNS": "400"},
+        env=environment(installed, COLUMNS="400"),
         check=False,
     )
 

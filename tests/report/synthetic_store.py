@@ -105,7 +105,7 @@ def fill_store(
     seed: int = 0,
 ) -> Store:
     """Adds evaluations of some models under some threats; later models are more robust and less accurate."""
-    metric_options = {"class_names": list(classes), "ignore_index": 255, "background_index": None}
+    metric_options: dict[str, Any] = {"class_names": list(classes), "ignore_index": 255, "background_index": None}
     metric = SegmentationMetric(**metric_options)
     identity = {"name": dataset, "split": "val", "length": images, "ids": "0123456789abcdef", "protocol": {}}
     for number, model in enumerate(models):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,10 +18,11 @@ from gauntlet.results import Store
 pytest_plugins = ("report_fixtures",)
 
 
-def front_matter(text: str) -> dict:
+def front_matter(text: str) -> dict[str, Any]:
     opening, header, _ = text.split("---\n", 2)
     assert opening == ""
-    return yaml.safe_load(header)
+    content: dict[str, Any] = yaml.safe_load(header)
+    return content
 
 
 def test_the_model_index_holds_every_evaluation_in_per_cent(small_store: Store, tmp_path: Path) -> None:

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from synthetic_store import CLEAN, HOSTILE, MODELS, fill_store
 
-from gauntlet.cli import app as application
 from gauntlet.cli import commands  # noqa: F401 - registers the commands
 from gauntlet.results import open_store
+from program import Call
 
 pytest_plugins = ("report_fixtures",)
-
-Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
-    """The program, run in this process in an empty folder: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gauntlet", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            application.main()
-        captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
-
-    return run
 
 
 def test_report_writes_and_says_where(

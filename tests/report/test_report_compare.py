@@ -22,7 +22,7 @@ from gauntlet.report import build_report
 from gauntlet.report.comparison import compare_models, holm
 from gauntlet.report.comparison_page import class_tables, image_tables, to_document, verdict
 from gauntlet.report.document import Bullets
-from gauntlet.report.image_figures import read_images
+from gauntlet.report.image_figures import LabelImages, read_images
 from gauntlet.report.tables import Table
 from gauntlet.results import Job, Store
 from gauntlet.results.record import ImageRow
@@ -30,7 +30,7 @@ from gauntlet.samples import Boxes
 
 pytest_plugins = ("report_fixtures",)
 
-METRIC = {"class_names": ["a", "b"], "ignore_index": 255, "background_index": None}
+METRIC: dict[str, Any] = {"class_names": ["a", "b"], "ignore_index": 255, "background_index": None}
 
 
 def put(store: Store, model: str, threat: str, right: list[tuple[int, int]]) -> None:
@@ -67,8 +67,8 @@ def test_differences_are_those_of_the_figures_with_a_paired_interval(store: Stor
         assert each.change.value == pytest.approx(values["second", each.threat] - values["first", each.threat])
         keys = frame[frame["threat"].eq(each.threat)].drop_duplicates("key").set_index("model")["key"]
         tables = [read_images(store, keys[model]) for model in ("first", "second")]
-        assert tables[0] is not None
-        assert tables[1] is not None
+        assert isinstance(tables[0], LabelImages)
+        assert isinstance(tables[1], LabelImages)
         expected = compare_counts(tables[0].headline, tables[1].headline).iloc[0]  # three images: every flip is tried
         assert (each.change.low, each.change.high) == (expected["low"], expected["high"])
     under_threat = comparison.differences[1]

@@ -62,7 +62,9 @@ def test_the_page_needs_nothing_else(document: Document) -> None:
     assert len(outline.ids) == len(set(outline.ids))
     assert set(outline.targets) <= set(outline.ids)
     assert len(text) < 0.6 * len(html_page.plotly_script())  # Plotly is in it once, packed
-    charts = json.loads(re.search(r'id="charts">(.*?)</script>', text, re.S).group(1))  # type: ignore[union-attr]
+    script = re.search(r'id="charts">(.*?)</script>', text, re.S)
+    assert script is not None
+    charts = json.loads(script.group(1))
     assert len(charts) >= 8
     assert html.escape(HOSTILE) in text
     assert HOSTILE not in text

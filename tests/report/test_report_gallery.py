@@ -15,10 +15,12 @@ import gauntlet
 from gauntlet.metrics.detection.figures import image_f1
 from gauntlet.models import SegmentationModel
 from gauntlet.report import Options, build_report, write_report
+from gauntlet.report.charts import BoxChart, Panel
 from gauntlet.report.document import Gallery, Text
 from gauntlet.report.gallery import Loaders, worst_images
 from gauntlet.report.hidden_gradients import check_models
 from gauntlet.report.image_figures import BoxImages, read_images
+from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from gauntlet.results.record import ImageRow
 from gauntlet.results.store import Started
@@ -89,7 +91,8 @@ def test_the_worst_images_are_run_again_and_drawn(store: Store, loaders: Loaders
             for picture in exhibit.pictures:
                 decoded = cv2.imdecode(np.frombuffer(picture.data, np.uint8), cv2.IMREAD_COLOR)
                 assert decoded.shape == (picture.height, picture.width, 3) == (160, 240, 3)  # five times 32 x 48
-    exhibit = found[0].exhibits[0]  # type: ignore[union-attr]
+    assert isinstance(found[0], Gallery)
+    exhibit = found[0].exhibits[0]
     sample = next(sample for sample in dataset if sample.id == exhibit.title)
     truth = cv2.imdecode(np.frombuffer(exhibit.pictures[3].data, np.uint8), cv2.IMREAD_COLOR)[::5, ::5, ::-1]
     colors = {tuple(truth[sample.labels == label][0]) for label in np.unique(sample.labels)}
@@ -133,7 +136,8 @@ def test_a_detector_is_shown_with_its_boxes(box_store: Store, box_loaders: Loade
             sample = next(sample for sample in boxes if sample.id == exhibit.title)
             assert sample.boxes is not None
             said = detector.predict(collate([sample]).images)[0]
-            count = int((said.scores >= 0.5).sum())  # type: ignore[operator]
+            assert said.scores is not None
+            count = int((said.scores >= 0.5).sum())
             f1 = image_f1(sample.boxes, said)
             assert exhibit.detail.startswith(f"F1 of the boxes (score and IoU of at least 0.5) {f1:.1%} clean, ")
             captions = [picture.caption for picture in exhibit.pictures]
@@ -161,8 +165,10 @@ def test_boxes_are_read_once(box_store: Store, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(box_store, "image_rows", counted)
     key = box_store.frame()["key"].iloc[0]
     images = read_images(box_store, key)
+    evaluation = box_store.load(key)
     assert images is not None
-    assert len(images.ids) == len(set(images.ids)) == box_store.load(key).images  # type: ignore[union-attr]
+    assert evaluation is not None
+    assert len(images.ids) == len(set(images.ids)) == evaluation.images
     assert begun == [key]
 
 
@@ -181,22 +187,28 @@ def test_large_pictures_of_boxes_are_made_smaller(box_loaders: Loaders) -> None:
 def test_a_report_of_a_detector_tells_of_single_images_and_regions(box_store: Store) -> None:
     sections = {section.title: section for section in build_report(box_store).parts[0].sections}
     spread, worst = sections["Single images"].blocks
-    assert (spread.title, worst.title) == ("Image-wise F1", "Worst images")  # type: ignore[union-attr]
+    assert isinstance(spread, Panel)
+    assert isinstance(worst, Table)
+    assert (spread.title, worst.title) == ("Image-wise F1", "Worst images")
     frame = box_store.frame()
     f1 = frame[frame["metric"].eq("F1_images") & frame["view"].eq("all")].set_index("threat")["value"]
-    chart = spread.charts["model: tiny-detector"]  # type: ignore[union-attr]
+    chart = spread.charts["model: tiny-detector"]
+    assert isinstance(chart, BoxChart)
     assert {box.name: box.image_mean for box in chart.boxes} == pytest.approx(dict(f1))
     assert chart.marks == ("F1_images", "mAP")
     (table,) = sections["Boxes"].blocks
-    shown = {column.name: index for index, column in enumerate(table.columns)}  # type: ignore[union-attr]
+    assert isinstance(table, Table)
+    shown = {column.name: index for index, column in enumerate(table.columns)}
     assert {"mAP50", "mAP_small", "AR_100", "VOC_mAP50", "boxes_per_image", "mislabel_rate"} <= set(shown)
-    whole = frame[frame["class_name"].eq("") & frame["view"].eq("all")].set_index(["threat", "metric"])["value"]
+    whole = frame[frame["class_name"].eq("") & frame["view"].eq("all")]
+    expected = whole.set_index(["threat", "metric"])["value"].to_dict()
     for name, index in list(shown.items())[1:]:  # one model: no column for it
-        for cells in table.rows:  # type: ignore[union-attr]
-            np.testing.assert_equal(cells[index], whole[cells[0], name])
-    assert len(table.rows) == 4  # type: ignore[union-attr]
+        for cells in table.rows:
+            np.testing.assert_equal(cells[index], expected[cells[0], name])
+    assert len(table.rows) == 4
     regions = sections["Localized corruptions"].blocks[1]
-    (row,) = regions.rows  # type: ignore[union-attr]
+    assert isinstance(regions, Table)
+    (row,) = regions.rows
     values = frame[frame["class_name"].eq("")].set_index(["kind", "metric"])["value"]
     names = ("mAP_M", "mAP_M_clean", "RCE_M", "mAP_Mbar", "mAP_Mbar_clean", "RCE_Mbar")
     assert list(row[2:]) == [values["localized", name] for name in names]
@@ -206,14 +218,16 @@ def test_a_report_of_a_detector_tells_of_single_images_and_regions(box_store: St
 def test_a_model_that_cannot_be_loaded_is_said_so(store: Store) -> None:
     found = galleries(store, Options(gallery=1))
     assert all(isinstance(each, Text) for each in found)
-    assert "no pictures, since" in found[0].text  # type: ignore[union-attr]
+    assert isinstance(found[0], Text)
+    assert "no pictures, since" in found[0].text
 
 
 def test_other_weights_are_refused(store: Store, dataset: Any) -> None:
     other = gauntlet.wrap_model(nn.Conv2d(3, 3, 1), num_classes=3, name="tiny-net")
     loaders = Loaders(model=lambda address: other, dataset=lambda name, split: dataset)
     found = galleries(store, Options(gallery=1, loaders=loaders))
-    assert "the weights of 'tiny-net' are not those that were evaluated" in found[0].text  # type: ignore[union-attr]
+    assert isinstance(found[0], Text)
+    assert "the weights of 'tiny-net' are not those that were evaluated" in found[0].text
 
 
 def test_images_in_another_protocol_are_refused(store: Store, loaders: Loaders, dataset: Any) -> None:

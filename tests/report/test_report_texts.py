@@ -16,7 +16,7 @@ from gauntlet.report.naming import slug
 from gauntlet.report.render import latex, markdown, plotly
 from gauntlet.report.render.html import script_json, table_html
 from gauntlet.report.sections.obtained import without_password
-from gauntlet.report.tables import Column, Interval, Table, best_cells, format_cell, format_value
+from gauntlet.report.tables import Cell, Column, Interval, Table, best_cells, format_cell, format_value
 
 TEXTS = st.text(alphabet=st.characters(codec="utf-8"), max_size=30) | st.text(
     "<>&\"'`*_|\\$%#{}[]()-+.1 ~^!a", max_size=20
@@ -39,17 +39,17 @@ TEXTS = st.text(alphabet=st.characters(codec="utf-8"), max_size=30) | st.text(
         ("pgd", "text", "pgd"),
     ],
 )
-def test_cells_are_written_by_their_kind(cell: object, kind: str, text: str) -> None:
-    assert format_cell(cell, kind) == text  # type: ignore[arg-type]
+def test_cells_are_written_by_their_kind(cell: Cell, kind: str, text: str) -> None:
+    assert format_cell(cell, kind) == text
 
 
 def test_the_best_of_a_column_or_row_is_found_and_ties_share_it() -> None:
     columns = [Column("m"), Column("a", "percent", heat=True), Column("b", "percent", heat=True), Column("n", "count")]
-    rows = [["x", 0.5, Interval(0.2), 9], ["y", 0.5, 0.3, 1], ["z", 0.1, math.nan, 5]]
+    rows: list[list[Cell]] = [["x", 0.5, Interval(0.2), 9], ["y", 0.5, 0.3, 1], ["z", 0.1, math.nan, 5]]
     assert best_cells(Table("t", "", columns, rows, best="column")) == {(0, 1), (1, 1), (1, 2)}
     assert best_cells(Table("t", "", columns, rows, best="row")) == {(0, 1), (1, 1)}
     assert best_cells(Table("t", "", columns, rows)) == set()
-    same = [["x", 0.5, 0.5, 0], ["y", 0.5, 0.5, 0]]
+    same: list[list[Cell]] = [["x", 0.5, 0.5, 0], ["y", 0.5, 0.5, 0]]
     assert best_cells(Table("t", "", columns, same, best="column")) == set()  # nobody is best
 
 
@@ -120,7 +120,9 @@ def test_html_tables_escape_names(text: str) -> None:
     )
     written = str(table_html(table))
     assert re.findall(r"<(/?\w+)", written).count("script") == 0
-    assert html.unescape(re.search(r'<th scope="row">(.*?)</th>', written, re.S).group(1)) == text  # type: ignore[union-attr]
+    heading = re.search(r'<th scope="row">(.*?)</th>', written, re.S)
+    assert heading is not None
+    assert html.unescape(heading.group(1)) == text
 
 
 def test_plotly_gets_texts_without_markup() -> None:

@@ -10,6 +10,7 @@ import sqlite3
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
@@ -194,7 +195,7 @@ def test_several_processes_write_at_once_without_loss_or_duplicates(address: str
             assert store.positions(started) == set(range(6))
 
 
-def _write_until_killed(address: str, ready: object) -> None:
+def _write_until_killed(address: str, ready: Event) -> None:
     with open_store(address) as store:
         number = 0
         while True:
@@ -203,7 +204,7 @@ def _write_until_killed(address: str, ready: object) -> None:
             store.finish(started, [Figure("mIoU", 0.5), Figure("aAcc", 0.7)])
             number += 1
             if number == 5:
-                ready.set()  # type: ignore[attr-defined]
+                ready.set()
 
 
 def test_a_killed_writer_leaves_no_half_written_evaluation(address: str) -> None:

@@ -17,6 +17,7 @@ from gauntlet.threats import build_threat, suites
 from gauntlet.threats.compat.detecbench import IID, attacks, corruptions
 from gauntlet.threats.compat.detecbench.attacks import unit_scale
 from gauntlet.threats.corruptions import COMMON
+from gauntlet.threats.kinds.attack import AttackThreat
 from tiny_detector import TinyBoxes, TinyDetector
 
 MODEL = TinyDetector()
@@ -27,9 +28,10 @@ ATTACK = {"name": "pgd", "epsilon": 0.3, "alpha": 0.1, "steps": 3}
 
 def test_an_attack_is_the_call_with_the_boxes_of_the_batch() -> None:
     threat = build_threat({"attack": ATTACK})
+    assert isinstance(threat, AttackThreat)
     perturbed = threat.perturb(MODEL, BATCH, SEEDS)
     seeds = [seed.stream("attack|pgd") for seed in SEEDS]
-    direct = threat.attack(MODEL, BATCH.images, BATCH.boxes, seed=seeds)  # type: ignore[attr-defined]
+    direct = threat.attack(MODEL, BATCH.images, BATCH.boxes, seed=seeds)
     assert torch.equal(perturbed.images, direct.images)
     assert perturbed.details["backwards"] == [3, 3, 3]
 
@@ -72,7 +74,7 @@ def test_corruptions_leave_the_boxes_where_they_are(description: dict[str, Any])
 
 
 def test_targets_of_a_file_go_by_the_id_of_an_image(tmp_path: Path) -> None:
-    classes = {
+    classes: dict[str, Any] = {
         f"{sample.id}/classes": (boxes.classes + 1) % 3
         for sample, boxes in zip(BATCH.samples, BATCH.boxes, strict=True)
     }
@@ -81,7 +83,9 @@ def test_targets_of_a_file_go_by_the_id_of_an_image(tmp_path: Path) -> None:
     assert threat.name.endswith("targets.npz")
     perturbed = threat.perturb(MODEL, BATCH, SEEDS)
     wanted = [np.asarray(each) for each in classes.values()]
-    direct = build_threat({"attack": ATTACK}).attack(  # type: ignore[attr-defined]
+    plain = build_threat({"attack": ATTACK})
+    assert isinstance(plain, AttackThreat)
+    direct = plain.attack(
         MODEL, BATCH.images, BATCH.boxes, target=wanted, seed=[seed.stream("attack|pgd") for seed in SEEDS]
     )
     assert torch.equal(perturbed.images, direct.images)

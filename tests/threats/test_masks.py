@@ -13,6 +13,7 @@ from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.seeding import ImageSeed, numpy_generator
 from gauntlet.threats.masks import (
     Mask,
+    Mode,
     box_mask,
     build_mask,
     masks,
@@ -84,8 +85,8 @@ def test_exact_mode_takes_the_share_itself(
 
 
 @pytest.mark.parametrize("mode", ["bernoulli", "exact"])
-def test_masks_of_growing_ratio_are_nested(mode: str) -> None:
-    grown = [patch_grid_mask(64, 96, 8, ratio, 5, mode) for ratio in (0, 0.2, 0.5, 0.9, 1)]  # type: ignore[arg-type]
+def test_masks_of_growing_ratio_are_nested(mode: Mode) -> None:
+    grown = [patch_grid_mask(64, 96, 8, ratio, 5, mode) for ratio in (0, 0.2, 0.5, 0.9, 1)]
     assert not grown[0].any()
     assert grown[-1].all()
     for smaller, larger in pairwise(grown):

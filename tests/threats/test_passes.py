@@ -149,13 +149,14 @@ def test_a_battery_costs_its_members_and_a_look_at_each() -> None:
     members = {"a": {"name": "pgd", "steps": 3, "epsilon": 1e-6}, "b": {"name": "dag", "steps": 2, "alpha": 1e-6}}
     battery = build_battery("mine", members=members)
     model = Counted()
+    assert PIXELS.labels is not None
     outcome = battery(model, PIXELS.images, PIXELS.labels)
     assert asked(outcome) == [battery.passes()] * 2 == [Passes(9, 5)] * 2
     assert model.images == 2 * 9
 
 
 def test_rounds_cost_an_attack_and_a_look_each() -> None:
-    options = {"name": "region-aware", "epsilon": 1e-6, "steps": 2, "rounds": 3}
+    options: dict[str, Any] = {"name": "region-aware", "epsilon": 1e-6, "steps": 2, "rounds": 3}
     assert asked(on_pixels(options)) == [build(**options).passes()] * 2 == [Passes(1 + 3 * 3, 3 * 2)] * 2
 
 
@@ -193,5 +194,5 @@ def test_the_passes_of_a_threat_count_the_predictions_for_its_figures(
 def test_an_evaluation_asks_as_often_as_its_threat_says(description: dict[str, Any]) -> None:
     counted = Counted()
     threat: Threat = build_threat(description)
-    gauntlet.evaluate(wrap_model(counted, num_classes=3), TinyDataset(2, sizes=((32, 48),)), threat)
+    gauntlet.evaluate(wrap_model(counted, num_classes=3), TinyDataset(2, sizes=((32, 48),)), threat, prepare="off")
     assert counted.images == 2 * threat.passes().forward

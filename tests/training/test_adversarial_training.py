@@ -56,12 +56,12 @@ def test_the_share_of_the_batch_is_attacked_inside_the_ball(share: float, attack
 
 def test_an_attack_leaves_batch_norm_and_trainability_alone() -> None:
     objective = AdversarialObjective(wrapped(), None, 0.0, config()).train()
-    objective.model.module.encoder[0].bias.requires_grad_(False)
+    objective.model.get_parameter("module.encoder.0.bias").requires_grad_(False)
     before = {key: value.clone() for key, value in objective.model.state_dict().items()}
     objective.prepare(*batch(), INFO)
     assert all(torch.equal(value, before[key]) for key, value in objective.model.state_dict().items())
     assert objective.model.training
-    assert objective.model.module.training
+    assert objective.model.get_submodule("module").training
     trainable = [name for name, parameter in objective.model.named_parameters() if parameter.requires_grad]
     assert trainable == [name for name, _ in objective.model.named_parameters() if name != "module.encoder.0.bias"]
     assert all(parameter.grad is None for parameter in objective.model.parameters())
@@ -103,7 +103,7 @@ def test_an_unknown_attack_shows_before_the_first_step(tmp_path: Path) -> None:
 class TestDividedObjective:
     def objective(self, **options: Any) -> DividedObjective:
         objective = DividedObjective(wrapped(**options), None, 0.0, config(method="ddc-at", share=0.5))
-        torch.nn.init.normal_(objective.branches.module.auxiliary[0].weight)
+        torch.nn.init.normal_(objective.branches.get_parameter("module.auxiliary.0.weight"))
         return objective.train()
 
     def test_boundary_pixels_are_those_whose_divided_prediction_changes(self) -> None:
@@ -122,11 +122,11 @@ class TestDividedObjective:
     def test_each_pixel_learns_in_the_branch_that_the_mask_chooses(self) -> None:
         objective = self.objective(plain=True)
         images, labels = batch()
-        mask = objective.branches.module.mask[0]
-        torch.nn.init.zeros_(mask.weight)
+        weight, bias = (objective.branches.get_parameter(f"module.mask.0.{name}") for name in ("weight", "bias"))
+        torch.nn.init.zeros_(weight)
         for chosen, silent in ((0, "auxiliary"), (1, "main")):
             with torch.no_grad():
-                mask.bias.copy_(torch.eye(3)[chosen])
+                bias.copy_(torch.eye(3)[chosen])
             objective.zero_grad()
             objective(images, labels, torch.zeros_like(labels)).backward()
             gradients = {

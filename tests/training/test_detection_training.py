@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from torch.multiprocessing.spawn import spawn
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.progress import Silent
@@ -128,7 +129,7 @@ def test_augmentations_of_boxes_by_hand() -> None:
 
 
 def test_what_is_hardly_in_the_crop_becomes_a_region_to_ignore() -> None:
-    flags = {}
+    flags: dict[float, bool] = {}
     for seed in range(60):
         _, boxes = crop(block(20, 0, 20, 40), (40, 30), np.random.default_rng(seed))
         assert boxes.crowd is not None
@@ -205,7 +206,7 @@ def test_two_processes_validate_a_detector_like_one(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    torch.multiprocessing.spawn(validate_here, (2, port, str(tmp_path)), nprocs=2)
+    spawn(validate_here, (2, port, str(tmp_path)), nprocs=2)  # type: ignore[no-untyped-call]
     for length in (1, 7):
         alone = validate_detector(TinyDetector(), TinyBoxes(length), Processes(0, 1, torch.device("cpu")))
         texts = {path.read_text() for path in tmp_path.glob(f"{length}-*.json")}

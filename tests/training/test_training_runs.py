@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import signal
 import subprocess
@@ -27,7 +26,7 @@ from gauntlet.training.averaging import MovingAverage
 from gauntlet.training.checkpoint import save_state
 from gauntlet.training.log import CsvLog, read_log
 from gauntlet.training.validation import figures_from_confusion
-from paths import ROOT
+from subprocesses import environment
 
 HERE = Path(__file__).resolve().parent
 QUIET = Silent()
@@ -49,9 +48,10 @@ def curve(folder: Path) -> list[dict[str, str]]:
     return [{key: value for key, value in row.items() if key != "seconds"} for row in read_log(folder / "log.csv")]
 
 
-def environment() -> dict[str, str]:
-    folders = os.pathsep.join([str(ROOT / "src"), str(HERE)])
-    return {**os.environ, "PYTHONPATH": folders, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """A process that finds the datasets of this folder and no GPU."""
+    variables = environment(HERE, CUDA_VISIBLE_DEVICES="")
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
 
 def test_two_epochs_give_a_model_that_loads_with_its_log_and_card(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_killed_training_continues_to_the_same_bits(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(settings))
     command = [sys.executable, "-m", "gauntlet.training", str(config), "--output", str(killed)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    done = run(command)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert (killed / "checkpoint.pt").exists()
     marker.unlink()
@@ -167,7 +167,7 @@ def test_an_unknown_dataset_module_is_reported(tmp_path: Path) -> None:
 
 def test_the_command_says_what_is_wrong_and_exits_with_2(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gauntlet.training", str(tmp_path / "none.yaml")]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    done = run(command)
     assert done.returncode == 2
     assert done.stderr.startswith("error: cannot read the training recipe")
 
@@ -249,7 +249,7 @@ def test_two_processes_train_like_one(tmp_path: Path) -> None:
     config.write_text(yaml.safe_dump(settings))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command += ["-m", "gauntlet.training", str(config), "--output", str(tmp_path / "two")]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    done = run(command)
     assert done.returncode == 0, done.stderr
     card = json.loads((tmp_path / "two/card.json").read_text())
     assert card["training"]["processes"] == 2

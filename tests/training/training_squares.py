@@ -30,7 +30,7 @@ class Squares(Dataset):
     """
 
     name = "squares"
-    class_names = ("ground", "red", "blue")
+    class_names: Sequence[str] = ("ground", "red", "blue")
     ignore_index = 255
 
     def __init__(self, split: str = "train", length: int = 12, size: int = 32, kill_at: str | None = None) -> None:
@@ -62,13 +62,14 @@ class Squares(Dataset):
 
 
 class _First(nn.Sequential):
-    def forward(self, encoded: Features) -> torch.Tensor:  # type: ignore[override]
-        return super().forward(encoded[0])
+    def forward(self, encoded: Features) -> torch.Tensor:
+        logits: torch.Tensor = super().forward(encoded[0])  # type: ignore[no-untyped-call]
+        return logits
 
 
 class _Only(nn.Sequential):
-    def forward(self, images: torch.Tensor) -> Features:  # type: ignore[override]
-        return (super().forward(images),)
+    def forward(self, images: torch.Tensor) -> Features:
+        return (super().forward(images),)  # type: ignore[no-untyped-call]
 
 
 @architectures.register("test-net")

@@ -2,6 +2,7 @@
 
 from gauntlet.analysis.by_class import by_class
 from gauntlet.analysis.correlation import correlate, correlations, scores_by_dataset, scores_by_metric
+from gauntlet.analysis.cost import strength_over_cost
 from gauntlet.analysis.curves import curve
 from gauntlet.analysis.distribution import (
     best_attack,
@@ -50,6 +51,7 @@ __all__ = [
     "scores_by_dataset",
     "scores_by_metric",
     "size_bias",
+    "strength_over_cost",
     "summaries",
     "threat_table",
     "transfer",

@@ -54,7 +54,6 @@ def main() -> None:
         typer.echo(f"gauntlet: {error}", err=True)
         code = BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
-        typer.echo("gauntlet: stopped; what was finished is kept, run the same command again to go on.", err=True)
         code = INTERRUPTED
     except BrokenPipeError:
         code = 0  # `gauntlet list | head` is no error
@@ -70,4 +69,6 @@ def main() -> None:
             err=True,
         )
         code = 1
+    if code == INTERRUPTED:  # some versions of typer give this code back, others raise
+        typer.echo("gauntlet: stopped; what was finished is kept, run the same command again to go on.", err=True)
     sys.exit(code if isinstance(code, int) else 0)

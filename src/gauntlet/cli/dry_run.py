@@ -1,8 +1,7 @@
-"""`gauntlet run --dry-run`: what would run, what is stored, how long the rest takes."""
+"""`gauntlet run --dry-run`: what would run, what is stored, how many passes and how long the rest takes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,17 +9,19 @@ from typing import TYPE_CHECKING
 import typer
 
 from gauntlet.cli.output import print_json, print_table
+from gauntlet.numbers import format_duration
 
 if TYPE_CHECKING:
     from gauntlet.evaluation.jobs import PlannedJob
 
 
-def print_dry_run(jobs: Sequence[PlannedJob], address: str, as_json: bool) -> None:
-    """One row per evaluation: whether it is stored, and the seconds it takes at most where it is not.
+def print_dry_run(jobs: Sequence[PlannedJob], address: str, workers: int, as_json: bool) -> None:
+    """One row per evaluation: whether it is stored, its passes per image and minutes, at most, where it is not.
 
     Args:
         jobs: what would run.
         address: of the store.
+        workers: processes that would compute.
         as_json: print JSON instead of a table.
     """
     from gauntlet.evaluation.estimate import estimate
@@ -35,6 +36,8 @@ def print_dry_run(jobs: Sequence[PlannedJob], address: str, as_json: bool) -> No
             "threat": planned.job.threat,
             "images": len(planned.dataset),
             "state": states.get(planned.job.key, "new"),
+            "passes": planned.threat.passes(planned.job.task).forward,
+            "minutes": round(seconds.get(planned.job.key, 0.0) / 60, 1),
             "seconds": round(seconds.get(planned.job.key, 0.0), 1),
             "key": planned.job.key,
         }
@@ -43,11 +46,12 @@ def print_dry_run(jobs: Sequence[PlannedJob], address: str, as_json: bool) -> No
     if as_json:
         print_json(rows)
         return
-    columns = ["model", "dataset", "threat", "images", "state", "seconds"]
+    columns = ["model", "dataset", "threat", "images", "state", "passes", "minutes"]
     print_table("", columns, [[row[name] for name in columns] for row in rows], numbers_from=3)
     typer.echo(
         f"{len(jobs)} evaluations, {len(jobs) - len(missing)} of them stored; the rest takes about "
-        f"{_duration(sum(seconds.values()))} in one process (attacks that stop early take less)."
+        f"{format_duration(sum(seconds.values()) / workers)} on {workers} core{'s' * (workers > 1)} "
+        "(attacks that stop early take less)."
     )
 
 
@@ -58,11 +62,3 @@ def _states(jobs: Sequence[PlannedJob], address: str) -> dict[str, str]:
         return {}
     with open_store(address, read_only=True) as store:
         return store.states([planned.job.key for planned in jobs])
-
-
-def _duration(seconds: float) -> str:
-    if math.isnan(seconds):
-        return "an unknown time"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

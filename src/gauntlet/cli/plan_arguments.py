@@ -56,7 +56,7 @@ def plan_from_options(
         dataset_options: of every dataset, None where they were not given.
         suites: names of suites.
         threats: names, files or YAML descriptions.
-        settings: further keys of the plan (seeds, batch_size, precision).
+        settings: further keys of the plan (seeds, batch_size, precision, prepare).
     """
     from gauntlet.evaluation.plan import parse_plan
 

@@ -71,6 +71,10 @@ def run(
         int, typer.Option("--batch-size", min=1, help="Images computed together.")
     ] = DEFAULT_BATCH_SIZE,
     precision: Annotated[str, typer.Option("--precision", help="fp32 or bf16.")] = "fp32",
+    prepare: Annotated[
+        str,
+        typer.Option("--prepare", help="Faster passes under attacks: auto, off, or steps such as fold,channels-last."),
+    ] = "auto",
     device: DeviceOption = "auto",
     seed: SeedOption = 0,
     store: StoreOption = DEFAULT_STORE,
@@ -82,7 +86,8 @@ def run(
         str | None, typer.Option("--address", help="Ray cluster to join; a new one here by default.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Ray workers; all that fit by default.")
+        int | None,
+        typer.Option("--workers", min=1, help="Processes with one thread each; one per core by default."),
     ] = None,
     cpus_per_worker: Annotated[int, typer.Option("--cpus-per-worker", min=1, help="Cores of a Ray worker.")] = 1,
     wandb: Annotated[bool, typer.Option("--wandb", help="Log to Weights & Biases (offline by default).")] = False,
@@ -114,14 +119,17 @@ def run(
             "--seed": seed or None,
             "--batch-size": batch_size if batch_size != DEFAULT_BATCH_SIZE else None,
             "--precision": precision if precision != "fp32" else None,
+            "--prepare": prepare if prepare != "auto" else None,
         }
         chosen = plan_from_file(plan, (model, dataset, threat, suite), beside, model_options)
     else:
-        how = {"seeds": [seed], "batch_size": batch_size, "precision": precision}
+        how = {"seeds": [seed], "batch_size": batch_size, "precision": precision, "prepare": prepare}
         chosen = plan_from_options(model, model_options, dataset, place, suite, threat, **how)
     jobs = plan_jobs(chosen, device, Terminal())
     if dry_run:
-        print_dry_run(jobs, store, as_json)
+        from gauntlet.evaluation.local import cores
+
+        print_dry_run(jobs, store, workers or cores(), as_json)
         return
     trackers = [name for name, wanted in (("wandb", wandb), ("mlflow", mlflow), ("tensorboard", tensorboard)) if wanted]
     _run(jobs, store, _executor(executor, address, workers, cpus_per_worker), trackers, again, as_json)
@@ -130,7 +138,7 @@ def run(
 def _run(
     jobs: Sequence[PlannedJob],
     address: str,
-    executor: Executor | None,
+    executor: Executor,
     trackers: Sequence[str],
     again: bool,
     as_json: bool,
@@ -172,9 +180,11 @@ def _print_outcome(outcome: RunOutcome, address: str, as_json: bool) -> None:
         raise typer.Exit(1 if len(outcome.failures) > 1 or outcome.computed else 2)
 
 
-def _executor(name: str, address: str | None, workers: int | None, cpus_per_worker: int) -> Executor | None:
+def _executor(name: str, address: str | None, workers: int | None, cpus_per_worker: int) -> Executor:
+    from gauntlet.evaluation.local import LocalExecutor
+
     if name == "local":
-        return None
+        return LocalExecutor(workers)
     if name == "ray":
         from gauntlet.evaluation.cluster import RayExecutor
 

@@ -12,9 +12,12 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.jobs import PlannedJob, ready_model
+from gauntlet.evaluation.local import one_thread
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.evaluation.units import Unit, load_unit
 from gauntlet.models import DetectionModel
+from gauntlet.models.preparation import parse_steps, prepare
+from gauntlet.models.preparation.choosing import steps_for
 from gauntlet.samples import Batch
 
 
@@ -28,16 +31,17 @@ class Probe:
 
 
 def estimate(jobs: Sequence[PlannedJob]) -> list[float]:
-    """Seconds that each job will take, at most; NaN for a model that cannot be loaded.
+    """Seconds that one worker will take for each job, at most; NaN for a model that cannot be loaded.
 
-    Every model is probed once per dataset, on one batch, after a warm-up.
+    Every model is probed once per dataset, on one batch, prepared as it will be, after a warm-up.
     """
     probes: dict[tuple[int, int], Probe | None] = {}
     seconds = []
     for planned in jobs:
         key = (id(planned.model), id(planned.dataset))
         if key not in probes:
-            probes[key] = probe(planned)
+            with one_thread(choose_device(planned.settings.device)):
+                probes[key] = probe(planned)
         measured = probes[key]
         if measured is None:
             seconds.append(math.nan)
@@ -57,6 +61,11 @@ def probe(planned: PlannedJob) -> Probe | None:
         return None
     unit = Unit(0, min(planned.settings.batch_size, len(planned.dataset)))
 
+    steps = parse_steps(planned.settings.prepare)
+    if steps is None:
+        steps = steps_for(model, planned.dataset, planned.settings.batch_size)
+    prepared = prepare(model, steps)
+
     def load() -> Batch:
         return load_unit(planned.dataset, unit, 0, device)[0].batch
 
@@ -72,7 +81,7 @@ def probe(planned: PlannedJob) -> Probe | None:
 
     def gradient() -> None:
         images = batch.images.clone().requires_grad_()
-        losses = model.losses(images, batch.boxes) if isinstance(model, DetectionModel) else model(images)
+        losses = prepared.losses(images, batch.boxes) if isinstance(prepared, DetectionModel) else prepared(images)
         torch.autograd.grad(losses.sum(), images)
 
     gradient()

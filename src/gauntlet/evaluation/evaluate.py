@@ -15,10 +15,11 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.counting import Importance
 from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, Settings, plan_job
-from gauntlet.evaluation.local import run_job
+from gauntlet.evaluation.local import run_one
 from gauntlet.evaluation.progress import Logged, Progress
 from gauntlet.evaluation.triple import Triple, evaluate_triple
 from gauntlet.models import GauntletModel, resolve_model
+from gauntlet.models.preparation import AUTO
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store, open_store
@@ -62,6 +63,8 @@ def evaluate(  # type: ignore[misc]
     device: str | torch.device | None = None,
     precision: str = "fp32",
     importance: Importance | None = None,
+    prepare: str = AUTO,
+    workers: int = 1,
     progress: Progress | None = None,
 ) -> Evaluation | tuple[GauntletModel | ModelSource, Evaluation]:
     """Evaluates one model on one dataset under one threat.
@@ -85,12 +88,16 @@ def evaluate(  # type: ignore[misc]
         device: a torch device; the best there is by default.
         precision: "fp32" or "bf16" for forward passes.
         importance: weights of the pixels of a sample, for A_P.
+        prepare: how the model's passes are made faster under attacks: "auto", "off", or steps such as
+            "fold,channels-last" (see `models.preparation`); recorded with the evaluation.
+        workers: processes that compute, each with one torch thread; 1 computes in this process. Any number gives the
+            same figures, bit by bit.
         progress: told what is going on; without it the log is told what matters.
     """
     if (model is None) == (model_name is None):
         raise GauntletError("give either a model or a triple (model_name, backbone, dataset).")
     built = build_threat(threat if threat_config is None else threat_config)
-    settings = Settings(seed, batch_size, device, precision, importance)
+    settings = Settings(seed, batch_size, device, precision, importance, prepare)
     progress = progress or Logged(_LOGGER)
     if model_name is not None:
         if backbone is None or not isinstance(dataset, str):
@@ -98,7 +105,15 @@ def evaluate(  # type: ignore[misc]
         triple = Triple(model_name, backbone, dataset, crop_size)
         with _opened(store) as opened:
             return evaluate_triple(
-                triple, built, settings, opened, progress, retrieve_existing=retrieve_existing, root=root, limit=limit
+                triple,
+                built,
+                settings,
+                opened,
+                progress,
+                retrieve_existing=retrieve_existing,
+                root=root,
+                limit=limit,
+                workers=workers,
             )
     assert model is not None
     data = load_dataset(dataset) if isinstance(dataset, str) else dataset
@@ -108,7 +123,7 @@ def evaluate(  # type: ignore[misc]
     with _opened(store) as opened:
         planned = plan_job(source, data, built, settings)
         stored = opened.load(planned.job.key) if retrieve_existing and opened is not None else None
-        return stored or run_job(planned, opened or Store(), progress, again=not retrieve_existing)
+        return stored or run_one(planned, opened or Store(), progress, workers=workers, again=not retrieve_existing)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from gauntlet.evaluation.counting import Importance
 from gauntlet.evaluation.prediction import PRECISIONS
 from gauntlet.models import GauntletModel
 from gauntlet.models.contract import ModelIdentity
+from gauntlet.models.preparation import AUTO, parse_steps
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Job
 from gauntlet.tasks import get_task
@@ -35,6 +36,8 @@ class Settings:
         device: a torch device, or None for the best there is.
         precision: "fp32" or "bf16" for forward passes.
         importance: weights of pixels for A_P; its name is part of the key.
+        prepare: how the model's passes are made faster under attacks: "auto", "off" or steps of `models.preparation`
+            such as "fold,channels-last". Recorded with an evaluation like the batch size; not part of its key.
     """
 
     seed: int = 0
@@ -42,8 +45,10 @@ class Settings:
     device: str | torch.device | None = None
     precision: str = "fp32"
     importance: Importance | None = None
+    prepare: str = AUTO
 
     def __post_init__(self) -> None:
+        parse_steps(self.prepare)
         if self.batch_size < 1:
             raise GauntletError(f"batch_size must be at least 1, not {self.batch_size}.")
         if self.precision not in PRECISIONS:

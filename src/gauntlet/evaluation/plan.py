@@ -16,6 +16,7 @@ from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, check_depth, make_job
 from gauntlet.evaluation.progress import Logged, Progress
 from gauntlet.models import resolve_model
+from gauntlet.models.preparation import AUTO
 from gauntlet.tasks import SEGMENTATION, get_task
 from gauntlet.threats import build_threats, suites
 from gauntlet.threats.contract import Threat
@@ -58,6 +59,10 @@ class Plan(_Section):
     seeds: list[int] = Field(default=[0], min_length=1)
     batch_size: int = Field(default=DEFAULT_BATCH_SIZE, ge=1)
     precision: str = "fp32"
+    prepare: str = Field(
+        default=AUTO,
+        description="Faster passes of the model under attacks: auto, off, or steps such as fold,channels-last.",
+    )
 
     @field_validator("models", "datasets", mode="before")
     @classmethod
@@ -123,7 +128,7 @@ def plan_jobs(plan: Plan, device: str | None = None, progress: Progress | None =
             get_task(source.task).class_names(dataset)  # an error now, not in the middle of the night
             for threat in _fitting(threats[source.task], dataset, progress):
                 for seed in plan.seeds:
-                    settings = Settings(seed, plan.batch_size, device, plan.precision)
+                    settings = Settings(seed, plan.batch_size, device, plan.precision, prepare=plan.prepare)
                     job = make_job(model_identity, source.task, identities[id(dataset)], threat, settings)
                     jobs.setdefault(
                         job.key, PlannedJob(source, dataset, threat, settings, job, model_entry, dataset_entry)

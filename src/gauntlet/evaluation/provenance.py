@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shlex
 import sys
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,20 @@ from gauntlet.errors import GauntletError
 
 
 def describe_run(
-    *, device: torch.device, batch_size: int, precision: str, threads: int | None = None
+    *,
+    device: torch.device,
+    batch_size: int,
+    precision: str,
+    threads: int | None = None,
+    preparation: Sequence[str] | None = (),
 ) -> dict[str, Any]:
-    """Facts about this process, or its workers, that are stored beside the figures."""
+    """Facts about this process, or its workers, that are stored beside the figures.
+
+    Args:
+        device, batch_size, precision: of the evaluation.
+        threads: torch threads of a worker; this process's by default.
+        preparation: how the model is prepared; None when it is chosen later.
+    """
     return {
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "gauntlet": __version__,
@@ -32,6 +44,8 @@ def describe_run(
         "threads": threads or torch.get_num_threads(),
         "batch_size": batch_size,
         "precision": precision,
+        "tf32": device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32,
+        "preparation": None if preparation is None else list(preparation),
         "command": command_line(),
     }
 

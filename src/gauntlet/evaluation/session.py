@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -13,6 +13,7 @@ from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.provenance import describe_run
 from gauntlet.evaluation.units import Unit, cut_units
 from gauntlet.metrics import WHOLE, Views
+from gauntlet.models.preparation import parse_steps
 from gauntlet.results.record import Evaluation, ImageRow
 from gauntlet.results.store import Started, Store
 
@@ -29,6 +30,8 @@ class Session:
         views: what the views of the counts are; None before the first unit.
         running_figure: the figure over the images computed in this session so far (mIoU, or the mean F1 of images).
         figure: its value, NaN where the threat has no plain one.
+        preparation: steps with which the model's passes are made faster (`models.preparation`); None when they are to
+            be measured first.
     """
 
     store: Store
@@ -38,7 +41,14 @@ class Session:
     done: set[int]
     views: Views | None
     running_figure: RunningFigure
+    preparation: tuple[str, ...] | None = ()
     figure: float = float("nan")
+
+    def keep_preparation(self, steps: tuple[str, ...]) -> tuple[str, ...]:
+        """Records the choice of a preparation; gives what holds, the first choice that anybody recorded."""
+        if self.preparation is None:
+            self.preparation = self.store.keep_preparation(self.started, steps)
+        return self.preparation
 
     def units_left(self) -> list[Unit]:
         """Units with an image that is not committed; cut as they were when the evaluation began."""
@@ -74,8 +84,13 @@ def begin_session(store: Store, planned: PlannedJob, device: torch.device, threa
     job, settings, images = planned.job, planned.settings, len(planned.dataset)
     options = COUNTERS[job.task].metric_options(planned.dataset)
     counter = build_counter(job.task, options, importance=settings.importance, precision=settings.precision)
+    steps = parse_steps(settings.prepare) if planned.threat.passes(job.task).backward else ()
     provenance = describe_run(
-        device=device, batch_size=settings.batch_size, precision=settings.precision, threads=threads
+        device=device, batch_size=settings.batch_size, precision=settings.precision, threads=threads, preparation=steps
     )
     started = store.begin(job, images=images, batch_size=settings.batch_size, metric=options, provenance=provenance)
-    return Session(store, started, counter, images, store.positions(started), started.views, counter.running_figure())
+    done = store.positions(started)
+    if started.preparation is None and done:  # begun by a version that prepared nothing
+        started = replace(started, preparation=store.keep_preparation(started, ()))
+    figure = counter.running_figure()
+    return Session(store, started, counter, images, done, started.views, figure, started.preparation)

@@ -9,7 +9,7 @@ from pathlib import Path
 from gauntlet.datasets import load_dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.jobs import PlannedJob, Settings, plan_job
-from gauntlet.evaluation.local import run_job
+from gauntlet.evaluation.local import run_one
 from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.retrieval import find_published
 from gauntlet.models import GauntletModel, resolve_model
@@ -64,6 +64,7 @@ def evaluate_triple(
     retrieve_existing: bool = True,
     root: str | Path | None = None,
     limit: int | None = None,
+    workers: int = 1,
 ) -> tuple[GauntletModel | ModelSource, Evaluation]:
     """The evaluation of a triple under a threat: stored, published, or else computed; and its model.
 
@@ -74,6 +75,7 @@ def evaluate_triple(
         retrieve_existing: take a stored or published result where there is one; the model is then not loaded.
         root: where the dataset lies on disk.
         limit: only the first so many images.
+        workers: processes that compute.
     """
 
     def plan() -> PlannedJob:
@@ -94,4 +96,5 @@ def evaluate_triple(
             return triple, existing
     planned = planned or plan()
     model = planned.model.load() if isinstance(planned.model, ModelSource) else planned.model
-    return model, run_job(replace(planned, model=model), store or Store(), progress, again=not retrieve_existing)
+    here = replace(planned, model=model)
+    return model, run_one(here, store or Store(), progress, workers=workers, again=not retrieve_existing)

@@ -15,6 +15,7 @@ from gauntlet.report.naming import counted
 from gauntlet.report.scope import Scope, kind_word, scopes
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections import (
+    batteries,
     boxes,
     classes,
     distributions,
@@ -91,6 +92,7 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
         *threats.sections(scope, ranking),
         boxes.section(scope, ranking),
         strength.section(scope, ranking),
+        batteries.section(scope, ranking, images, evaluations),
         distributions.section(scope, ranking, images),
         classes.section(scope, ranking),
         gallery_section(scope, ranking, evaluations, images, options) if options.gallery else None,

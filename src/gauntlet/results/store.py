@@ -26,13 +26,21 @@ _PAGE = 256
 
 @dataclass(frozen=True)
 class Started:
-    """An evaluation the store knows: where to put counts, and what of it was fixed by whoever began it."""
+    """An evaluation the store knows: where to put counts, and what of it was fixed by whoever began it.
+
+    Attributes:
+        id, key, state: in the store.
+        batch_size: images computed together.
+        views: what the views of the counts are; None before the first.
+        preparation: steps with which the model's passes were made faster; None when nobody chose yet.
+    """
 
     id: int
     key: str
     state: str
     batch_size: int
     views: Views | None
+    preparation: tuple[str, ...] | None = None
 
 
 class Store:
@@ -91,6 +99,19 @@ class Store:
         if row is None:
             raise GauntletError(f"the store {self.address} did not keep the evaluation {job.key}.")
         return _started(row)
+
+    def keep_preparation(self, started: Started, steps: Sequence[str]) -> tuple[str, ...]:
+        """Records how the model of an evaluation is prepared; gives what holds: the first choice that was recorded."""
+        table = schema.evaluations
+        with self._database.write() as connection:
+            row = _row(connection, table.c.id == started.id)
+            self._still_there(0 if row is None or row["key"] != started.key else 1, started)
+            assert row is not None
+            provenance = dict(row["provenance"])
+            if provenance.get("preparation") is None:
+                provenance["preparation"] = list(steps)
+                connection.execute(table.update().where(table.c.id == started.id).values(provenance=provenance))
+        return tuple(provenance["preparation"])
 
     def add_images(self, started: Started, rows: Sequence[ImageRow], views: Views, seconds: float = 0.0) -> None:
         """Commits the counts of a unit of images in one transaction; a row that is there already stays as it is."""
@@ -375,4 +396,6 @@ def _row(connection: Connection, condition: ColumnElement[bool]) -> RowMapping |
 
 def _started(row: RowMapping) -> Started:
     views = Views.from_json(row["views"]) if row["views"] is not None else None
-    return Started(row["id"], row["key"], row["state"], row["batch_size"], views)
+    steps = row["provenance"].get("preparation")
+    preparation = None if steps is None else tuple(steps)
+    return Started(row["id"], row["key"], row["state"], row["batch_size"], views, preparation)

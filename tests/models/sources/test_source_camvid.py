@@ -16,6 +16,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.models import architectures, resolve_model
 from gauntlet.models.sources import camvid
 from gauntlet.models.sources.weights import fill, read_state
+from gauntlet.models.wrapping import WrappedSegmentation
 from tiny import tiny_network
 
 # On 12 of the 233 test images (every 20th), as tests/models/test_architectures.py has them.
@@ -75,6 +76,7 @@ def test_grey_levels_reach_the_network_as_its_authors_prepared_them(
     state = architectures.build(facts.architecture, facts.logits, **options).state_dict()
     torch.save({"model": {f"module.{key}": value for key, value in state.items()}}, tmp_path / "net.pth")
     model = gauntlet.load_model(name, weights=tmp_path / "net.pth")
+    assert isinstance(model, WrappedSegmentation)
     prepared = model.normalisation(torch.full((1, 3, 1, 1), level / 255))
     torch.testing.assert_close(prepared.flatten(), torch.tensor(expected, dtype=torch.float32), rtol=1e-4, atol=1e-5)
     red = torch.tensor([1.0, 0.0, 0.0]).view(1, 3, 1, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import cv2
@@ -11,24 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from gauntlet.cli import app as application
-from gauntlet.cli import commands  # noqa: F401 - registers the commands
+from program import Call
 from tiny import tiny_network
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """The program, run in an empty folder: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gauntlet", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            application.main()
-        captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture
@@ -46,7 +29,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 @pytest.mark.zoo
-def test_a_folder_of_transformers_and_a_folder_of_images_give_figures(call, photos: Path, tmp_path: Path) -> None:
+def test_a_folder_of_transformers_and_a_folder_of_images_give_figures(call: Call, photos: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.SegformerConfig(
         depths=[1, 1, 1, 1],
@@ -67,8 +50,9 @@ def test_a_folder_of_transformers_and_a_folder_of_images_give_figures(call, phot
     assert by_threat["pgd linf 8/255 x10"] < by_threat["clean"]
 
 
-def test_options_reach_every_model(call, photos: Path, tmp_path: Path) -> None:
-    torch.jit.trace(tiny_network(), torch.rand(1, 3, 64, 64)).save(str(tmp_path / "net.pt"))
+def test_options_reach_every_model(call: Call, photos: Path, tmp_path: Path) -> None:
+    traced = torch.jit.trace(tiny_network(), torch.rand(1, 3, 64, 64))  # type: ignore[no-untyped-call]
+    traced.save(str(tmp_path / "net.pt"))
     options = ("--dataset", "folder:photos", "--store", "r.db", "--json", "--num-classes", "3")
     digests = set()
     for more in ((), ("--mean", "0.5,0.5,0.5"), ("--std", "1/4,1/4,1/4"), ("--channel-order", "BGR")):
@@ -93,7 +77,7 @@ def test_options_reach_every_model(call, photos: Path, tmp_path: Path) -> None:
         (("plan.yaml", "--num-classes", "3"), "num_classes"),
     ],
 )
-def test_wrong_options_are_one_sentence(call, arguments: tuple[str, ...], sentence: str) -> None:
+def test_wrong_options_are_one_sentence(call: Call, arguments: tuple[str, ...], sentence: str) -> None:
     code, _, err = call("run", *arguments)
     assert code == 2
     assert sentence in " ".join(err.split())

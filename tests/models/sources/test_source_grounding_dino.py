@@ -191,6 +191,7 @@ def test_it_is_attacked(tmp_path: Path) -> None:
     network.save_pretrained(tmp_path)
     write_tokenizer(tmp_path)
     model = gauntlet.load_model(f"hf:{tmp_path}", class_names=NAMES, input_size=[64, 80])
+    assert isinstance(model, DetectionModel)
     assert [len(boxes) for boxes in model.predict(IMAGES)] == [300, 300]  # of 318
     settings = {"epsilon": "8/255", "alpha": "2/255", "steps": 4}
     changed = gauntlet.attacks.build("pgd", **settings)(model, IMAGES, TARGETS).images

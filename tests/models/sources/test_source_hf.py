@@ -14,6 +14,7 @@ import torch
 import gauntlet
 from gauntlet.errors import GauntletError
 from gauntlet.models import resolve_model
+from gauntlet.models.wrapping import Normalisation, WrappedSegmentation
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.zoo
@@ -258,6 +259,7 @@ def test_masks_can_be_enlarged_before_the_sum_as_in_the_authors_code(tmp_path: P
     address = save(tmp_path / "net", network, processor("MaskFormer", do_resize=False))
     images = tensor(image())
     model = gauntlet.load_model(address, mask_resolution="input")
+    assert isinstance(model, WrappedSegmentation)
     with torch.no_grad():
         output = network(model.normalisation(images))
         masks = torch.nn.functional.interpolate(
@@ -290,6 +292,13 @@ def test_a_network_with_an_output_for_the_zero_label_loses_it(folder: Path) -> N
     assert len({model.identity.digest for model in (every, reduced, reordered)}) == 3
 
 
+def normalisation(address: str, **options: Any) -> Normalisation:
+    """The normalisation of the model at an address."""
+    model = gauntlet.load_model(address, **options)
+    assert isinstance(model, WrappedSegmentation)
+    return model.normalisation
+
+
 def test_the_processors_file_decides_on_normalisation_and_the_user_over_it(folder: Path, tmp_path: Path) -> None:
     odd = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6], "do_normalize": True, "rescale_factor": 2 / 255}
     path = tmp_path / "odd"
@@ -297,11 +306,11 @@ def test_the_processors_file_decides_on_normalisation_and_the_user_over_it(folde
     (path / "preprocessor_config.json").write_text(
         json.dumps({**odd, "image_processor_type": "SegformerImageProcessor"})
     )
-    found = gauntlet.load_model(f"hf:{path}").normalisation
+    found = normalisation(f"hf:{path}")
     # (2 x - mean) / std = (x - mean / 2) / (std / 2)
     torch.testing.assert_close(found.mean.flatten(), torch.tensor([0.05, 0.1, 0.15]))
     torch.testing.assert_close(found.std.flatten(), torch.tensor([0.2, 0.25, 0.3]))
-    given = gauntlet.load_model(f"hf:{path}", mean=(0.5,) * 3, channel_order="BGR").normalisation
+    given = normalisation(f"hf:{path}", mean=(0.5,) * 3, channel_order="BGR")
     assert given.mean.flatten().tolist() == [0.5] * 3
     assert given.channel_order == "BGR"
     torch.testing.assert_close(given.std, found.std)
@@ -309,10 +318,10 @@ def test_the_processors_file_decides_on_normalisation_and_the_user_over_it(folde
 
 def test_without_a_processors_file_the_usual_normalisation_of_the_kind_is_taken(tmp_path: Path) -> None:
     segformer().save_pretrained(tmp_path / "a")
-    mean = gauntlet.load_model(f"hf:{tmp_path / 'a'}").normalisation.mean.flatten()
+    mean = normalisation(f"hf:{tmp_path / 'a'}").mean.flatten()
     torch.testing.assert_close(mean, torch.tensor([0.485, 0.456, 0.406]))
     mobilevit().save_pretrained(tmp_path / "b")
-    swapped = gauntlet.load_model(f"hf:{tmp_path / 'b'}").normalisation
+    swapped = normalisation(f"hf:{tmp_path / 'b'}")
     assert swapped.is_identity
     assert swapped.channel_order == "BGR"
 

@@ -13,7 +13,7 @@ import torch
 import gauntlet
 from gauntlet.errors import GauntletError
 from gauntlet.models import DetectionModel
-from gauntlet.models.sources.hf_detection import SOFTMAX, Resizing
+from gauntlet.models.sources.hf_detection import SOFTMAX, QueryDetector, Resizing
 from gauntlet.samples import Boxes
 
 transformers = pytest.importorskip("transformers")
@@ -170,9 +170,12 @@ def test_detections_equal_the_librarys_pipeline(detector: tuple[Any, Any, Any]) 
 def check_boxes(found: list[Boxes], expected: list[Boxes]) -> None:
     for mine, library in zip(found, expected, strict=True):
         assert len(mine) == len(library) >= QUERIES - 1
+        assert mine.scores is not None
         assert (np.diff(mine.scores) <= 0).all()
         # By class and place: scores that differ in the last digit may change their order.
         mine, library = (each.select(np.lexsort((each.xyxy[:, 0], each.classes))) for each in (mine, library))
+        assert mine.scores is not None
+        assert library.scores is not None
         np.testing.assert_allclose(mine.scores, library.scores, atol=1e-5)
         np.testing.assert_allclose(mine.xyxy, library.xyxy, atol=1e-3)
         assert mine.classes.tolist() == library.classes.tolist()
@@ -287,10 +290,12 @@ def test_a_user_overrules_size_labels_and_names(tmp_path: Path) -> None:
     model = gauntlet.load_model(f"hf:{tmp_path}", outputs=[4, 1], class_names=["b", "a"], input_size=[32, 48], name="y")
     assert model.class_names == ("b", "a")
     assert model.identity.name == "y"
+    assert isinstance(model, QueryDetector)
     assert model.prepare(IMAGES).shape[-2:] == (32, 48)
     assert model.candidates(IMAGES).scores.shape == (2, QUERIES, 2)
     # Patches of 16 pixels cover the whole image.
     given = gauntlet.load_model(f"hf:{tmp_path}", input_size="image")
+    assert isinstance(given, QueryDetector)
     assert given.prepare(torch.zeros(1, 3, 50, 64)).shape[-2:] == (64, 64)
     with pytest.raises(GauntletError, match="has 4 classes, not 7"):
         gauntlet.load_model(f"hf:{tmp_path}", num_classes=7)

@@ -37,7 +37,8 @@ class Segmentor(nn.Module):
     def inference(self, images: torch.Tensor, facts: list[dict[str, Any]]) -> torch.Tensor:
         assert len(facts) == len(images)
         self.seen = facts
-        return self.layer(images)
+        logits: torch.Tensor = self.layer(images)
+        return logits
 
 
 @pytest.fixture
@@ -50,7 +51,8 @@ def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
 
     def init_model(config: str, checkpoint: str, device: str) -> nn.Module:
         known["asked"].append((config, checkpoint, device))
-        return known["network"]
+        network: nn.Module = known["network"]
+        return network
 
     package, apis = ModuleType("mmseg"), ModuleType("mmseg.apis")
     package.__file__ = str(tmp_path / "mmseg" / "__init__.py")

@@ -79,7 +79,9 @@ def test_fixed_sizes_are_respected(tmp_path: Path) -> None:
     torch.testing.assert_close(logits[1:], model(IMAGES[1:]))
     small = torch.nn.functional.interpolate(IMAGES, (16, 16), mode="bilinear", align_corners=False, antialias=True)
     network = tiny_network()
-    network[2].stride = (2, 2)
+    last = network[2]
+    assert isinstance(last, torch.nn.Conv2d)
+    last.stride = (2, 2)
     expected = torch.nn.functional.interpolate(network(small), (16, 24), mode="bilinear", align_corners=False)
     torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)
 

@@ -51,8 +51,10 @@ def test_detections_are_suppressed_inside_a_class() -> None:
     found = build_rule("yolov8").select(boxes, confidences)
     # The second goes (IoU 0.9 with the first), so does the first's other class: the third, better, overlaps it by 0.8.
     assert found.classes.tolist() == [0, 1]
+    assert found.scores is not None
     np.testing.assert_allclose(found.scores, [0.9, 0.7])
     one = build_rule({"name": "yolov8", "one_class": True, "suppression": 0.95, "most": 2}).select(boxes, confidences)
+    assert one.scores is not None
     np.testing.assert_allclose(one.scores, [0.9, 0.8])
 
 
@@ -120,6 +122,7 @@ def test_fastestdet_is_attacked_for_real() -> None:
     attack = gauntlet.attacks.build("pgd", epsilon="8/255", alpha="2/255", steps=10)
     attacked = []
     for sample in samples:
+        assert sample.boxes is not None
         images = images_to_tensor([sample.image])
         changed = attack(model, images, [sample.boxes]).images
         assert float((changed - images).abs().max()) <= 8 / 255 + 1e-6

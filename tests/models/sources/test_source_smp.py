@@ -54,7 +54,8 @@ def expected(built: Any, encoder: str) -> torch.Tensor:
     """The library's own way: its preprocessing function on the image, then the network."""
     prepared = smp.encoders.get_preprocessing_fn(encoder)(PIXELS)
     with torch.no_grad():
-        return built(torch.from_numpy(prepared).permute(2, 0, 1)[None].float())
+        logits: torch.Tensor = built(torch.from_numpy(prepared).permute(2, 0, 1)[None].float())
+    return logits
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_a_folder_of_save_pretrained_needs_nothing_else(tmp_path: Path) -> None:
 
 
 def test_options_of_the_constructor_are_passed_on(tmp_path: Path) -> None:
-    options = {"decoder_channels": (64, 32, 16, 8, 8)}
+    options: dict[str, Any] = {"decoder_channels": (64, 32, 16, 8, 8)}
     built = network("unet", **options)
     torch.save(built.state_dict(), tmp_path / "n.pth")
     model = gauntlet.load_model(

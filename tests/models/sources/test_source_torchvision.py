@@ -11,6 +11,7 @@ import torch
 import gauntlet
 from gauntlet.errors import GauntletError
 from gauntlet.models import resolve_model, zoo
+from gauntlet.models.wrapping import WrappedSegmentation
 
 torchvision = pytest.importorskip("torchvision")
 pytestmark = pytest.mark.zoo
@@ -47,7 +48,8 @@ def test_published_weights_bring_their_classes_and_normalisation(monkeypatch: py
 
     def fetch(url: str, **options: object) -> dict[str, torch.Tensor]:
         asked.append({"url": url, **options})
-        return network.state_dict()
+        state: dict[str, torch.Tensor] = network.state_dict()
+        return state
 
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", fetch)
     model = gauntlet.load_model(f"torchvision:{name}")
@@ -55,6 +57,7 @@ def test_published_weights_bring_their_classes_and_normalisation(monkeypatch: py
     # Nothing but tensors is unpickled, and the file must have the digest in its name.
     assert asked[0]["weights_only"] is True
     assert asked[0]["check_hash"] is True
+    assert isinstance(model, WrappedSegmentation)
     assert model.class_names[0] == "__background__"
     assert model.num_classes == 21
     torch.testing.assert_close(model.normalisation.mean.flatten(), torch.tensor([0.485, 0.456, 0.406]))

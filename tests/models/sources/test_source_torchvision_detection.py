@@ -11,8 +11,8 @@ import torch
 
 import gauntlet
 from gauntlet.errors import GauntletError
-from gauntlet.models import DetectionModel, resolve_model
-from gauntlet.models.sources.detecting import Labels
+from gauntlet.models import resolve_model
+from gauntlet.models.sources.detecting import Labels, ObjectDetector
 from gauntlet.samples import Boxes
 
 torchvision = pytest.importorskip("torchvision")
@@ -25,7 +25,7 @@ TARGETS = [
 ]
 SMALL = {"min_size": 96, "max_size": 160}
 FEW = {f"rpn_{when}_nms_top_n_{mode}": 60 for when in ("pre", "post") for mode in ("train", "test")}
-DETECTORS = {
+DETECTORS: dict[str, dict[str, Any]] = {
     "fasterrcnn_mobilenet_v3_large_320_fpn": SMALL | FEW,
     "maskrcnn_resnet50_fpn": SMALL | FEW,
     "retinanet_resnet50_fpn": SMALL | {"score_thresh": 0.0},
@@ -35,7 +35,7 @@ DETECTORS = {
 
 
 @pytest.fixture(scope="module", params=DETECTORS)
-def detector(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, DetectionModel]:
+def detector(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ObjectDetector]:
     """A network of torchvision with three classes and a background, and the model made of its file."""
     name, settings = request.param, DETECTORS[request.param]
     torch.manual_seed(0)
@@ -45,11 +45,12 @@ def detector(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     source = resolve_model(f"torchvision:{name}", weights=path, architecture=settings)
     assert source.task == "detection"
     model = source.load()
+    assert isinstance(model, ObjectDetector)
     assert model.identity == source.identity
     return network.eval(), model
 
 
-def test_detections_equal_the_librarys(detector: tuple[Any, DetectionModel]) -> None:
+def test_detections_equal_the_librarys(detector: tuple[Any, ObjectDetector]) -> None:
     network, model = detector
     assert model.num_classes == 3
     with torch.no_grad():
@@ -59,11 +60,12 @@ def test_detections_equal_the_librarys(detector: tuple[Any, DetectionModel]) -> 
         order = order[theirs["labels"][order] > 0]  # one-stage networks have an output for label 0, which is no class
         assert len(mine) == len(order)
         np.testing.assert_allclose(mine.xyxy, theirs["boxes"][order].numpy(), atol=1e-3)
+        assert mine.scores is not None
         np.testing.assert_allclose(mine.scores, theirs["scores"][order].numpy(), atol=1e-5)
         assert mine.classes.tolist() == (theirs["labels"][order] - 1).tolist()
 
 
-def test_losses_are_those_of_training_with_layers_in_eval_mode(detector: tuple[Any, DetectionModel]) -> None:
+def test_losses_are_those_of_training_with_layers_in_eval_mode(detector: tuple[Any, ObjectDetector]) -> None:
     network, model = detector
     before = {name: value.clone() for name, value in model.state_dict().items()}
     images = IMAGES.clone().requires_grad_()
@@ -101,7 +103,7 @@ def test_losses_are_those_of_training_with_layers_in_eval_mode(detector: tuple[A
     torch.testing.assert_close(losses[0].detach(), library, rtol=1e-4, atol=1e-5)
 
 
-def test_candidates_hold_the_detections(detector: tuple[Any, DetectionModel]) -> None:
+def test_candidates_hold_the_detections(detector: tuple[Any, ObjectDetector]) -> None:
     _, model = detector
     images = IMAGES.clone().requires_grad_()
     found = model.candidates(images)
@@ -121,7 +123,7 @@ def test_candidates_hold_the_detections(detector: tuple[Any, DetectionModel]) ->
             assert (boxes - torch.from_numpy(best.xyxy[0])).abs().amax(dim=1).min() < 0.05
 
 
-def test_an_image_has_the_same_candidates_in_any_batch(detector: tuple[Any, DetectionModel]) -> None:
+def test_an_image_has_the_same_candidates_in_any_batch(detector: tuple[Any, ObjectDetector]) -> None:
     _, model = detector
     with torch.no_grad():
         both, alone = model.candidates(IMAGES), model.candidates(IMAGES[1:])
@@ -129,9 +131,10 @@ def test_an_image_has_the_same_candidates_in_any_batch(detector: tuple[Any, Dete
     torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-4)
 
 
-def test_gradients_go_through_resizing_and_padding(detector: tuple[Any, DetectionModel]) -> None:
+def test_gradients_go_through_resizing_and_padding(detector: tuple[Any, ObjectDetector]) -> None:
     _, model = detector
-    transform, seen = model.network.transform, []
+    transform = model.network.transform
+    seen: list[torch.Tensor] = []
 
     def keep(_: Any, __: Any, output: Any) -> None:
         output[0].tensors.retain_grad()
@@ -140,14 +143,16 @@ def test_gradients_go_through_resizing_and_padding(detector: tuple[Any, Detectio
     image = IMAGES[0].clone().requires_grad_()
     hook = transform.register_forward_hook(keep)
     try:
-        model.losses(image[None], TARGETS[:1]).sum().backward()
+        model.losses(image[None], TARGETS[:1]).sum().backward()  # type: ignore[no-untyped-call]
     finally:
         hook.remove()
     # What stands before the network is linear up to a constant: a change of the image is one of its input there.
+    assert image.grad is not None
     change = image.grad.sign() / 10
     with torch.no_grad():
         there = transform([image + change])[0].tensors - transform([image])[0].tensors
     assert there.shape == seen[0].shape
+    assert seen[0].grad is not None
     assert float((image.grad * change).sum()) == pytest.approx(float((seen[0].grad * there).sum()), rel=1e-3)
 
 
@@ -156,6 +161,7 @@ def test_the_labels_of_vgg16s_ssd_and_of_keypoint_r_cnn(tmp_path: Path) -> None:
     network = torchvision.models.get_model("ssd300_vgg16", weights=None, weights_backbone=None, num_classes=4)
     torch.save(network.state_dict(), tmp_path / "own.pth")
     model = gauntlet.load_model("torchvision:ssd300_vgg16", weights=tmp_path / "own.pth")
+    assert isinstance(model, ObjectDetector)
     assert model.outputs.tolist() == [1, 2, 3]
     names = torchvision.models.get_model_weights("keypointrcnn_resnet50_fpn").DEFAULT.meta["categories"]
     assert Labels.of("keypointrcnn", names, {}) == Labels((1,), ("person",))
@@ -168,7 +174,8 @@ def test_published_weights_bring_cocos_80_classes(monkeypatch: pytest.MonkeyPatc
 
     def fetch(url: str, **options: object) -> dict[str, torch.Tensor]:
         asked.append(options)
-        return network.state_dict()
+        state: dict[str, torch.Tensor] = network.state_dict()
+        return state
 
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", fetch)
     model = gauntlet.load_model(f"torchvision:{name}")
@@ -181,11 +188,13 @@ def test_published_weights_bring_cocos_80_classes(monkeypatch: pytest.MonkeyPatc
         "fire hydrant", "stop sign",
     )  # fmt: skip
     assert model.class_names[-1] == "toothbrush"
+    assert isinstance(model, ObjectDetector)
     # Label 12 is one of COCO's gaps.
     assert model.outputs[10:12].tolist() == [11, 13]
     # The same file in one's own hands.
     torch.save(network.state_dict(), tmp_path / "fetched.pth")
     fetched = gauntlet.load_model(f"torchvision:{name}", weights=tmp_path / "fetched.pth")
+    assert isinstance(fetched, ObjectDetector)
     assert fetched.class_names == model.class_names
     assert fetched.outputs.tolist() == model.outputs.tolist()
     with pytest.raises(GauntletError, match="must be different labels"):

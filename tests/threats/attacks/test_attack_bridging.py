@@ -31,6 +31,11 @@ def batch_of(dataset: Dataset) -> Batch:
     return collate([dataset[0], dataset[1]], ignore_index=255)
 
 
+def labels_of(batch: Batch) -> torch.Tensor:
+    assert batch.labels is not None
+    return batch.labels
+
+
 def task(name: str) -> tuple[Any, Batch]:
     if name == "boxes":
         return TinyDetector(), batch_of(TinyBoxes(2))
@@ -57,7 +62,7 @@ def test_only_the_passes_cross_the_bridge(monkeypatch: pytest.MonkeyPatch) -> No
     model, batch = task("pixels")
     seen: list[torch.dtype] = []
     model.register_forward_pre_hook(lambda module, given: seen.append(given[0].dtype))
-    bridged, images, labels = bridge(model, batch.images, batch.labels)
+    bridged, images, labels = bridge(model, batch.images, labels_of(batch))
     assert isinstance(bridged, BridgedPixels)
     assert bridged.ignore_index == model.ignore_index
     assert bridge(bridged, images, labels)[0] is bridged, "there is one bridge, not a row of them"
@@ -74,9 +79,10 @@ def test_whatever_a_model_is_shines_through(monkeypatch: pytest.MonkeyPatch) -> 
         ignore_index = 7
 
         def __call__(self, images: torch.Tensor) -> torch.Tensor:
-            return tiny_network()(images)
+            logits: torch.Tensor = tiny_network()(images)
+            return logits
 
-    assert bridge(Plain(), batch.images, batch.labels)[0].ignore_index == 7
+    assert bridge(Plain(), batch.images, labels_of(batch))[0].ignore_index == 7
     with pytest.raises(GauntletError, match="the model returned a dict; expected logits"):
         build("pgd", steps=1)(lambda images: {"out": images}, batch.images, batch.labels)
 
@@ -90,15 +96,15 @@ def test_half_precision_is_that_of_the_models_device() -> None:
 
 def test_elsewhere_nothing_is_bridged() -> None:
     model, batch = task("pixels")
-    assert bridge(model, batch.images, batch.labels) == (model, batch.images, batch.labels)
+    assert bridge(model, batch.images, labels_of(batch)) == (model, batch.images, batch.labels)
 
 
 def test_honesty_checks_cross_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = task("pixels")
     given: dict[str, Any] = {"steps": 2, "noises": 1, "whole_box_steps": 2, "other_model": tiny_network()}
-    expected = check_attack(model, batch.images, batch.labels, **given)
+    expected = check_attack(model, batch.images, labels_of(batch), **given)
     monkeypatch.setattr("gauntlet.threats.attacks.engine.device.WITHOUT_FLOAT64", ("cpu",))
-    assert check_attack(model, batch.images, batch.labels, **given) == expected
+    assert check_attack(model, batch.images, labels_of(batch), **given) == expected
 
 
 @pytest.mark.skipif(not torch.backends.mps.is_available(), reason="this machine has no Apple GPU")

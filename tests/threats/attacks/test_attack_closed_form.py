@@ -52,7 +52,8 @@ def smallest_l2(margins: torch.Tensor, threshold: float) -> torch.Tensor:
     """The cheapest pixels are paid, each with margin / |w|_2."""
     needed = math.ceil(threshold * SIDE * SIDE - 1e-9)
     cheapest = margins.flatten(1).sort(1).values[:, :needed] / torch.linalg.vector_norm(WEIGHTS)
-    return torch.linalg.vector_norm(cheapest, dim=1)
+    norm: torch.Tensor = torch.linalg.vector_norm(cheapest, dim=1)
+    return norm
 
 
 MINIMUM_LINF: dict[str, tuple[dict[str, Any], float]] = {

@@ -90,7 +90,8 @@ class Guarded(nn.Module):
         self.body = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Dropout(0.5), nn.Conv2d(8, 5, 1))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.body(images)
+        logits: torch.Tensor = self.body(images)
+        return logits
 
 
 def test_the_model_is_left_as_it_was() -> None:
@@ -223,7 +224,7 @@ def test_bfloat16_is_for_the_model_only() -> None:
     kinds = []
 
     def spy(values: torch.Tensor) -> torch.Tensor:
-        logits = model(values)
+        logits: torch.Tensor = model(values)
         kinds.append(logits.dtype)
         return logits
 

@@ -45,7 +45,7 @@ HONEST = Measured(
         ({"whole_box": 0.21}, "whole-box-survives", "error"),
     ],
 )
-def test_each_doubt_has_its_finding(change: dict[str, float], code: str, severity: str) -> None:
+def test_each_doubt_has_its_finding(change: dict[str, Any], code: str, severity: str) -> None:
     assert judge(HONEST) == []
     (finding,) = judge(replace(HONEST, **change))
     assert (finding.code, finding.severity) == (code, severity)

@@ -161,7 +161,8 @@ def test_targets() -> None:
     attack = build("bim", steps=6, epsilon=0.2, alpha=0.05)
 
     def at(target: Any) -> torch.Tensor:
-        return attack(network, IMAGES, LABELS, target=target).images
+        images: torch.Tensor = attack(network, IMAGES, LABELS, target=target).images
+        return images
 
     assert torch.equal(at(0), at(torch.zeros(16, 16, dtype=torch.int64)))
     assert not torch.equal(at(0), attack(network, IMAGES, LABELS).images), "class 0 is a target like any other"

@@ -73,7 +73,7 @@ def test_sign_family(name: str) -> None:
         close(torch.tensor(found), wanted, absolute=1e-6)
 
 
-ARNAB = {
+ARNAB: dict[str, tuple[str, dict[str, Any]]] = {
     "fgsm": ("fgsm", {"labels": "prediction"}),
     "fgsm_ll": ("fgsm-ll", {}),
     "fgsm_2nd": ("fgsm-nth", {"rank": 2}),
@@ -169,9 +169,9 @@ def test_sea() -> None:
     assert float(table.amin(0).mean()) == section("sea_aggregate")["worst_case_aAcc"]
 
 
-def min_norm_options(name: str) -> tuple[str, dict]:
+def min_norm_options(name: str) -> tuple[str, dict[str, Any]]:
     parts = name.split("|")[0].split("_")
-    options: dict = {"threshold": float(next(each for each in parts if each.startswith("thr"))[3:])}
+    options: dict[str, Any] = {"threshold": float(next(each for each in parts if each.startswith("thr"))[3:])}
     if parts[0] == "dag":
         # The reference returns the clean image where it fails.
         return "dag", {**options, "gamma": float(parts[1][5:]), "on_fail": "clean"}
@@ -249,7 +249,7 @@ def test_alma_trace(image: int) -> None:
             assert value == pytest.approx(wanted[key][index], rel=1e-3, abs=1e-3), (step, key)
 
 
-RONY = {
+RONY: dict[str, dict[str, Any]] = {
     "pgd_linf_ce_40it_rel0.0333": {"loss": "ce", "epsilon": EPSILON},
     "pgd_linf_dlr_40it_rel0.0333": {"loss": "dlr", "epsilon": EPSILON},
     "pgd_l2_ce_eps0.5_40it": {"norm": "l2", "epsilon": 0.5},

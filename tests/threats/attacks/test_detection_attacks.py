@@ -376,25 +376,33 @@ def test_the_strong_rule_by_hand() -> None:
 
     The proposals 0 and 1 overlap by 0.6: 0 is the surer of them, with σ(1.3) = 0.786; σ(1.5) = 0.818 is enough.
     """
-    unsure = [[-3, 1.3], [-3, 0.5], [2, -1], [-3, 1.5], [-4, -4]]
+    unsure: list[list[float]] = [[-3, 1.3], [-3, 0.5], [2, -1], [-3, 1.5], [-4, -4]]
     value, won, slope = led(False, unsure)
     assert (value, won) == (-3, 4)  # only proposal 2 still says its class; 4 says background
     assert slope == [[0, 0], [0, 0], [-1, 1], [0, 0], [0, 0]]
     value, won, slope = led(True, unsure)
-    assert (value, won) == (pytest.approx(1.3), 3)  # 0 is led on: 1.3 + 3 more; 1, which it suppresses, is not
+    assert value == pytest.approx(1.3)
+    assert won == 3  # 0 is led on: 1.3 + 3 more; 1, which it suppresses, is not
     assert slope == [[-1, 1], [0, 0], [-1, 1], [0, 0], [0, 0]]
-    sure = [[-3, 1.5], [-3, 0.5], [2, -1], [-3, 1.3], [-4, -4]]
+    sure: list[list[float]] = [[-3, 1.5], [-3, 0.5], [2, -1], [-3, 1.3], [-4, -4]]
     value, won, slope = led(True, sure)  # now 3 stands alone and is not sure
-    assert (value, won) == (pytest.approx(1.3), 3)
+    assert value == pytest.approx(1.3)
+    assert won == 3
     assert slope == [[0, 0], [0, 0], [-1, 1], [-1, 1], [0, 0]]
     _, won, slope = led(True, sure, first=True)  # at the first step all take part
     assert won == 3
     assert slope == [[-1, 1]] * 5
 
 
+def best_score(images: torch.Tensor) -> float:
+    scores = MODEL.predict(images)[0].scores
+    assert scores is not None
+    return float(scores.max())
+
+
 def test_strong_dag_goes_further_and_is_for_boxes(tiny_model: Any) -> None:
     plain, strong = (build("dag", alpha=0.05, strong=strong)(MODEL, ONE, [RED], target=2) for strong in (False, True))
-    sure, unsure = (float(MODEL.predict(each.images)[0].scores.max()) for each in (strong, plain))
+    sure, unsure = (best_score(each.images) for each in (strong, plain))
     assert MODEL.predict(strong.images)[0].classes.tolist() == [2]
     assert sure >= 0.8 > unsure
     assert strong.norms > plain.norms
@@ -534,7 +542,8 @@ def test_the_default_target_of_detecbench() -> None:
 def test_target_files(tmp_path: Path) -> None:
     classes, corners = np.array([2]), np.array([[1.0, 2, 3, 4]])
     np.savez(tmp_path / "one.npz", classes=classes, boxes=corners)
-    np.savez(tmp_path / "ids.npz", **{"a/b/classes": classes, "c/classes": np.array([1]), "c/boxes": corners})
+    content: dict[str, Any] = {"a/b/classes": classes, "c/classes": np.array([1]), "c/boxes": corners}
+    np.savez(tmp_path / "ids.npz", **content)
     torch.save(torch.from_numpy(classes), tmp_path / "plain.pt")
     torch.save({"a/b": {"classes": torch.tensor([2])}}, tmp_path / "ids.pt")
     (wanted,) = wanted_boxes(str(tmp_path / "one.npz"), [RED], 3)
@@ -698,7 +707,8 @@ def test_rounds_leave_alone_what_is_lost_already() -> None:
     assert not torch.equal(outcome.images[..., :8, :8], image[..., :8, :8])
     assert torch.equal(outcome.images[..., 16:24, 32:40], image[..., 16:24, 32:40])
     assert torch.equal(outcome.images[..., 16:24, :8], image[..., 16:24, :8])
-    (seen,) = outcome.detections or ()
+    assert outcome.detections is not None
+    (seen,) = outcome.detections
     stays = matched_detections(Boxes(corners, np.array([0, 1, 2])), seen) >= 0
     assert stays.tolist() == [False, True, True]  # what was detected on the crowd, and in the place of the lost one
 

@@ -233,7 +233,7 @@ def test_the_default_class_of_detecbench_is_reached() -> None:
 def test_the_boxes_of_a_tensor_file_are_reached(tmp_path: Path, suffix: str) -> None:
     """Objects appear where there were none, of the classes that the file says; the others go."""
     corners = np.array([[8, 8, 16, 16], [24, 0, 32, 8]], np.float32)
-    content = {"classes": np.array([2, 1]), "boxes": corners}
+    content: dict[str, Any] = {"classes": np.array([2, 1]), "boxes": corners}
     path = tmp_path / f"target{suffix}"
     if suffix == ".npz":
         np.savez(path, **content)
@@ -242,7 +242,8 @@ def test_the_boxes_of_a_tensor_file_are_reached(tmp_path: Path, suffix: str) -> 
     outcome = build("pgd", epsilon=0.9, target=str(path), **STRONG["pgd"])(MODEL, IMAGES, BOXES)
     for row, found in enumerate(MODEL.predict(outcome.images)):
         assert (matched_detections(Boxes(corners, np.array([2, 1])), found) >= 0).all()
-        assert (found.scores > 0.5).sum() == 2, row  # type: ignore[operator]
+        assert found.scores is not None
+        assert (found.scores > 0.5).sum() == 2, row
     assert outcome.share.tolist() == [1.0] * len(IMAGES)
 
 

@@ -38,7 +38,8 @@ def blocks() -> Image:
     v = np.where(y < 64, np.array([150, 185, 230])[c] - y // 2, v)
     v = np.where(y >= 168, 12 + 5 * c + x % 7, v)
     line = (y >= 64) & (y < 168) & ((x % 40 == 0) | (y % 52 == 0))
-    return np.where(line, np.array([250, 245, 235])[c], v).astype(np.uint8)
+    image: Image = np.where(line, np.array([250, 245, 235])[c], v).astype(np.uint8)
+    return image
 
 
 PATTERNS = {"S1": waves, "S2": zone_plates, "S3": blocks}

@@ -183,8 +183,11 @@ def test_streets_has_depth_at_any_size() -> None:
     small = Resized(streets.subset(1), Protocol(shorter=32))
     assert streets.has_depth
     assert small.has_depth
-    assert small[0].depth.shape == small[0].image.shape[:2] == (32, 64)
-    assert set(small[0].depth.ravel()) <= set(streets[0].depth.ravel())
+    depth, original = small[0].depth, streets[0].depth
+    assert depth is not None
+    assert original is not None
+    assert depth.shape == small[0].image.shape[:2] == (32, 64)
+    assert set(depth.ravel()) <= set(original.ravel())
     assert not TinyBoxes().has_depth
     assert not TinyBoxes().subset(1).has_depth
 

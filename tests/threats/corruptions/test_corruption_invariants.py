@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gauntlet.threats.corruptions import COMMON, EXTRA, SEVERITIES, corrupt, names, registry
+from gauntlet.threats.corruptions.settings import Stream
+from subprocesses import environment
 
 ALL = (*COMMON, *EXTRA)
 
@@ -66,7 +68,7 @@ def test_bytes_are_the_same_on_any_machine(name: str) -> None:
     st.integers(0, 2**63 - 1),
     st.sampled_from(["fast", "legacy"]),
 )
-def test_image_in_image_out(name: str, height: int, width: int, severity: int, seed: int, stream: str) -> None:
+def test_image_in_image_out(name: str, height: int, width: int, severity: int, seed: int, stream: Stream) -> None:
     image = noise(height, width, seed % 7)
     before = image.copy()
     out = corrupt(image, name, severity, seed, stream=stream)
@@ -100,15 +102,15 @@ def test_order_and_threads_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("stream", ["fast", "legacy"])
-def test_global_random_states_are_left_alone(stream: str) -> None:
+def test_global_random_states_are_left_alone(stream: Stream) -> None:
     random.seed(3)
     np.random.seed(3)  # noqa: NPY002 - the global state is what is checked
-    before = random.getstate(), np.random.get_state()[1].copy(), np.random.get_state()[2]  # noqa: NPY002
+    before = random.getstate(), np.random.get_state(legacy=False)["state"]  # noqa: NPY002
     outs = [digest(corrupt(noise(40, 40), name, 3, 9, stream=stream)) for name in ALL]
-    after = random.getstate(), np.random.get_state()[1].copy(), np.random.get_state()[2]  # noqa: NPY002
+    after = random.getstate(), np.random.get_state(legacy=False)["state"]  # noqa: NPY002
     assert before[0] == after[0]
-    assert (before[1] == after[1]).all()
-    assert before[2] == after[2]
+    assert (before[1]["key"] == after[1]["key"]).all()
+    assert before[1]["pos"] == after[1]["pos"]
     np.random.seed(4)  # noqa: NPY002
     assert outs == [digest(corrupt(noise(40, 40), name, 3, 9, stream=stream)) for name in ALL]
 
@@ -157,5 +159,7 @@ def test_the_compiler_is_loaded_at_the_first_corruption() -> None:
         "import json, sys; from gauntlet.threats.corruptions import names; names(); "
         "print(json.dumps(sorted({'numba', 'cv2', 'scipy'} & set(sys.modules))))"
     )
-    loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    loaded = json.loads(done.stdout)
     assert "numba" not in loaded

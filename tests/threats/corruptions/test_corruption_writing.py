@@ -39,7 +39,8 @@ class Pictures(Dataset):
 
 
 def read(path: Path) -> np.ndarray:
-    return cv2.imread(str(path), cv2.IMREAD_COLOR)[..., ::-1]
+    image: np.ndarray = cv2.imread(str(path), cv2.IMREAD_COLOR)[..., ::-1]
+    return image
 
 
 def files(root: Path) -> list[str]:

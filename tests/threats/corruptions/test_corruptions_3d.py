@@ -22,6 +22,7 @@ from gauntlet.threats.corruptions.depth import estimated_depth, relative_depth
 from gauntlet.threats.corruptions.draws import FastDraws
 from gauntlet.threats.corruptions.fog_and_flash import camera_shading, flashed
 from gauntlet.threats.corruptions.point_cloud import build_cloud, sum_of_views
+from gauntlet.threats.corruptions.settings import Stream
 from paths import DATA
 
 FIGURES = ("mae", "mean_r", "mean_g", "mean_b", "std", "psnr")
@@ -79,7 +80,7 @@ def test_deterministic_ones_equal_the_reference(name: str) -> None:
 
 @pytest.mark.parametrize("stream", ["fast", "legacy"])
 @pytest.mark.parametrize("name", ["iso_noise", "low_light"])
-def test_noise_has_the_statistics_of_the_reference(name: str, stream: str) -> None:
+def test_noise_has_the_statistics_of_the_reference(name: str, stream: Stream) -> None:
     seeds = 8
     for image_name in PATTERNS if stream == "fast" else ["S1"]:
         for severity in SEVERITIES if stream == "fast" else (1, 5):
@@ -373,7 +374,7 @@ def test_bytes_are_the_same_on_any_machine(name: str) -> None:
     st.sampled_from([0.3, 3.0, 40.0]),
 )
 def test_image_in_image_out(
-    name: str, height: int, width: int, severity: int, seed: int, stream: str, scale: float
+    name: str, height: int, width: int, severity: int, seed: int, stream: Stream, scale: float
 ) -> None:
     generator = np.random.default_rng(seed % 7)
     image = generator.integers(0, 256, (height, width, 3), dtype=np.uint8)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gauntlet.datasets.contract import Dataset
 from gauntlet.models.contract import DetectionModel, GauntletModel
 from gauntlet.models.preparation.steps import prepare
 from gauntlet.samples import Boxes
@@ -47,6 +48,12 @@ def choose_steps(model: GauntletModel, size: tuple[int, int], batch_size: int) -
     steps = measure_steps(model, size, batch_size)
     _write_cache(key, steps)
     return steps
+
+
+def steps_for(model: GauntletModel, dataset: Dataset, batch_size: int) -> tuple[str, ...]:
+    """`choose_steps` for the size of a dataset's first image."""
+    height, width = dataset[0].image.shape[:2]
+    return choose_steps(model, (height, width), batch_size)
 
 
 def measure_steps(model: GauntletModel, size: tuple[int, int], batch_size: int) -> tuple[str, ...]:

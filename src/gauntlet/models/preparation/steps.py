@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -12,6 +12,7 @@ from torch import nn
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.preparation.folding import fold
+from gauntlet.tasks import DETECTION, task_of
 
 AUTO, OFF = "auto", "off"
 """Instead of steps: those that are fastest for a model, and none."""
@@ -79,7 +80,11 @@ def prepare(model: Model, steps: Sequence[str]) -> Model:
     if not steps:
         return model
     identity = model.identity  # of the weights as they were given, not of the folded ones
-    prepared = copy.deepcopy(model)
+    # Weights that no step replaces stay the same memory: a copy of a large model costs next to nothing.
+    shared: dict[int, Any] = {
+        id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in model.parameters()
+    }
+    prepared = copy.deepcopy(model, shared)
     prepared._identity = identity
     for name in STEPS:
         if name in steps:
@@ -89,5 +94,5 @@ def prepare(model: Model, steps: Sequence[str]) -> Model:
 
 
 def _check_forward(model: nn.Module, step: str) -> None:
-    if getattr(model, "task", None) == "detection":
+    if task_of(model) == DETECTION:
         raise GauntletError(f"the preparation '{step}' is for segmentation models; a detector has more than one pass.")

@@ -89,10 +89,11 @@ battery_members.add(
         "dag-0.001": ("dag", {"alpha": 0.001, "steps": 200}),
         "dag-0.003": ("dag", {"alpha": 0.003, "steps": 200}),
         "pdpgd": ("pdpgd", {}),
-        "sea-jsd": ("sea-jsd", {}),
-        "sea-mce": ("sea-mce", {}),
-        "sea-msl": ("sea-msl", {}),
-        "sea-bce": ("sea-bce", {}),
+        # Their code keeps the radius of the SEA members fixed; Croce et al., and so `sea`, shrink it.
+        "sea-jsd": ("sea-jsd", {"radius": "fixed"}),
+        "sea-mce": ("sea-mce", {"radius": "fixed"}),
+        "sea-msl": ("sea-msl", {"radius": "fixed"}),
+        "sea-bce": ("sea-bce", {"radius": "fixed"}),
     },
 )
 

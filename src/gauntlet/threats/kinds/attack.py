@@ -154,6 +154,8 @@ class BatteryThreat(Threat):
             "backwards": outcome.queries.backward.tolist(),
         }
         for index, name in enumerate(outcome.names):
+            details[f"forwards {name}"] = outcome.attack_queries.forward[index].tolist()
+            details[f"backwards {name}"] = outcome.attack_queries.backward[index].tolist()
             if outcome.measures_norm[index]:
                 details[f"norm {name}"] = [_finite(value) for value in outcome.norms[index].tolist()]
                 details[f"share {name}"] = [_finite(value) for value in outcome.shares[index].tolist()]

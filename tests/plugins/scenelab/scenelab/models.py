@@ -14,6 +14,7 @@ from gauntlet.models import SegmentationModel, wrap_model
 def brightness(rest: str, options: Mapping[str, Any]) -> SegmentationModel:
     """A model with two classes, night and day."""
     network = nn.Conv2d(3, 2, 1)
+    assert network.bias is not None
     threshold = float(rest)
     with torch.no_grad():
         network.weight.copy_(torch.tensor([[-1.0] * 3, [1.0] * 3]).view(2, 3, 1, 1))

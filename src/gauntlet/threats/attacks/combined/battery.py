@@ -137,6 +137,8 @@ class WorstCases:
         self.ran = torch.zeros(attacks, count, dtype=torch.bool)
         self.figures = {metric: unknown.clone() for metric in metrics}
         self.norms, self.shares = unknown.clone(), unknown.clone()
+        nothing = torch.zeros(attacks, count, dtype=torch.int64)
+        self.queries = Queries(nothing.clone(), nothing.clone())
         self.worst = {metric: clean[metric].clone() for metric in metrics}
         self.choice = {metric: torch.full((count,), CLEAN) for metric in metrics}
         self.chosen = {metric: problem.images.clone() for metric in metrics}
@@ -158,6 +160,8 @@ class WorstCases:
         tally, device = self.problem.tally, self.problem.images.device
         tally.forward[rows] += outcome.queries.forward
         tally.backward[rows] += outcome.queries.backward
+        self.queries.forward[index, rows] = outcome.queries.forward
+        self.queries.backward[index, rows] = outcome.queries.backward
         self.ran[index, rows] = True
         if measures_norm:
             self.norms[index, rows], self.shares[index, rows] = outcome.norms.cpu(), outcome.share.cpu()
@@ -185,6 +189,7 @@ class WorstCases:
             norms=self.norms,
             shares=self.shares,
             queries=Queries(self.problem.tally.forward, self.problem.tally.backward),
+            attack_queries=self.queries,
             measures_norm=[isinstance(member, MinimumNorm) for member in members.values()],
         )
 

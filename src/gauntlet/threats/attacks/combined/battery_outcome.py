@@ -36,6 +36,7 @@ class BatteryOutcome:
         norms, shares: float64 (A, N), for minimum-perturbation attacks: size before clipping and share of fooled
             pixels; NaN elsewhere and where skipped.
         queries: forward and backward passes per image, all attacks together.
+        attack_queries: those of every attack alone, (A, N); 0 where skipped.
         measures_norm: for each attack, whether it looks for a minimum perturbation.
     """
 
@@ -51,6 +52,7 @@ class BatteryOutcome:
     norms: torch.Tensor
     shares: torch.Tensor
     queries: Queries
+    attack_queries: Queries
     measures_norm: Sequence[bool]
 
     def to(self, device: torch.device) -> BatteryOutcome:
@@ -127,5 +129,8 @@ def joined(parts: Sequence[BatteryOutcome]) -> BatteryOutcome:
         norms=rows(lambda part: part.norms, 1),
         shares=rows(lambda part: part.shares, 1),
         queries=Queries(rows(lambda part: part.queries.forward), rows(lambda part: part.queries.backward)),
+        attack_queries=Queries(
+            rows(lambda part: part.attack_queries.forward, 1), rows(lambda part: part.attack_queries.backward, 1)
+        ),
         measures_norm=parts[0].measures_norm,
     )

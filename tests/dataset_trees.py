@@ -1,4 +1,4 @@
-"""Small trees that copy the layout of each public dataset exactly."""
+"""Small trees that copy the layout of each public dataset exactly, and the fixture that builds them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 HEIGHT, WIDTH = 6, 8
@@ -189,3 +190,18 @@ TREES: dict[str, Callable[[Path], None]] = {
     "lvis": lvis,
     "folder": folder,
 }
+
+MakeTree = Callable[[str], Path]
+
+
+@pytest.fixture
+def make_tree(tmp_path: Path) -> MakeTree:
+    """Builds the tree of a dataset in a fresh folder and returns the folder."""
+
+    def build(name: str) -> Path:
+        root = tmp_path / "data" / name
+        root.mkdir(parents=True)
+        (bdd100k_first if name == "bdd100k-first" else TREES[name])(root)
+        return root
+
+    return build

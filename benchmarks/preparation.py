@@ -1,0 +1,116 @@
+"""What preparing a model saves: time of an attack iteration over the bare passes of the model as it is.
+
+    python benchmarks/preparation.py [--models streets/enet ...] [--rounds 5] [--json FILE]
+
+For every shipped network and, where their weights lie in `../shared/realdata/checkpoints`, the published CamVid ones:
+one step of PGD on the model that `--prepare auto` chooses, over the forward pass and the backward pass to the input of
+the unprepared model (no loss at all), batch 4, one thread, processor time, both in turns in this run; the figure is the
+ratio of the fastest of each. Bounds: 0.85 in the geometric mean, none above 1.05. Exits with 1 when one is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch reads it
+
+import torch
+
+from gauntlet.datasets import load_dataset
+from gauntlet.models import DetectionModel, GauntletModel, load_model
+from gauntlet.models.preparation import prepare
+from gauntlet.models.preparation.choosing import measure_steps
+from gauntlet.models.sources import shipped
+from gauntlet.samples import Batch, collate
+from gauntlet.threats.attacks import build
+
+BATCH, STEPS = 4, 4
+MEAN_BOUND, SINGLE_BOUND = 0.85, 1.05
+CHECKPOINTS = Path(__file__).resolve().parents[2] / "shared" / "realdata" / "checkpoints"
+CAMVID = {
+    "camvid/enet": "enet_camvid.pth",
+    "camvid/cgnet": "cgnet_m3n21_camvid.pth",
+    "camvid/espnet": "espnet_p_2_q_8_camvid.pth",
+}
+
+
+def models() -> dict[str, Callable[[], GauntletModel]]:
+    made: dict[str, Callable[[], GauntletModel]] = {name: partial(load_model, name) for name in shipped.names()}
+    for name, file in CAMVID.items():
+        if (CHECKPOINTS / file).is_file():
+            made[name] = partial(load_model, name, weights=str(CHECKPOINTS / file))
+    return made
+
+
+def batch(name: str) -> Batch:
+    """Four scenes at the size that the network was trained on."""
+    size = (128, 256) if name.startswith("streets/") else (180, 240)
+    return collate([load_dataset("streets", size=size, length=BATCH)[index] for index in range(BATCH)])
+
+
+def bare(model: GauntletModel, data: Batch) -> None:
+    """Forward and backward to the input, and nothing else."""
+    images = data.images.detach().requires_grad_(True)
+    output = model.losses(images, data.boxes) if isinstance(model, DetectionModel) else model(images)
+    torch.autograd.grad(output, images, torch.ones_like(output))
+
+
+def attack(model: GauntletModel, data: Batch) -> None:
+    """Steps of PGD and nothing else: the start is the image, the last point is not looked at."""
+    truth: Any = data.boxes if isinstance(model, DetectionModel) else data.labels.clamp(0, model.num_classes - 1)  # type: ignore[union-attr]
+    build("pgd", steps=STEPS, random_start=False)(model, data.images, truth)
+
+
+def seconds(run: Callable[[], None], passes: int) -> float:
+    began = time.process_time()
+    run()
+    return (time.process_time() - began) / passes
+
+
+def measure(name: str, make: Callable[[], GauntletModel], rounds: int) -> dict[str, Any]:
+    model, data = make(), batch(name)
+    model.freeze()
+    height, width = data.images.shape[-2:]
+    steps = measure_steps(model, (height, width), BATCH)
+    prepared = prepare(model, steps)
+    runs = [(lambda: bare(model, data), 1), (lambda: attack(prepared, data), STEPS)]
+    best = [math.inf, math.inf]
+    for _ in range(rounds + 1):  # the first round warms up, and is not slower than the others where it counts
+        for index, (run, passes) in enumerate(runs):
+            best[index] = min(best[index], seconds(run, passes))
+    return {"model": name, "steps": "+".join(steps) or "off", "bare_ms": 1e3 * best[0], "ratio": best[1] / best[0]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", help="All by default.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    for name, make in models().items():
+        if chosen.models and name not in chosen.models:
+            continue
+        rows.append(measure(name, make, chosen.rounds))
+        line = "{model:24} {steps:20} bare {bare_ms:7.1f} ms per batch, ratio {ratio:.2f}"
+        print(line.format(**rows[-1]), flush=True)
+    ratios = [row["ratio"] for row in rows]
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    print(f"geometric mean {mean:.3f} (bound {MEAN_BOUND}), largest {max(ratios):.2f} (bound {SINGLE_BOUND})")
+    if chosen.json:
+        chosen.json.write_text(json.dumps({"models": rows, "mean": mean}, indent=1))
+    sys.exit(int(mean > MEAN_BOUND or max(ratios) > SINGLE_BOUND))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""What travels between the driver and its workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
+from gauntlet.evaluation.units import Unit
+from gauntlet.metrics import Views
+from gauntlet.results.record import ImageRow
+
+READY = "ready"
+"""The first word of a worker: it has started and takes orders."""
+
+
+@dataclass(frozen=True)
+class PickledFile:
+    """An object that only lives in the driver's memory, as a file that workers on the same machine map."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Order:
+    """A unit of work: small, and enough to build everything in another process.
+
+    Attributes:
+        model, dataset: where the worker finds them.
+        threat: its description.
+        metric: options of the metric.
+        seed, precision: of the evaluation.
+        device: where to compute.
+        batch_size: images of a full unit.
+        preparation: steps of `models.preparation`; None when the worker is to measure which are the fastest.
+        unit: the images.
+    """
+
+    model: ModelEntry | PickledFile
+    dataset: DatasetEntry | PickledFile
+    threat: dict[str, Any]
+    metric: dict[str, Any]
+    seed: int
+    precision: str
+    device: str
+    batch_size: int
+    preparation: tuple[str, ...] | None
+    unit: Unit
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a worker sends back: counts, a few hundred bytes an image.
+
+    Attributes:
+        rows: the counts of every image of the unit.
+        views: what the views of the counts are.
+        seconds: how long the unit took.
+        preparation: the steps with which the model was prepared.
+    """
+
+    rows: list[ImageRow]
+    views: Views
+    seconds: float
+    preparation: tuple[str, ...]

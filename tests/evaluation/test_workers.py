@@ -1,0 +1,297 @@
+"""Worker processes on this machine: the same bytes for any number of them, killed workers, killed drivers."""
+
+from __future__ import annotations
+
+import glob
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from test_runner import committed, content, counts
+from torch import nn
+
+from gauntlet.datasets import load_dataset
+from gauntlet.errors import GauntletError
+from gauntlet.evaluation import evaluate
+from gauntlet.evaluation.jobs import PlannedJob
+from gauntlet.evaluation.local import LocalExecutor, one_thread
+from gauntlet.evaluation.plan import open_dataset, parse_plan, plan_jobs
+from gauntlet.evaluation.runner import run_jobs
+from gauntlet.evaluation.sample_cache import SampleCache
+from gauntlet.models import wrap_model
+from gauntlet.results import Store, open_store
+from gauntlet.samples import Sample, collate
+from nets import street_network
+from paths import TESTS
+from subprocesses import environment
+from tiny import TinyDataset
+
+PGD = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 4}}
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choices of preparations, which runs of one test share and nobody else."""
+    monkeypatch.setenv("GAUNTLET_CACHE", str(tmp_path / "cache"))
+
+
+def planned(*threats: object, **options: object) -> list[PlannedJob]:
+    return plan_jobs(parse_plan({**content(*threats), **options}))
+
+
+def test_one_two_and_three_workers_give_the_same_bytes() -> None:
+    stores = [Store(), Store(), Store()]
+    for workers, store in enumerate(stores, start=1):
+        outcome = run_jobs(planned("clean", PGD, "gaussian_noise"), store, executor=LocalExecutor(workers))
+        assert (len(outcome.computed), outcome.failures) == (3, [])
+    assert counts(stores[0]) == counts(stores[1]) == counts(stores[2])
+    order = ["key", "view", "metric", "class_name"]
+    figures = [store.frame()[[*order, "value", "low", "high"]].sort_values(order) for store in stores]
+    assert all(frame.reset_index(drop=True).equals(figures[0].reset_index(drop=True)) for frame in figures)
+
+
+@pytest.mark.slow
+def test_shipped_models_of_both_tasks_give_the_same_bytes_prepared_or_not() -> None:
+    small = {"name": "streets", "options": {"size": [64, 128], "length": 4}}
+    models = {"models": ["streets/enet", "streets/fcos"], "datasets": [small], "batch_size": 2}
+    for prepare in ("off", "fold,channels-last"):
+        stores = [Store(), Store()]
+        for workers, store in enumerate(stores, start=1):
+            jobs = plan_jobs(parse_plan({**models, "threats": [PGD], "prepare": prepare}))
+            run_jobs(jobs, store, executor=LocalExecutor(workers))
+            provenance = store.load(jobs[0].job.key)
+            assert provenance is not None
+            assert provenance.provenance["preparation"] == ([] if prepare == "off" else ["fold", "channels-last"])
+            assert provenance.provenance["threads"] == 1
+        assert len(counts(stores[0])) == 8
+        assert counts(stores[0]) == counts(stores[1])
+
+
+def test_torch_threads_do_not_change_a_figure_and_come_back() -> None:
+    stores, before = [Store(), Store()], torch.get_num_threads()
+    try:
+        for threads, store in zip((1, 2), stores, strict=True):
+            torch.set_num_threads(threads)
+            run_jobs(planned(PGD), store, executor=LocalExecutor(1))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert counts(stores[0]) == counts(stores[1])
+
+
+def test_gpus_keep_their_threads() -> None:
+    before = torch.get_num_threads()
+    with one_thread(torch.device("cuda")):
+        assert torch.get_num_threads() == before
+
+
+def test_a_killed_worker_costs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GAUNTLET_TEST_MARK", str(tmp_path / "mark"))
+    (tmp_path / "mark").write_text("not yet: planning builds the model here too")
+    jobs = plan_jobs(parse_plan(content("clean", network="killed_once")))
+    (tmp_path / "mark").unlink()
+    store, quiet = Store(), Store()
+    outcome = run_jobs(jobs, store, executor=LocalExecutor(2))
+    assert (tmp_path / "mark").read_text() == "killed"  # it really happened
+    assert (len(outcome.computed), outcome.failures) == (1, [])
+    run_jobs(jobs, quiet, executor=LocalExecutor(1))
+    assert counts(store) == counts(quiet)
+
+
+def test_a_unit_that_kills_every_worker_is_set_aside_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = parse_plan(content("clean", "fog", network="killer"))
+    poison = collate([open_dataset(plan.datasets[0])[5]]).images.mean()
+    monkeypatch.setenv("GAUNTLET_TEST_POISON", repr(float(poison)))
+    store = Store()
+    outcome = run_jobs(plan_jobs(plan), store, executor=LocalExecutor(2))
+    assert [evaluation.threat for evaluation in outcome.computed] == ["fog 3"]
+    (failure,) = outcome.failures
+    assert "images 4 to 5, 3 tries" in failure.error
+    assert store.failures()[["threat", "start", "stop"]].values.tolist() == [["clean", 4, 6]]
+
+
+def test_an_image_that_raises_is_told_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = parse_plan(content("clean", network="raiser"))
+    poison = collate([open_dataset(plan.datasets[0])[5]]).images.mean()
+    monkeypatch.setenv("GAUNTLET_TEST_POISON", repr(float(poison)))
+    (failure,) = run_jobs(plan_jobs(plan), Store(), executor=LocalExecutor(2)).failures
+    assert "this image is poison" in failure.error
+
+
+def workers_of(process: int) -> list[int]:
+    """Processes whose parent is the given one."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True, check=False)
+    return [int(line) for line in listed.stdout.split()]
+
+
+@pytest.mark.slow
+def test_a_killed_driver_leaves_no_process_and_no_file_and_goes_on(tmp_path: Path) -> None:
+    plan, store = tmp_path / "plan.yaml", tmp_path / "results.db"
+    long = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 200}}
+    plan.write_text(yaml.safe_dump(content(long, images=40)))
+    command = [sys.executable, "-m", "gauntlet", "run", str(plan), "--store", str(store), "--json", "--workers", "2"]
+    apart = environment(TESTS, TMPDIR=str(tmp_path))
+    driver = subprocess.Popen(command, env=apart, stdout=subprocess.DEVNULL, start_new_session=True)
+    while driver.poll() is None and committed(store) < 4:
+        time.sleep(0.02)  # leaves the core to the workers
+    assert driver.poll() is None, "the driver ended before it could be killed"
+    children = workers_of(driver.pid)
+    assert len(children) == 2
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    while any(os.path.exists(f"/proc/{child}") for child in children):
+        time.sleep(0.02)  # a worker that stays alive ends the test by the runner's own limit
+    assert glob.glob(str(tmp_path / "gauntlet-workers-*")) == []
+    assert 4 <= committed(store) < 40
+    subprocess.run(command, env=apart, check=True, stdout=subprocess.DEVNULL)
+    quiet = Store()
+    run_jobs(plan_jobs(parse_plan(content(long, images=40))), quiet, executor=LocalExecutor(1))
+    with open_store(store) as opened:
+        assert counts(opened) == counts(quiet)
+
+
+def test_ctrl_c_ends_every_worker(tmp_path: Path) -> None:
+    plan, store = tmp_path / "plan.yaml", tmp_path / "results.db"
+    long = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 400}}
+    plan.write_text(yaml.safe_dump(content(long, images=40)))
+    command = [sys.executable, "-m", "gauntlet", "run", str(plan), "--store", str(store), "--workers", "2"]
+    driver = subprocess.Popen(
+        command,
+        env=environment(TESTS),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while driver.poll() is None and committed(store) < 2:
+        time.sleep(0.02)
+    children = workers_of(driver.pid)
+    os.killpg(driver.pid, signal.SIGINT)  # as a terminal does: to the driver and to its workers
+    _, said = driver.communicate()
+    assert driver.returncode == 130
+    assert "what was finished is kept" in said
+    assert "Traceback" not in said
+    assert not any(os.path.exists(f"/proc/{child}") for child in children)
+
+
+def test_models_and_datasets_in_memory_travel_as_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    model = wrap_model(street_network(), num_classes=11, ignore_index=11, name="memory")
+    data = load_dataset("streets", size=(32, 64), length=6)
+    alone = evaluate(model, data, PGD, batch_size=2, workers=1)
+    together = evaluate(model, data, PGD, batch_size=2, workers=2)
+    assert together.figures == alone.figures
+    assert glob.glob(str(tmp_path / "gauntlet-workers-*")) == []
+
+
+class Unpicklable(TinyDataset):
+    """A dataset that cannot leave its process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = lambda: None
+
+
+def test_what_cannot_travel_is_told() -> None:
+    model = wrap_model(nn.Conv2d(3, 3, 1), num_classes=3)
+    with pytest.raises(GauntletError, match="the dataset only lives in this process and cannot be pickled"):
+        evaluate(model, Unpicklable(), "clean", batch_size=2, workers=2)
+
+
+def test_short_runs_stay_in_this_process_unless_workers_are_asked_for() -> None:
+    assert LocalExecutor()._devices(planned("clean")) == ["cpu"]
+    long = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 1000}}
+    assert LocalExecutor()._devices(planned(long)) == ["cpu"] * min(5, len(os.sched_getaffinity(0)))
+    assert LocalExecutor(3)._devices(planned("clean")) == ["cpu"] * 3
+    assert LocalExecutor(9)._devices(planned("clean")) == ["cpu"] * 5  # five units are five workers' work
+
+
+def test_the_first_choice_of_a_preparation_holds_for_everybody() -> None:
+    store, (job,) = Store(), planned(PGD, prepare="fold")
+    run_jobs([job], store, executor=LocalExecutor(1))
+    started = store.started(job.job.key)
+    assert started is not None
+    assert started.preparation == ("fold",)
+    assert store.keep_preparation(started, ("channels-last",)) == ("fold",)
+
+
+def test_an_interrupted_evaluation_goes_on_as_it_was_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of it was prepared with fold: a resume that would choose otherwise must not."""
+    plain, (job,) = Store(), planned(PGD, prepare="fold")
+    run_jobs([job], plain, executor=LocalExecutor(1))
+    half = Store()
+    from gauntlet.evaluation.session import begin_session
+
+    session = begin_session(half, job, torch.device("cpu"))
+    started = plain.started(job.job.key)
+    assert started is not None
+    assert started.views is not None
+    rows = list(plain.image_rows(started))[:4]
+    half.add_images(session.started, rows, started.views)
+    again = replace(job, settings=replace(job.settings, prepare="off"))
+    run_jobs([again], half, executor=LocalExecutor(1))
+    finished = half.load(job.job.key)
+    assert finished is not None
+    assert finished.provenance["preparation"] == ["fold"]
+    assert counts(half) == counts(plain)
+
+
+def test_an_evaluation_begun_before_preparations_existed_goes_on_unprepared() -> None:
+    from gauntlet.evaluation.session import begin_session
+
+    plain, (job,) = Store(), planned(PGD, prepare="off")
+    run_jobs([job], plain, executor=LocalExecutor(1))
+    started = plain.started(job.job.key)
+    assert started is not None
+    assert started.views is not None
+    old = Store()
+    (unchosen,) = planned(PGD)  # "auto": nothing is recorded before the first unit
+    session = begin_session(old, unchosen, torch.device("cpu"))
+    assert session.preparation is None
+    old.add_images(session.started, list(plain.image_rows(started))[:4], started.views)
+    run_jobs([unchosen], old, executor=LocalExecutor(1))
+    assert counts(old) == counts(plain)
+
+
+def test_threats_without_gradients_are_never_prepared() -> None:
+    store, jobs = Store(), planned("clean", "fog", prepare="fold")
+    run_jobs(jobs, store, executor=LocalExecutor(1))
+    for job in jobs:
+        finished = store.load(job.job.key)
+        assert finished is not None
+        assert finished.provenance["preparation"] == []
+
+
+class Counting(TinyDataset):
+    """Counts how often a sample is made."""
+
+    def __init__(self) -> None:
+        super().__init__(length=6)
+        self.made: list[int] = []
+
+    def __getitem__(self, index: int) -> Sample:
+        self.made.append(index)
+        return super().__getitem__(index)
+
+
+def test_samples_are_made_once_and_the_cache_is_bounded() -> None:
+    data = Counting()
+    cache = SampleCache(data)
+    assert [cache[index].id for index in (0, 1, 0, 1, 5)] == ["tiny/0", "tiny/1", "tiny/0", "tiny/1", "tiny/5"]
+    assert data.made == [0, 1, 5]
+    assert cache.identity == data.identity
+    size = 16 * 24 * 4  # an image and its labels
+    small = SampleCache(data, limit=2 * size)
+    data.made.clear()
+    for index in (0, 1, 0, 2, 0, 1):  # 1 was asked for longest ago when 2 comes
+        small[index]
+    assert data.made == [0, 1, 2, 1]
