@@ -81,9 +81,9 @@ class TinyDetector(DetectionModel):
         return Candidates(scores, boxes, scores.amax(dim=2))
 
     def losses(self, images: torch.Tensor, targets: Sequence[Boxes]) -> torch.Tensor:
-        found = self.candidates(images)
+        detected = self.candidates(images)
         losses = []
-        for scores, boxes, target in zip(found.scores, found.boxes, targets, strict=True):
+        for scores, boxes, target in zip(detected.scores, detected.boxes, targets, strict=True):
             wanted, total = torch.zeros_like(scores), scores.new_zeros(())
             centres = (boxes[:, :2] + boxes[:, 2:]).detach() / 2
             for corners, kind in zip(torch.from_numpy(target.xyxy).to(boxes), target.classes, strict=True):
@@ -95,10 +95,10 @@ class TinyDetector(DetectionModel):
 
     def predict(self, images: torch.Tensor) -> list[Boxes]:
         with torch.no_grad():
-            found = self.candidates(images)
-        probabilities, classes = found.scores.sigmoid().max(dim=2)
+            detected = self.candidates(images)
+        probabilities, classes = detected.scores.sigmoid().max(dim=2)
         results = []
-        for score, kind, boxes in zip(probabilities, classes, found.boxes, strict=True):
+        for score, kind, boxes in zip(probabilities, classes, detected.boxes, strict=True):
             kept = score > self.threshold
             results.append(
                 Boxes(boxes[kept].float().cpu().numpy(), kind[kept].cpu().numpy(), score[kept].float().cpu().numpy())

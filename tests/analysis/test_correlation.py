@@ -17,22 +17,22 @@ X = [0.1, 0.4, 0.35, 0.8, 0.8, 0.2]
 Y = [1.0, 3.0, 2.0, 5.0, 4.0, 2.5]
 
 
-def by_name(found: pd.DataFrame, column: str = "value") -> dict[str, float]:
-    return dict(zip(found["coefficient"], found[column], strict=True))
+def by_name(actual: pd.DataFrame, column: str = "value") -> dict[str, float]:
+    return dict(zip(actual["coefficient"], actual[column], strict=True))
 
 
 def test_the_reference_values() -> None:
-    found = by_name(correlate(X, Y))
-    assert found["pearson"] == pytest.approx(0.9277274494121511, abs=1e-12)
-    assert found["spearman"] == pytest.approx(0.9276336570439174, abs=1e-12)
-    assert found["kendall"] == pytest.approx(0.8280786712108251, abs=1e-12)
+    actual = by_name(correlate(X, Y))
+    assert actual["pearson"] == pytest.approx(0.9277274494121511, abs=1e-12)
+    assert actual["spearman"] == pytest.approx(0.9276336570439174, abs=1e-12)
+    assert actual["kendall"] == pytest.approx(0.8280786712108251, abs=1e-12)
 
 
 def test_hand_computed_ranks() -> None:
     # Ranks 1 2 3 4 against 1 3 2 4: one of six pairs is discordant, squared rank differences sum to 2.
-    found = by_name(correlate([1, 2, 3, 4], [10, 30, 20, 90]))
-    assert found["kendall"] == pytest.approx((5 - 1) / 6)
-    assert found["spearman"] == pytest.approx(1 - 6 * 2 / (4 * 15))
+    actual = by_name(correlate([1, 2, 3, 4], [10, 30, 20, 90]))
+    assert actual["kendall"] == pytest.approx((5 - 1) / 6)
+    assert actual["spearman"] == pytest.approx(1 - 6 * 2 / (4 * 15))
 
 
 @settings(deadline=None, max_examples=40)
@@ -43,21 +43,21 @@ def test_hand_computed_ranks() -> None:
 )
 def test_equal_to_scipy_with_many_ties(pairs: list[tuple[int, int]]) -> None:
     x, y = np.array(pairs, dtype=float).T
-    found = by_name(correlate(x, y, resamples=20))
-    assert found["pearson"] == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-9)
-    assert found["spearman"] == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-9)
-    assert found["kendall"] == pytest.approx(stats.kendalltau(x, y).statistic, abs=1e-9)
+    actual = by_name(correlate(x, y, resamples=20))
+    assert actual["pearson"] == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-9)
+    assert actual["spearman"] == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-9)
+    assert actual["kendall"] == pytest.approx(stats.kendalltau(x, y).statistic, abs=1e-9)
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(3, 40), st.integers(0, 2**32 - 1))
 def test_intervals_are_ordered_and_inside_their_range(n: int, seed: int) -> None:
     x, y = np.random.default_rng(seed).normal(size=(2, n))
-    found = correlate(x, y, resamples=200, seed=seed)
-    assert (found["low"] <= found["high"]).all()
-    assert found["low"].ge(-1).all()
-    assert found["high"].le(1).all()
-    assert found["n"].eq(n).all()
+    actual = correlate(x, y, resamples=200, seed=seed)
+    assert (actual["low"] <= actual["high"]).all()
+    assert actual["low"].ge(-1).all()
+    assert actual["high"].le(1).all()
+    assert actual["n"].eq(n).all()
 
 
 def test_the_bootstrap_is_that_of_resampled_pairs() -> None:
@@ -66,12 +66,12 @@ def test_the_bootstrap_is_that_of_resampled_pairs() -> None:
     y = np.round(x + generator.normal(size=12), 1)
     draws = np.random.default_rng(0).multinomial(12, np.full(12, 1 / 12), size=50)
     expected = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
-    found = correlate(x, y, resamples=50).set_index("coefficient")
+    actual = correlate(x, y, resamples=50).set_index("coefficient")
     for name, function in expected.items():
         values = [function(np.repeat(x, draw), np.repeat(y, draw)).statistic for draw in draws]
         low, high = np.percentile(values, [2.5, 97.5])
-        assert found.loc[name, "low"] == pytest.approx(low, abs=1e-9)
-        assert found.loc[name, "high"] == pytest.approx(high, abs=1e-9)
+        assert actual.loc[name, "low"] == pytest.approx(low, abs=1e-9)
+        assert actual.loc[name, "high"] == pytest.approx(high, abs=1e-9)
 
 
 def test_the_same_seed_gives_the_same_interval_and_another_one_another() -> None:
@@ -81,30 +81,30 @@ def test_the_same_seed_gives_the_same_interval_and_another_one_another() -> None
 
 
 def test_an_interval_of_a_perfect_line_is_a_point() -> None:
-    found = correlate([1, 2, 3, 4, 5], [2, 4, 6, 8, 10]).set_index("coefficient")
-    assert found["value"].tolist() == pytest.approx([1, 1, 1])
-    assert found["low"].tolist() == pytest.approx([1, 1, 1])
+    actual = correlate([1, 2, 3, 4, 5], [2, 4, 6, 8, 10]).set_index("coefficient")
+    assert actual["value"].tolist() == pytest.approx([1, 1, 1])
+    assert actual["low"].tolist() == pytest.approx([1, 1, 1])
 
 
 @pytest.mark.parametrize(("x", "y"), [([1.0, 2.0], [2.0, 1.0]), ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]), ([], [])])
 def test_too_few_pairs_and_no_variance_give_nan(x: list[float], y: list[float]) -> None:
-    found = correlate(x, y)
-    assert found[["value", "low", "high"]].isna().all().all()
-    assert found["n"].eq(len(x)).all()
+    actual = correlate(x, y)
+    assert actual[["value", "low", "high"]].isna().all().all()
+    assert actual["n"].eq(len(x)).all()
 
 
 def test_parameter_counts_without_variance_give_nan_too() -> None:
     assert correlate([1.1e9] * 5, [0.1, 0.2, 0.3, 0.4, 0.5])["value"].isna().all()
     # Large numbers must not turn rounding noise of a constant resample into a correlation.
-    found = correlate([1.1e9, 1.1e9, 1.1e9, 1.2e9], [0.1, 0.1, 0.1, 0.3])
-    assert by_name(found)["pearson"] == pytest.approx(1)
-    assert by_name(found, "low")["pearson"] == pytest.approx(1)
+    actual = correlate([1.1e9, 1.1e9, 1.1e9, 1.2e9], [0.1, 0.1, 0.1, 0.3])
+    assert by_name(actual)["pearson"] == pytest.approx(1)
+    assert by_name(actual, "low")["pearson"] == pytest.approx(1)
 
 
 def test_pairs_with_nan_are_dropped_together() -> None:
-    found = correlate([*X, np.nan, 3.0], [*Y, 4.0, np.nan])
-    assert by_name(found)["pearson"] == pytest.approx(0.9277274494121511)
-    assert found["n"].eq(6).all()
+    actual = correlate([*X, np.nan, 3.0], [*Y, 4.0, np.nan])
+    assert by_name(actual)["pearson"] == pytest.approx(0.9277274494121511)
+    assert actual["n"].eq(6).all()
 
 
 def test_scores_at_the_floor_are_warned_about() -> None:
@@ -121,9 +121,9 @@ def test_lists_of_different_length_are_an_error() -> None:
 
 def test_a_table_of_correlations_split_by_a_column() -> None:
     table = pd.DataFrame({"kind": ["a"] * 4 + ["b"] * 4, "x": [1, 2, 3, 4] * 2, "y": [1, 2, 3, 4, 4, 3, 2, 1]})
-    found = correlations(table, ["x", "y"], by=["kind"], resamples=20)
-    assert len(found) == 6
-    assert found.groupby("kind")["value"].mean().to_dict() == pytest.approx({"a": 1, "b": -1})
+    actual = correlations(table, ["x", "y"], by=["kind"], resamples=20)
+    assert len(actual) == 6
+    assert actual.groupby("kind")["value"].mean().to_dict() == pytest.approx({"a": 1, "b": -1})
     whole = correlations(table, pairs=[("x", "y")], resamples=20)
     assert whole["value"].tolist() == pytest.approx([0, 0, 0])
     with pytest.raises(GauntletError, match="needs the columns z"):
@@ -132,9 +132,9 @@ def test_a_table_of_correlations_split_by_a_column() -> None:
 
 def test_published_linf_reliability_is_flagged_as_floor() -> None:
     table = scores(published.frame(source="semsegbench", dataset="ade20k"))
-    found = correlations(table, pairs=[("linf-ReM^8_20", "clean")], resamples=20)
-    assert found["n"].eq(18).all()
-    assert found["warning"].ne("").all()
+    actual = correlations(table, pairs=[("linf-ReM^8_20", "clean")], resamples=20)
+    assert actual["n"].eq(18).all()
+    assert actual["warning"].ne("").all()
 
 
 def test_scores_side_by_side_across_metrics_and_datasets() -> None:

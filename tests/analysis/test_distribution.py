@@ -32,19 +32,19 @@ def test_best_attack_with_ties_by_hand() -> None:
     frame = per_image(
         {"pgd": [0.1, 0.2, 0.3, 0.0], "dag": [0.2, 0.2, 0.1, 0.0], "alma": [0.3, 0.5, 0.9, 0.0]}, "accuracy"
     )
-    found = best_attack(frame).set_index("attack")
-    assert list(found.index) == ["pgd", "dag", "alma"]
-    assert found["images"].tolist() == [3, 1, 0]
-    assert found["share"].tolist() == [0.75, 0.25, 0.0]
+    actual = best_attack(frame).set_index("attack")
+    assert list(actual.index) == ["pgd", "dag", "alma"]
+    assert actual["images"].tolist() == [3, 1, 0]
+    assert actual["share"].tolist() == [0.75, 0.25, 0.0]
     # Image 1 is a tie of two, image 3 of three.
-    assert found["credit"].tolist() == pytest.approx([(1 + 1 / 2 + 1 / 3) / 4, (1 + 1 / 2 + 1 / 3) / 4, (1 / 3) / 4])
+    assert actual["credit"].tolist() == pytest.approx([(1 + 1 / 2 + 1 / 3) / 4, (1 + 1 / 2 + 1 / 3) / 4, (1 / 3) / 4])
 
 
 def test_best_attack_skips_views_that_are_none_and_void_images() -> None:
     frame = per_image({"all": [0.0, 0.0], "pgd": [0.1, np.nan], "dag": [0.2, np.nan]}, "mIoU")
-    found = best_attack(frame, "mIoU").set_index("attack")
-    assert list(found.index) == ["pgd", "dag"]
-    assert found["share"].tolist() == [1, 0]
+    actual = best_attack(frame, "mIoU").set_index("attack")
+    assert list(actual.index) == ["pgd", "dag"]
+    assert actual["share"].tolist() == [1, 0]
 
 
 def test_best_attack_names_missing_views() -> None:
@@ -66,10 +66,10 @@ def test_best_attack_names_missing_views() -> None:
     )
 )
 def test_shares_and_credits_sum_to_one(values: np.ndarray) -> None:
-    found = best_attack(per_image({f"a{row}": list(each) for row, each in enumerate(values)}, "accuracy"))
-    assert found["share"].sum() == pytest.approx(1)
-    assert found["credit"].sum() == pytest.approx(1)
-    assert found["images"].sum() == values.shape[1]
+    actual = best_attack(per_image({f"a{row}": list(each) for row, each in enumerate(values)}, "accuracy"))
+    assert actual["share"].sum() == pytest.approx(1)
+    assert actual["credit"].sum() == pytest.approx(1)
+    assert actual["images"].sum() == values.shape[1]
 
 
 def test_minimum_norms_count_failures_as_infinite() -> None:
@@ -82,9 +82,9 @@ def test_minimum_norms_count_failures_as_infinite() -> None:
 
 def test_the_cdf_by_hand() -> None:
     frame = per_image({"pgd": [1 / 255, 4 / 255, np.inf, 0.0], "alma": [2 / 255, 2 / 255, np.inf, np.inf]}, "minimum")
-    found = perturbation_cdf(frame)
-    curves = {name: rows["share"].tolist() for name, rows in found.groupby("attack", sort=False)}
-    assert found.loc[found["attack"].eq("pgd"), "grey_level"].tolist() == pytest.approx([0, 1, 2, 4])
+    actual = perturbation_cdf(frame)
+    curves = {name: rows["share"].tolist() for name, rows in actual.groupby("attack", sort=False)}
+    assert actual.loc[actual["attack"].eq("pgd"), "grey_level"].tolist() == pytest.approx([0, 1, 2, 4])
     assert curves == {
         "pgd": [0.25, 0.5, 0.5, 0.75],
         "alma": [0.0, 0.0, 0.5, 0.5],
@@ -98,8 +98,8 @@ def test_the_cdf_by_hand() -> None:
 
 
 def test_a_median_can_be_infinite() -> None:
-    found = median_perturbation(per_image({"pgd": [0.1, np.inf, np.inf]}, "minimum"))
-    assert np.isinf(found["median"]).all()
+    actual = median_perturbation(per_image({"pgd": [0.1, np.inf, np.inf]}, "minimum"))
+    assert np.isinf(actual["median"]).all()
 
 
 @settings(deadline=None, max_examples=30)
@@ -115,10 +115,10 @@ def test_the_median_is_where_the_cdf_reaches_one_half(norms: list[float]) -> Non
 
 def test_the_distribution_over_images_by_hand() -> None:
     frame = per_image({"all": [0.0, 0.1, 0.5, 1.0, np.nan], "inside": [0.2, 0.2, 0.2, 0.2, 0.2]}, "mIoU")
-    found = image_distribution(frame, bins=2)
-    assert found[found["view"].eq("all")]["images"].tolist() == [2, 2]
-    assert found[found["view"].eq("all")]["cumulative"].tolist() == [0.5, 1.0]
-    assert found[found["view"].eq("inside")]["images"].tolist() == [5, 0]
+    actual = image_distribution(frame, bins=2)
+    assert actual[actual["view"].eq("all")]["images"].tolist() == [2, 2]
+    assert actual[actual["view"].eq("all")]["cumulative"].tolist() == [0.5, 1.0]
+    assert actual[actual["view"].eq("inside")]["images"].tolist() == [5, 0]
     with pytest.raises(GauntletError, match="at least 1"):
         image_distribution(frame, bins=0)
 

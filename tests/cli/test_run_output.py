@@ -18,9 +18,9 @@ def result() -> Evaluation:
     job = Job("segmentation", "m", "digest", dataset, "clean", "clean", {"clean": {}}, 1, 0)
     started = store.begin(job, images=8, batch_size=4, metric={}, provenance={"started": "2026"})
     store.finish(started, [Figure("mIoU", 0.5)])
-    found = store.load(job.key)
-    assert found is not None
-    return found
+    actual = store.load(job.key)
+    assert actual is not None
+    return actual
 
 
 @pytest.mark.parametrize("models", [1, 5])

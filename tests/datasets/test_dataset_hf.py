@@ -146,6 +146,6 @@ def test_objects_with_the_library(tmp_path: Path) -> None:
     library.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "d")
     dataset = load_dataset(f"hf:{tmp_path / 'd'}")
     assert dataset.box_class_names == ("a", "b")
-    found = dataset[0].boxes
-    assert found is not None
-    assert (found.xyxy.tolist(), found.classes.tolist()) == ([[0, 1, 2, 4]], [1])
+    actual = dataset[0].boxes
+    assert actual is not None
+    assert (actual.xyxy.tolist(), actual.classes.tolist()) == ([[0, 1, 2, 4]], [1])

@@ -184,7 +184,7 @@ class TestContents:
 
 class TestBoxes:
     def test_boxes_are_tight_and_inside(self, pictures: list[Picture]) -> None:
-        found = 0
+        actual = 0
         for picture in pictures[:20]:
             boxes = object_boxes(picture)
             assert boxes.xyxy.min(initial=0) >= 0
@@ -201,8 +201,8 @@ class TestBoxes:
                 assert corners[3] <= SIZE[0]
                 assert mask.sum() >= 12
                 assert picture.visible[number - 1] >= 0.2
-                found += 1
-        assert found > 60
+                actual += 1
+        assert actual > 60
 
     def test_all_four_classes_have_boxes(self, pictures: list[Picture]) -> None:
         classes = np.concatenate([object_boxes(picture).classes for picture in pictures])

@@ -82,15 +82,15 @@ def by_hand(detector: TinyDetector, data: TinyBoxes) -> tuple[list[Boxes], list[
 def test_clean_figures_are_those_of_a_plain_loop(detector: TinyDetector) -> None:
     data = TinyBoxes(7)
     result = gauntlet.evaluate(detector, data)
-    truths, found = by_hand(detector, data)
-    for name, expected in figures(truths, found, len(CLASSES)).items():
+    truths, detected = by_hand(detector, data)
+    for name, expected in figures(truths, detected, len(CLASSES)).items():
         np.testing.assert_equal(result.figures[name], expected)
     assert result.task == "detection"
     assert next(iter(result.figures)) == "mAP"
     assert result.figures["mAP50"] > 0.9
     assert result.intervals["mAP"][0] <= result.figures["mAP"] <= result.intervals["mAP"][1]
     assert list(result.per_class.index) == list(CLASSES)
-    f1 = [image_f1(truth, each) for truth, each in zip(truths, found, strict=True)]
+    f1 = [image_f1(truth, each) for truth, each in zip(truths, detected, strict=True)]
     assert result.per_image["F1"].tolist() == pytest.approx(f1)
 
 
@@ -105,9 +105,9 @@ def test_every_figure_is_computed_again_from_the_store(detector: TinyDetector, t
             store.metric("abc")
     assert loaded is not None
     np.testing.assert_array_equal([f.value for f in again], [f.value for f in loaded.all_figures])
-    found = gauntlet.evaluate(detector, TinyBoxes(5), Darkening("left"), store=path)
-    assert found.from_store
-    assert found.per_image.equals(result.per_image)
+    detected = gauntlet.evaluate(detector, TinyBoxes(5), Darkening("left"), store=path)
+    assert detected.from_store
+    assert detected.per_image.equals(result.per_image)
 
 
 def test_voc_2007_is_read_at_eleven_points_also_from_the_store(detector: TinyDetector) -> None:
@@ -282,8 +282,8 @@ def test_the_suite_detecbench_has_every_member_of_its_summaries() -> None:
     board = leaderboard(store.frame())
     assert {"linf-ReM^8_20", "GAM_3", "mean of linf-ReM^8_20", "mean of GAM_3"} <= set(board)
     assert board[["linf-ReM^8_20", "GAM_3"]].notna().all(axis=None)
-    found = gam(store.frame()).query("metric == 'mAP' and summary == 'GAM_3'").iloc[0]
-    assert (found["missing"], found["value"]) == ("", board["GAM_3"].iloc[0])
+    detected = gam(store.frame()).query("metric == 'mAP' and summary == 'GAM_3'").iloc[0]
+    assert (detected["missing"], detected["value"]) == ("", board["GAM_3"].iloc[0])
     boxes = leaderboard(store.frame(), "mAP50")  # any figure can be ranked by
     assert boxes["GAM_3"].iloc[0] == pytest.approx(board["GAM_3"].iloc[0] + 0.1)
 
@@ -334,8 +334,8 @@ def test_run_evaluates_a_detector_and_finds_it_again(call: Call, folder: Path, d
     assert "2 computed, 0 found" in out
     code, out, _ = call(*arguments, "-t", "clean", "--json")
     document = json.loads(out)
-    truths, found = by_hand(detector, TinyBoxes(4))
-    assert document["figures"]["mAP"] == figures(truths, found, 3)["mAP"]
+    truths, detected = by_hand(detector, TinyBoxes(4))
+    assert document["figures"]["mAP"] == figures(truths, detected, 3)["mAP"]
     assert document["from_store"] is True
     code, out, _ = call(*arguments, "-t", "clean")
     assert "boxes_per_image" in out

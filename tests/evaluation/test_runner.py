@@ -42,12 +42,12 @@ PGD = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 4}}
 
 def counts(store: Store) -> dict[tuple[str, int], bytes]:
     """The stored bytes of every image of every evaluation."""
-    found = {}
+    actual = {}
     for key in list(store.keys()):
         started = store.started(key)
         assert started is not None
-        found.update({(key, row.position): row.counts for row in store.image_rows(started)})
-    return found
+        actual.update({(key, row.position): row.counts for row in store.image_rows(started)})
+    return actual
 
 
 def test_a_plan_is_every_combination_once() -> None:

@@ -37,12 +37,12 @@ def test_the_part_of_coco_has_the_figures_of_pycocotools(shared: Path) -> None:
     truths, detections, results = [], [], []
     for sample in data:
         assert sample.boxes is not None
-        found = noisy(sample.boxes, generator, len(categories))
+        detected = noisy(sample.boxes, generator, len(categories))
         truths.append(sample.boxes)
-        detections.append(found)
-        assert found.scores is not None
+        detections.append(detected)
+        assert detected.scores is not None
         for (x0, y0, x1, y1), kind, score in zip(
-            found.xyxy.tolist(), found.classes, found.scores.tolist(), strict=True
+            detected.xyxy.tolist(), detected.classes, detected.scores.tolist(), strict=True
         ):
             row = {"image_id": numbers[sample.id], "category_id": categories[kind], "score": score}
             results.append({**row, "bbox": [x0, y0, x1 - x0, y1 - y0]})

@@ -77,14 +77,14 @@ def test_the_focal_loss_by_hand() -> None:
 def test_suppression_is_the_greedy_one(seed: int, count: int, threshold: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     low = 12 * torch.rand(count, 2, generator=generator)
-    found = torch.cat((low, low + 2 + 8 * torch.rand(count, 2, generator=generator)), dim=1)
+    detected = torch.cat((low, low + 2 + 8 * torch.rand(count, 2, generator=generator)), dim=1)
     classes = torch.randint(0, 2, (count,), generator=generator)
     kept: list[int] = []
     for index in range(count):
         rivals = [other for other in kept if classes[other] == classes[index]]
-        if all(iou(found[other], found[index]) <= threshold for other in rivals):
+        if all(iou(detected[other], detected[index]) <= threshold for other in rivals):
             kept.append(index)
-    assert suppress(found, classes, threshold).nonzero().flatten().tolist() == kept
+    assert suppress(detected, classes, threshold).nonzero().flatten().tolist() == kept
 
 
 def test_locations_are_assigned_by_level_centre_and_size() -> None:
@@ -109,13 +109,13 @@ def test_a_dense_loss_by_hand() -> None:
     locations = all_locations(pyramid(32, 32))
     count = len(locations.points)
     target = (8.0, 8.0, 24.0, 24.0)
-    found = torch.tensor(target).repeat(1, count, 1)
-    outputs = DenseOutputs(torch.zeros(1, count, 2), found, torch.zeros(1, count), locations)
+    detected = torch.tensor(target).repeat(1, count, 1)
+    outputs = DenseOutputs(torch.zeros(1, count, 2), detected, torch.zeros(1, count), locations)
     loss = dense_losses(outputs, Targets.of([boxes(target, classes=(1,))], 2, CPU))
     wrong, right = 0.75 * 0.25 * math.log(2), 0.25 * 0.25 * math.log(2)
     background, quality = (2 * count - 4) * wrong, math.log(2)
     assert loss.item() == pytest.approx((background + 4 * right) / 4 + 0.5 * quality, rel=1e-5)
-    off = found + torch.tensor([16.0, 0, 16, 0])  # beside it: GIoU 0 - 0, since hull and union are the same
+    off = detected + torch.tensor([16.0, 0, 16, 0])  # beside it: GIoU 0 - 0, since hull and union are the same
     moved = dense_losses(
         DenseOutputs(outputs.logits, off, outputs.quality, locations), Targets.of([boxes(target)], 2, CPU)
     )
@@ -146,15 +146,15 @@ def test_matching_is_the_cheapest_of_all(seed: int, queries: int) -> None:
 def test_costs_and_losses_of_sets_by_hand() -> None:
     size = torch.tensor([40.0, 20.0, 40.0, 20.0])
     targets = Targets.of([boxes((0, 0, 10, 10), classes=(1,))], 2, CPU)
-    found = torch.tensor([[[[10.0, 0, 20, 10], [0, 0, 10, 10]]]])
+    detected = torch.tensor([[[[10.0, 0, 20, 10], [0, 0, 10, 10]]]])
     logits = torch.zeros(1, 1, 2, 2)
-    costs = matching_costs(logits, found, targets, size)[0, 0, :, 0]
+    costs = matching_costs(logits, detected, targets, size)[0, 0, :, 0]
     class_cost = 2 * (0.25 - 0.75) * 0.25 * math.log(2)
     assert costs.tolist() == pytest.approx([class_cost + 5 * 0.5 - 0.0, class_cost - 2.0], rel=1e-4)
-    losses = set_losses(logits, found, targets, size)
+    losses = set_losses(logits, detected, targets, size)
     expected = 2 * (3 * 0.75 + 0.25) * 0.25 * math.log(2)  # the second query is right, three logits should be low
     assert losses.item() == pytest.approx(expected, rel=1e-4)
-    nobody = set_losses(logits, found, Targets.of([crowded((0, 0, 20, 10))], 2, CPU), size)
+    nobody = set_losses(logits, detected, Targets.of([crowded((0, 0, 20, 10))], 2, CPU), size)
     assert nobody.item() == 0.0  # both queries are in a region that counts for nothing
 
 
@@ -233,9 +233,9 @@ def test_crowds_are_neither_objects_nor_background(name: str) -> None:
 def test_detections_are_inside_the_image_best_first(name: str, size: tuple[int, int]) -> None:
     model = detector(name)
     batch = images(2, *size)
-    found = model.predict(batch)
-    assert len(found) == 2
-    for each in found:
+    detected = model.predict(batch)
+    assert len(detected) == 2
+    for each in detected:
         assert 0 < len(each) <= 100
         assert (each.xyxy >= 0).all()
         assert (each.xyxy[:, [0, 2]] <= size[1]).all()

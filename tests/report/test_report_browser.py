@@ -59,8 +59,8 @@ def visit(browser: Any, address: str) -> None:
 def column(browser: Any, table: str, index: int) -> list[str]:
     rows = "[...document.querySelectorAll(arguments[0] + ' tbody tr:not([hidden])')]"
     script = f"return {rows}.map((row) => row.cells[arguments[1]].firstChild.textContent)"
-    found: list[str] = browser.execute_script(script, table, index)
-    return found
+    actual: list[str] = browser.execute_script(script, table, index)
+    return actual
 
 
 def test_the_report_opens_and_every_plot_is_drawn(browser: Any, page: str) -> None:
@@ -265,11 +265,11 @@ def test_the_leaderboard_filters_sorts_and_keeps_it_in_the_address(
     assert names(browser)[:3] == [entry.model for entry in by_clean[:3]]
     box = browser.find_element("css selector", "input[type=search]")
     box.send_keys("swin")
-    found = names(browser)
-    assert found
-    assert all("swin" in name for name in found)
+    actual = names(browser)
+    assert actual
+    assert all("swin" in name for name in actual)
     visit(browser, browser.current_url)
-    assert names(browser) == found
+    assert names(browser) == actual
     assert errors(browser) == []
     assert browser.execute_script("return window.hacked") is None
 

@@ -164,14 +164,14 @@ def test_a_name_with_two_weights_must_be_said_exactly() -> None:
 # Detectors ---------------------------------------------------------------------------------------------------------
 
 
-def put_detector(store: Store, model: str, threat: str, found: list[list[bool]]) -> None:
+def put_detector(store: Store, model: str, threat: str, actual: list[list[bool]]) -> None:
     """Images with one object per entry, each found exactly or not at all."""
     options: dict[str, Any] = {"class_names": ["a"], "eleven_points": False}
-    dataset = {"name": "d", "split": "val", "length": len(found), "ids": "x", "protocol": {}}
+    dataset = {"name": "d", "split": "val", "length": len(actual), "ids": "x", "protocol": {}}
     job = Job("detection", model, model, dataset, threat, threat, {threat: {}}, 1, 0)
-    started = store.begin(job, images=len(found), batch_size=4, metric=options, provenance={"started": "2026"})
+    started = store.begin(job, images=len(actual), batch_size=4, metric=options, provenance={"started": "2026"})
     metric, rows = DetectionMetric(**options), []
-    for index, hits in enumerate(found):
+    for index, hits in enumerate(actual):
         corners = np.array([[20 * place, 0, 20 * place + 10, 10] for place in range(len(hits))], np.float32).reshape(
             -1, 4
         )

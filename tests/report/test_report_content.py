@@ -132,13 +132,13 @@ def test_other_images_of_the_same_name_and_number_are_not_compared() -> None:
     put(store, "a", "clean", {"clean": {}}, mIoU=0.8)
     assert [scope.title for scope in scopes(store.frame())] == ["d/val"]
     put(store, "b", "clean", {"clean": {}}, mIoU=0.7, protocol={"name": "half"})
-    found = scopes(store.frame())
+    actual = scopes(store.frame())
     digests = store.frame().set_index("model")["dataset_digest"].to_dict()
-    assert {(scope.models[0], scope.title) for scope in found} == {
+    assert {(scope.models[0], scope.title) for scope in actual} == {
         ("a", f"d/val [{digests['a'][:8]}]"),
         ("b", f"d/val [{digests['b'][:8]}]"),
     }
-    assert len({scope.id for scope in found}) == 2
+    assert len({scope.id for scope in actual}) == 2
     assert len(leaderboard(store.frame())) == 2
     assert leaderboard(store.frame())["rank"].tolist() == [1, 1]  # each the first on its own images
     with pytest.raises(GauntletError, match="never evaluated on the same images"):
@@ -248,19 +248,19 @@ def test_a_gam_with_most_members_names_the_missing_ones() -> None:
 
     for name in COMMON_CORRUPTIONS[:-2]:
         put(store, "m", name, {"corruption": {"name": name, "severity": 3}}, mIoU=0.5)
-    found = list(honesty.incomplete_summaries(only_scope(store)))
-    assert [(each.subject, each.evidence) for each in found] == [("GAM_3", "missing: pixelate, jpeg_compression")]
+    actual = list(honesty.incomplete_summaries(only_scope(store)))
+    assert [(each.subject, each.evidence) for each in actual] == [("GAM_3", "missing: pixelate, jpeg_compression")]
 
 
 def test_findings_of_checks_are_taken_over() -> None:
-    found = honesty.from_checks("m", [Suspicion("zero-gradient", "error", "the gradient is zero.")], 4)
-    assert found == [Finding("warning", "m", "The gradient is zero.", "check 'zero-gradient' on 4 images")]
+    actual = honesty.from_checks("m", [Suspicion("zero-gradient", "error", "the gradient is zero.")], 4)
+    assert actual == [Finding("warning", "m", "The gradient is zero.", "check 'zero-gradient' on 4 images")]
     assert honesty.from_checks("m", [], 4)[0].level == "good"
 
 
 def test_mixed_versions_are_noted() -> None:
-    found = list(honesty.mixed_versions([{"torch": "2.1", "device": "cpu"}, {"torch": "2.2", "device": "cpu"}]))
-    assert [(each.text, each.evidence) for each in found] == [("Evaluations differ in torch.", "2.1, 2.2")]
+    actual = list(honesty.mixed_versions([{"torch": "2.1", "device": "cpu"}, {"torch": "2.2", "device": "cpu"}]))
+    assert [(each.text, each.evidence) for each in actual] == [("Evaluations differ in torch.", "2.1, 2.2")]
 
 
 # The whole document ------------------------------------------------------------------------------------------------
@@ -275,19 +275,19 @@ def document(store_path: Path) -> Document:
 
 
 def blocks_of(document: Document, kind: type) -> list[Any]:
-    found: list[Any] = []
+    actual: list[Any] = []
 
     def walk(blocks: Any) -> None:
         for block in blocks:
             if isinstance(block, Fold):
                 walk(block.blocks)
             elif isinstance(block, kind):
-                found.append(block)
+                actual.append(block)
 
     for part in document.parts:
         for section in part.sections:
             walk(section.blocks)
-    return found
+    return actual
 
 
 def test_every_section_is_there(document: Document) -> None:
@@ -460,8 +460,8 @@ def test_a_command_keeps_what_the_key_does_not_tell(run: str, expected: list[str
 def test_the_summary_says_whether_the_first_two_differ(document: Document) -> None:
     summary = document.parts[0].sections[0]
     bullets = next(block for block in summary.blocks if isinstance(block, Bullets))
-    found = re.search(r"is \+(\d+\.\d) points away \((.*?), paired over images, p [<=] [\d.]+\)", bullets.items[0])
-    assert found, bullets.items[0]
+    actual = re.search(r"is \+(\d+\.\d) points away \((.*?), paired over images, p [<=] [\d.]+\)", bullets.items[0])
+    assert actual, bullets.items[0]
 
 
 def test_plotly_figures_have_their_traces_and_no_markup(document: Document) -> None:

@@ -81,13 +81,13 @@ class Links(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.actual: list[str] = []
         self.tags: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.found += [str(value) for name, value in attrs if name in ("href", "src", "data-src") and value]
+        self.actual += [str(value) for name, value in attrs if name in ("href", "src", "data-src") and value]
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_every_link_of_the_site_is_relative_and_leads_somewhere(site: Path) -> N
     for page in pages:
         links = Links(page.read_text("utf-8"))
         assert "img" not in links.tags
-        for address in links.found:
+        for address in links.actual:
             path = address.split("#")[0]
             assert not re.match(r"[a-z]+:|/", address) or address == "data:,", address
             assert not path or address == "data:," or (page.parent / path).resolve().is_file(), (page, address)

@@ -34,9 +34,9 @@ ROWS = {
 
 
 def figure(rows: pd.DataFrame, threat: str, metric: str = "mIoU") -> float:
-    found = rows[rows["threat"].eq(threat) & rows["metric"].eq(metric)]["value"]
-    assert len(found) == 1
-    return float(found.iloc[0])
+    actual = rows[rows["threat"].eq(threat) & rows["metric"].eq(metric)]["value"]
+    assert len(actual) == 1
+    return float(actual.iloc[0])
 
 
 def test_every_source_has_the_rows_of_its_copy() -> None:

@@ -78,16 +78,16 @@ def test_an_evaluation_survives_the_round_trip(address: str) -> None:
         assert store.load(job().key) is None
         complete(store, job())
     with open_store(address) as store:
-        found = store.load(job().key)
-    assert found is not None
-    assert found.from_store
-    assert found.figures["mIoU"] == 0.5
-    assert found.intervals == {"mIoU": (0.4, 0.6)}
-    assert math.isnan(found.figures["mAcc"])
-    assert found.per_class.loc["a", "IoU"] == 0.25
-    assert (found.images, found.duration, found.provenance) == (2, 1.5, PROVENANCE)
-    assert found.as_dict()["figures"] == {"mIoU": 0.5, "mAcc": None}
-    assert found.dataset_identity == found.as_dict()["dataset_identity"] == job().dataset
+        actual = store.load(job().key)
+    assert actual is not None
+    assert actual.from_store
+    assert actual.figures["mIoU"] == 0.5
+    assert actual.intervals == {"mIoU": (0.4, 0.6)}
+    assert math.isnan(actual.figures["mAcc"])
+    assert actual.per_class.loc["a", "IoU"] == 0.25
+    assert (actual.images, actual.duration, actual.provenance) == (2, 1.5, PROVENANCE)
+    assert actual.as_dict()["figures"] == {"mIoU": 0.5, "mAcc": None}
+    assert actual.dataset_identity == actual.as_dict()["dataset_identity"] == job().dataset
 
 
 def test_per_image_figures_are_computed_from_the_counts(address: str) -> None:
@@ -152,10 +152,10 @@ def test_a_figure_says_which_images_it_belongs_to(address: str) -> None:
         for each in (job(), job("fog"), other):
             complete(store, each)
         frame = store.frame()
-        found = {each.key: store.load(each.key) for each in (job(), job("fog"), other)}
+        actual = {each.key: store.load(each.key) for each in (job(), job("fog"), other)}
     digests = frame.drop_duplicates("key").set_index("key")["dataset_digest"]
     assert digests[job().key] == digests[job("fog").key] != digests[other.key]
-    for key, evaluation in found.items():
+    for key, evaluation in actual.items():
         assert evaluation is not None
         assert evaluation.dataset_digest == digests[key]
 

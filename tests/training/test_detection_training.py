@@ -197,8 +197,8 @@ def validate_here(rank: int, count: int, port: int, folder: str) -> None:
     torch.set_num_threads(1)
     with joined_processes("cpu") as processes:
         for length in (1, 7):  # with one image the second process has nothing to do
-            found = validate_detector(TinyDetector(), TinyBoxes(length), processes)
-            (Path(folder) / f"{length}-{rank}.json").write_text(json.dumps([found.summary, found.by_class]))
+            detected = validate_detector(TinyDetector(), TinyBoxes(length), processes)
+            (Path(folder) / f"{length}-{rank}.json").write_text(json.dumps([detected.summary, detected.by_class]))
 
 
 @pytest.mark.slow

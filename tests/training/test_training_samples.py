@@ -203,9 +203,9 @@ def test_batches_do_not_depend_on_who_prepares_them(workers: int, kind: str, cac
         return tensors
 
     expected = batches(0, "thread", False)
-    found = batches(workers, kind, cache)
-    assert len(found) == len(expected) == 12
-    assert all(torch.equal(first, second) for first, second in zip(found, expected, strict=True))
+    actual = batches(workers, kind, cache)
+    assert len(actual) == len(expected) == 12
+    assert all(torch.equal(first, second) for first, second in zip(actual, expected, strict=True))
 
 
 def test_a_label_outside_the_classes_is_reported_with_the_image() -> None:

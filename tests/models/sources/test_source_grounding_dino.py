@@ -126,11 +126,11 @@ def test_a_class_has_the_mean_probability_of_its_tokens(detector: tuple[Any, Any
     centre, sides = output.pred_boxes.chunk(2, dim=-1)
     corners = torch.cat([centre - sides / 2, centre + sides / 2], dim=-1) * torch.tensor([60, 48, 60, 48])
 
-    found = model.candidates(IMAGES)
-    torch.testing.assert_close(found.scores.sigmoid(), chances, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(found.scores[..., 0], output.logits[..., 1], rtol=1e-4, atol=1e-4)  # one token
-    torch.testing.assert_close(found.boxes, corners, rtol=1e-4, atol=1e-3)
-    torch.testing.assert_close(found.objectness, found.scores.amax(dim=-1))
+    actual = model.candidates(IMAGES)
+    torch.testing.assert_close(actual.scores.sigmoid(), chances, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(actual.scores[..., 0], output.logits[..., 1], rtol=1e-4, atol=1e-4)  # one token
+    torch.testing.assert_close(actual.boxes, corners, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(actual.objectness, actual.scores.amax(dim=-1))
 
     for row, boxes in enumerate(model.predict(IMAGES)):
         # Fewer than 300 pairs of a query and a class: all of them, best first, in the pixels of the image.

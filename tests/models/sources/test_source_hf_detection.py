@@ -147,11 +147,11 @@ def expected_boxes(network: Any, processor: Any, pixel_values: torch.Tensor, siz
         outputs = network(pixel_values=pixel_values)
     classes = {label: index for index, label in enumerate(label for label, name in NAMES.items() if name != "N/A")}
     boxes = []
-    for found in processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=[size] * 2):
-        kept = [index for index, label in enumerate(found["labels"].tolist()) if label in classes]
-        kept.sort(key=lambda index: -float(found["scores"][index]))
-        labels = [classes[label] for label in found["labels"][kept].tolist()]
-        boxes.append(Boxes(found["boxes"][kept].numpy(), np.array(labels), found["scores"][kept].numpy()))
+    for detected in processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=[size] * 2):
+        kept = [index for index, label in enumerate(detected["labels"].tolist()) if label in classes]
+        kept.sort(key=lambda index: -float(detected["scores"][index]))
+        labels = [classes[label] for label in detected["labels"][kept].tolist()]
+        boxes.append(Boxes(detected["boxes"][kept].numpy(), np.array(labels), detected["scores"][kept].numpy()))
     return boxes
 
 
@@ -167,8 +167,8 @@ def test_detections_equal_the_librarys_pipeline(detector: tuple[Any, Any, Any]) 
     check_boxes(model.predict(IMAGES), expected_boxes(network, processor, ours, (64, 80)))
 
 
-def check_boxes(found: list[Boxes], expected: list[Boxes]) -> None:
-    for mine, library in zip(found, expected, strict=True):
+def check_boxes(detected: list[Boxes], expected: list[Boxes]) -> None:
+    for mine, library in zip(detected, expected, strict=True):
         assert len(mine) == len(library) >= QUERIES - 1
         assert mine.scores is not None
         assert (np.diff(mine.scores) <= 0).all()
@@ -253,18 +253,18 @@ def test_losses_are_the_librarys_one_image_at_a_time(detector: tuple[Any, Any, A
 def test_candidates_are_the_queries(detector: tuple[Any, Any, Any]) -> None:
     _, _, model = detector
     images = IMAGES.clone().requires_grad_()
-    found = model.candidates(images)
-    assert found.scores.shape == (2, QUERIES, 4)
-    assert found.boxes.shape == (2, QUERIES, 4)
-    assert (torch.autograd.grad(found.objectness.sum(), images)[0].abs().amax(dim=(1, 2, 3)) > 0).all()
+    detected = model.candidates(images)
+    assert detected.scores.shape == (2, QUERIES, 4)
+    assert detected.boxes.shape == (2, QUERIES, 4)
+    assert (torch.autograd.grad(detected.objectness.sum(), images)[0].abs().amax(dim=(1, 2, 3)) > 0).all()
     if model.kind in SOFTMAX:
-        chances = torch.cat([found.scores, torch.zeros(2, QUERIES, 1)], dim=2).softmax(dim=2)
-        torch.testing.assert_close(found.objectness.sigmoid(), 1 - chances[..., -1])
-    best = found.scores.flatten(1).argmax(dim=1)
+        chances = torch.cat([detected.scores, torch.zeros(2, QUERIES, 1)], dim=2).softmax(dim=2)
+        torch.testing.assert_close(detected.objectness.sigmoid(), 1 - chances[..., -1])
+    best = detected.scores.flatten(1).argmax(dim=1)
     for row, each in enumerate(model.predict(IMAGES)):
         if model.kind not in SOFTMAX:
             assert each.classes[0] == int(best[row]) % 4
-            np.testing.assert_allclose(each.xyxy[0], found.boxes[row, int(best[row]) // 4].detach(), atol=1e-3)
+            np.testing.assert_allclose(each.xyxy[0], detected.boxes[row, int(best[row]) // 4].detach(), atol=1e-3)
 
 
 @pytest.mark.parametrize(

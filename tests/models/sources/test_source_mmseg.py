@@ -123,7 +123,7 @@ def test_logits_equal_the_librarys_pipeline(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (300, 280, 3), dtype=np.uint8)
     theirs = apis.init_model(config, str(tmp_path / "unet.pth"), device="cpu")
     theirs.cfg.test_pipeline = [{"type": "LoadImageFromNDArray"}, {"type": "PackSegInputs"}]
-    found = apis.inference_model(theirs, np.ascontiguousarray(pixels[..., ::-1]))
+    actual = apis.inference_model(theirs, np.ascontiguousarray(pixels[..., ::-1]))
     model = gauntlet.load_model(f"mmseg:{name}", weights=tmp_path / "unet.pth", trust=True)
     logits = model(torch.from_numpy(pixels).permute(2, 0, 1)[None].float() / 255)
-    torch.testing.assert_close(logits[0], found.seg_logits.data, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(logits[0], actual.seg_logits.data, rtol=1e-4, atol=1e-6)

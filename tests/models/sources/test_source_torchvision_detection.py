@@ -106,20 +106,20 @@ def test_losses_are_those_of_training_with_layers_in_eval_mode(detector: tuple[A
 def test_candidates_hold_the_detections(detector: tuple[Any, ObjectDetector]) -> None:
     _, model = detector
     images = IMAGES.clone().requires_grad_()
-    found = model.candidates(images)
-    count = found.scores.shape[1]
-    assert found.scores.shape == (2, count, 3)
-    assert found.boxes.shape == (2, count, 4)
-    assert found.objectness.shape == (2, count)
-    real = torch.isfinite(found.objectness.detach())
+    detected = model.candidates(images)
+    count = detected.scores.shape[1]
+    assert detected.scores.shape == (2, count, 3)
+    assert detected.boxes.shape == (2, count, 4)
+    assert detected.objectness.shape == (2, count)
+    real = torch.isfinite(detected.objectness.detach())
     assert real.any(dim=1).all()
-    (gradient,) = torch.autograd.grad(found.scores[real].sum(), images)
+    (gradient,) = torch.autograd.grad(detected.scores[real].sum(), images)
     assert gradient.abs().sum() > 0
     # The best detection of an image is one of its candidates, cut off at the border.
     limits = torch.tensor([80.0, 64, 80, 64])
     for row, best in enumerate(model.predict(IMAGES)):
         if len(best):
-            boxes = found.boxes[row].detach().clamp(min=0).minimum(limits)
+            boxes = detected.boxes[row].detach().clamp(min=0).minimum(limits)
             assert (boxes - torch.from_numpy(best.xyxy[0])).abs().amax(dim=1).min() < 0.05
 
 

@@ -23,9 +23,9 @@ def test_image_figures_of_the_hand_example() -> None:
     """docs/specs/metrics.md, section 12."""
     rows = [[[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 0], [2, 2, 0, 255]], [[3, 0, 0, 0]] + [[0] * 4] * 3, [[255] * 4] * 4]
     truth = torch.tensor(rows)
-    found = torch.tensor([[[0, 0, 1, 1], [0, 1, 1, 0], [0, 0, 0, 3], [2, 0, 0, 0]], [[0] * 4] * 4, [[0, 1, 2, 3]] * 4])
+    actual = torch.tensor([[[0, 0, 1, 1], [0, 1, 1, 0], [0, 0, 0, 3], [2, 0, 0, 0]], [[0] * 4] * 4, [[0, 1, 2, 3]] * 4])
     counted = truth != 255
-    accuracy, overlap = image_figures(found, truth.masked_fill(~counted, 0), counted, 5)
+    accuracy, overlap = image_figures(actual, truth.masked_fill(~counted, 0), counted, 5)
     assert accuracy[:2].tolist() == pytest.approx([11 / 15, 15 / 16], abs=1e-12)
     assert overlap[:2].tolist() == pytest.approx([(7 / 11 + 3 / 5 + 1 / 2 + 0) / 4, (15 / 16 + 0) / 2], abs=1e-12)
     assert torch.isnan(accuracy[2])

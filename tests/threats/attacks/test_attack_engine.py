@@ -45,7 +45,7 @@ def test_the_last_iterate_is_evaluated_only_when_asked_for() -> None:
     assert len(recorder.seen) == 2
     assert (256 - outcome.fooled).tolist() == correct(outcome.images)
     assert len(recorder.seen) == 3
-    assert outcome.share.tolist() == [found / 256 for found in outcome.fooled.tolist()]
+    assert outcome.share.tolist() == [actual / 256 for actual in outcome.fooled.tolist()]
     assert len(recorder.seen) == 3
 
 
@@ -70,9 +70,9 @@ def test_finished_images_leave_the_batch() -> None:
     assert torch.equal(alone.images[0], outcome.images[1])
     for name in ("apgd", "sea-jsd"):
         recorder = Recorder()
-        found = build(name, steps=10, random_start=False)(recorder, IMAGES, labels)
+        actual = build(name, steps=10, random_start=False)(recorder, IMAGES, labels)
         assert {len(points) for points in recorder.seen} == {1, 2}
-        assert found.queries.backward[0] < found.queries.backward[1]
+        assert actual.queries.backward[0] < actual.queries.backward[1]
 
 
 def test_dag_stops_per_image() -> None:
@@ -156,8 +156,8 @@ def test_samples_are_averaged() -> None:
 
     attack = GradientAttack(name="x", rule="raw", steps=1, alpha=1e-3, epsilon=1, loss="dl", samples=2)
     single = GradientAttack(name="x", rule="raw", steps=1, alpha=2e-3, epsilon=1, loss="dl")
-    found = attack(Alternating(), IMAGES, LABELS).images
-    assert torch.allclose(found, single(network, IMAGES, LABELS).images, atol=1e-12)
+    actual = attack(Alternating(), IMAGES, LABELS).images
+    assert torch.allclose(actual, single(network, IMAGES, LABELS).images, atol=1e-12)
 
 
 def test_straight_through() -> None:
@@ -241,8 +241,8 @@ def test_visiting_few_images_at_once_changes_nothing(monkeypatch: pytest.MonkeyP
         expected = build(name, steps=5)(network, IMAGES, VOID_LABELS)
         with monkeypatch.context() as patch:
             patch.setattr("gauntlet.threats.attacks.engine.problem._VISITED_AT_ONCE", 1)
-            found = build(name, steps=5)(network, IMAGES, VOID_LABELS)
-        assert torch.equal(found.images, expected.images)
+            actual = build(name, steps=5)(network, IMAGES, VOID_LABELS)
+        assert torch.equal(actual.images, expected.images)
 
 
 def test_a_new_attack_is_a_line() -> None:

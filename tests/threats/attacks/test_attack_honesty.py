@@ -72,23 +72,23 @@ def test_a_model_without_gradient_is_found_out() -> None:
     def quantised(images: torch.Tensor) -> torch.Tensor:
         return network((images * 30).round() / 30)
 
-    found = codes(quantised, other_model=network)
+    actual = codes(quantised, other_model=network)
     assert {
         "zero-gradient",
         "vanishing-gradient",
         "transfer-stronger",
         "noise-as-strong",
         "whole-box-survives",
-    } <= found
+    } <= actual
 
 
 def test_a_saturated_model_is_found_out() -> None:
     def saturated(images: torch.Tensor) -> torch.Tensor:
         return network(images) * 1e4
 
-    found = codes(saturated, other_model=network)
-    assert "transfer-stronger" in found
-    assert "zero-gradient" in found
+    actual = codes(saturated, other_model=network)
+    assert "transfer-stronger" in actual
+    assert "zero-gradient" in actual
 
 
 def test_a_misleading_gradient_is_found_out() -> None:

@@ -79,7 +79,7 @@ def test_dag() -> None:
 def test_dag_returns_its_last_point_by_default() -> None:
     outcome = build("dag", gamma=0.001)(network, IMAGES, LABELS)
     assert not outcome.success.any()
-    assert all(found < clean for found, clean in zip(correct(outcome.images), [235, 236], strict=True))
+    assert all(actual < clean for actual, clean in zip(correct(outcome.images), [235, 236], strict=True))
     assert (outcome.norms > 0.05).all()
     assert (256 - outcome.fooled).tolist() == correct(outcome.images)
 

@@ -127,9 +127,9 @@ def test_balls_are_exact(data: st.DataObject, norm: str, epsilon: float, single:
 
 @given(st.floats(1e-9, 1.0))
 def test_largest_at_most(value: float) -> None:
-    found = largest_at_most(value, torch.float32)
-    above = torch.nextafter(torch.tensor(found), torch.tensor(2.0))
-    assert found <= value < above.item()
+    actual = largest_at_most(value, torch.float32)
+    above = torch.nextafter(torch.tensor(actual), torch.tensor(2.0))
+    assert actual <= value < above.item()
 
 
 @settings(max_examples=30, deadline=None)
@@ -152,13 +152,13 @@ def test_pixels_agree_with_torch(seed: int, classes: int, ties: bool, targeted: 
     count = min(3, classes)
     for rank, values in enumerate(pixels.leading(count)):
         assert torch.equal(values, detached.topk(count, dim=1).values[:, rank])
-    (found,) = torch.autograd.grad(pixels.cross_entropy.sum(), logits, retain_graph=True)
+    (actual,) = torch.autograd.grad(pixels.cross_entropy.sum(), logits, retain_graph=True)
     onehot = functional.one_hot(labels, classes).permute(0, 3, 1, 2)
-    assert torch.allclose(found, torch.softmax(detached, 1) - onehot)
+    assert torch.allclose(actual, torch.softmax(detached, 1) - onehot)
     if not ties and classes > 1:
-        (found,) = torch.autograd.grad(pixels.margin.sum(), logits)
+        (actual,) = torch.autograd.grad(pixels.margin.sum(), logits)
         runner_up = functional.one_hot(detached.scatter(1, labels.unsqueeze(1), float("-inf")).argmax(1), classes)
-        assert torch.equal(found, (onehot - runner_up.permute(0, 3, 1, 2)).double())
+        assert torch.equal(actual, (onehot - runner_up.permute(0, 3, 1, 2)).double())
 
 
 @settings(max_examples=30, deadline=None)

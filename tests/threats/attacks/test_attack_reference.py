@@ -69,8 +69,8 @@ def test_sign_family(name: str) -> None:
         assert at_class(made, target) == expected["target_pixels"]
         labels = torch.full_like(labels, target)
     trajectory = [mean_cross_entropy(points, labels) for points in [*recorder.seen, made]]
-    for found, wanted in zip(trajectory, expected["loss_trajectory_per_image"], strict=True):
-        close(torch.tensor(found), wanted, absolute=1e-6)
+    for actual, wanted in zip(trajectory, expected["loss_trajectory_per_image"], strict=True):
+        close(torch.tensor(actual), wanted, absolute=1e-6)
 
 
 ARNAB: dict[str, tuple[str, dict[str, Any]]] = {
@@ -143,13 +143,13 @@ def test_apgd_trace(loss: str) -> None:
     wanted = expected["tracked_loss_after_step_per_image"]
     for step, points in enumerate(recorder.seen[1 : len(wanted[0]) + 1]):
         if loss == "ce":
-            found = torch.tensor(mean_cross_entropy(points, LABELS))
+            actual = torch.tensor(mean_cross_entropy(points, LABELS))
         else:
             logits = network(points)
             own = logits.gather(1, LABELS.unsqueeze(1)).squeeze(1)
             sphere = own / torch.linalg.vector_norm(logits, dim=1) * (logits.argmax(1) == LABELS)
-            found = -sphere.flatten(1).mean(1)
-        close(found, [each[step] for each in wanted], absolute=1e-6)
+            actual = -sphere.flatten(1).mean(1)
+        close(actual, [each[step] for each in wanted], absolute=1e-6)
     halvings = [sum(each[1][image] for each in expected["checks_[iteration, halved per image]"]) for image in range(2)]
     assert outcome.details["halvings"] == halvings
 
@@ -235,7 +235,7 @@ def test_alma_trace(image: int) -> None:
         attack.iterate(problem, state, kept, step)
         if step not in expected["iterations_0based"]:
             continue
-        found = {
+        actual = {
             "mean_constraint": float(state.constraint.mean()),
             "mean_mu": float(state.multiplier.mean()),
             "mean_rho": float(state.rho.mean()),
@@ -245,7 +245,7 @@ def test_alma_trace(image: int) -> None:
             "linf_before_step": before,
         }
         index = expected["iterations_0based"].index(step)
-        for key, value in found.items():
+        for key, value in actual.items():
             assert value == pytest.approx(wanted[key][index], rel=1e-3, abs=1e-3), (step, key)
 
 
@@ -300,7 +300,7 @@ def test_region_aware() -> None:
     assert outcome.details["fooling_pixels"] == [[each["fooling_pixels"][n] for each in log] for n in range(2)]
     assert outcome.details["newly_fooled"] == [[each["newly_fooled"][n] for each in log] for n in range(2)]
     for each, entry in zip(outcome.rounds, log, strict=True):
-        assert [256 - found for found in correct(each.images)] == entry["single_attack_wrong"]
+        assert [256 - actual for actual in correct(each.images)] == entry["single_attack_wrong"]
         assert torch.equal(each.images[:, :, ~inside], IMAGES[:, :, ~inside])
     assert outcome.predictions is not None
     wrong = outcome.predictions != LABELS
@@ -319,6 +319,6 @@ def test_region_aware() -> None:
 def test_single_precision(name: str) -> None:
     """In float32 the same attacks land within two pixels per image."""
     attack = build(name, random_start=False)
-    found = correct(attack(network, IMAGES.float(), LABELS).images.double())
+    actual = correct(attack(network, IMAGES.float(), LABELS).images.double())
     wanted = correct(attack(network, IMAGES, LABELS).images)
-    assert all(abs(one - other) <= 2 for one, other in zip(found, wanted, strict=True))
+    assert all(abs(one - other) <= 2 for one, other in zip(actual, wanted, strict=True))

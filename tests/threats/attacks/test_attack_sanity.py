@@ -145,9 +145,9 @@ def test_t07_gradients_equal_differences(name: str) -> None:
     def value(at: torch.Tensor) -> torch.Tensor:
         return problem.evaluate(at, loss, 0.0, gradient=False, track=True).tracked * LABELS[0].numel()
 
-    found = (slope * direction).flatten(1).sum(1)
+    actual = (slope * direction).flatten(1).sum(1)
     expected = (value(points + step * direction) - value(points - step * direction)) / (2 * step)
-    assert torch.allclose(found, expected, rtol=1e-6)
+    assert torch.allclose(actual, expected, rtol=1e-6)
 
 
 def test_weights_carry_no_gradient() -> None:
@@ -156,11 +156,11 @@ def test_weights_carry_no_gradient() -> None:
     from gauntlet.threats.attacks.engine.pixels import Pixels
 
     pixels = Pixels(logits, LABELS, LABELS >= 0, False)
-    (found,) = torch.autograd.grad(losses["cospgd"](pixels, 0.0).sum(), logits)
+    (actual,) = torch.autograd.grad(losses["cospgd"](pixels, 0.0).sum(), logits)
     probabilities = torch.softmax(logits.detach(), 1)
     onehot = torch.nn.functional.one_hot(LABELS, CLASSES).permute(0, 3, 1, 2)
     weight = torch.nn.functional.cosine_similarity(probabilities, onehot.double(), dim=1)
-    assert torch.allclose(found, weight.unsqueeze(1) * (probabilities - onehot))
+    assert torch.allclose(actual, weight.unsqueeze(1) * (probabilities - onehot))
 
 
 def test_t08_the_best_loss_is_the_highest_seen() -> None:
@@ -245,7 +245,7 @@ def test_random_starts_differ_between_seeds() -> None:
 def test_t13_minimum_perturbations(name: str, options: dict[str, Any]) -> None:
     threshold = 0.9
     outcome = build(name, threshold=threshold, **options)(network, IMAGES, LABELS)
-    wrong = torch.tensor([256 - found for found in correct(outcome.images)])
+    wrong = torch.tensor([256 - actual for actual in correct(outcome.images)])
     assert torch.equal(outcome.success, wrong >= threshold * 256 - 1e-9)
     assert outcome.success.all()
     bisected = 0.3  # minimal-PGD at 0.9 reaches 0.302 and 0.307 (tests/data/attack_reference.json)
@@ -282,13 +282,13 @@ def test_t16_more_samples_are_not_weaker_on_a_randomised_model() -> None:
         hits = [(randomised(images).argmax(1) == LABELS).double().mean() for _ in range(20)]
         return float(torch.stack(hits).mean())
 
-    found = {}
+    actual = {}
     for samples in (1, 10):
         outcome = build("bim", steps=15, samples=samples)(randomised, IMAGES, LABELS)
         assert outcome.queries.backward.tolist() == [15 * samples] * 2
-        found[samples] = mean_accuracy(outcome.images)
-    assert found[10] <= found[1]
-    assert found[10] < mean_accuracy(IMAGES) - 0.05
+        actual[samples] = mean_accuracy(outcome.images)
+    assert actual[10] <= actual[1]
+    assert actual[10] < mean_accuracy(IMAGES) - 0.05
 
 
 def test_t17_more_restarts_are_not_weaker() -> None:

@@ -38,13 +38,13 @@ class FairDetector(TinyDetector):
     """Cells in a crowd are neither objects nor background to its loss, as for the detectors of the package."""
 
     def losses(self, images: torch.Tensor, targets: Any) -> torch.Tensor:
-        found = self.candidates(images)
-        centres = (found.boxes[..., :2] + found.boxes[..., 2:]).detach() / 2
+        picked = self.candidates(images)
+        centres = (picked.boxes[..., :2] + picked.boxes[..., 2:]).detach() / 2
         values = super().losses(images, [counted(target) for target in targets])
         for row, target in enumerate(targets):
             for corners in torch.from_numpy(target.xyxy[ignored_objects(target)]):
                 inside = ((centres[row] > corners[:2]) & (centres[row] < corners[2:])).all(dim=1)
-                left_out = functional.softplus(found.scores[row, inside]).sum()
+                left_out = functional.softplus(picked.scores[row, inside]).sum()
                 values = values - left_out * (torch.arange(len(values)) == row)
         return values
 
@@ -198,8 +198,8 @@ def test_the_best_of_apgd_costs_a_look_at_every_tenth_step() -> None:
     lost = build("apgd", epsilon=0.6, steps=25)(MODEL, IMAGES, BOXES, seed=3)
     assert (lost.share == 1).any()
     assert set(lost.queries.forward[lost.share == 1].tolist()) <= {11 + 1, 21 + 2, 26 + 3}  # they end at a look
-    for row, found in enumerate(MODEL.predict(lost.images)):
-        assert lost.share[row].item() == pytest.approx(1 - image_f1(BOXES[row], found), abs=2e-6)
+    for row, picked in enumerate(MODEL.predict(lost.images)):
+        assert lost.share[row].item() == pytest.approx(1 - image_f1(BOXES[row], picked), abs=2e-6)
 
 
 def test_the_best_of_equal_steps_is_looked_at_every_tenth_step_and_at_the_end() -> None:
@@ -226,8 +226,8 @@ def test_targeted_attacks_lower_the_loss_of_their_target() -> None:
 def test_the_best_iterate_is_judged_by_f1_and_ends_an_image_early() -> None:
     attack = build("bim", epsilon=0.6, alpha=0.1, steps=12, returns="best")
     outcome = attack(MODEL, IMAGES, BOXES)
-    for row, found in enumerate(MODEL.predict(outcome.images)):
-        assert outcome.share[row].item() == pytest.approx(1 - image_f1(BOXES[row], found), abs=2e-6)
+    for row, picked in enumerate(MODEL.predict(outcome.images)):
+        assert outcome.share[row].item() == pytest.approx(1 - image_f1(BOXES[row], picked), abs=2e-6)
     last = build("bim", epsilon=0.6, alpha=0.1, steps=12)(MODEL, IMAGES, BOXES)
     assert (outcome.share >= last.share - 2e-6).all()
     done = outcome.share == 1
@@ -254,7 +254,7 @@ def test_an_image_without_objects_is_attacked_too() -> None:
 
 
 def detections(images: torch.Tensor) -> list[int]:
-    return [len(confident(found, 0.5)) for found in MODEL.predict(images)]
+    return [len(confident(picked, 0.5)) for picked in MODEL.predict(images)]
 
 
 def test_vanishing_leaves_fewer_boxes_and_fabrication_makes_more() -> None:
@@ -273,8 +273,8 @@ def test_vanishing_leaves_fewer_boxes_and_fabrication_makes_more() -> None:
 def test_mislabeling_keeps_the_boxes_and_changes_their_class(towards: str) -> None:
     outcome = build("tog-mislabeling", epsilon=0.6, alpha=0.1, towards=towards)(MODEL, IMAGES, BOXES)
     assert outcome.share.tolist() == [1.0] * 6
-    for row, found in enumerate(MODEL.predict(outcome.images)):
-        assert (matched_detections(BOXES[row], found) < 0).all()  # no object has its class any more
+    for row, picked in enumerate(MODEL.predict(outcome.images)):
+        assert (matched_detections(BOXES[row], picked) < 0).all()  # no object has its class any more
 
 
 def test_least_and_most_likely_classes_by_hand() -> None:
@@ -307,15 +307,15 @@ def test_only_what_is_aimed_at() -> None:
     image[:, 1, 16:24, 32:40] = 0.9
     attack = build("bim", epsilon=0.8, alpha=0.2, steps=6)
     outcome = attack(MODEL, image, [boxes], fooling_region=left)
-    found = matched_detections(boxes, MODEL.predict(outcome.images)[0])
-    assert found[0] < 0
-    assert found[1] >= 0
+    picked = matched_detections(boxes, MODEL.predict(outcome.images)[0])
+    assert picked[0] < 0
+    assert picked[1] >= 0
     assert outcome.share.item() == 1
     assert torch.equal(outcome.images[..., 16:24, 32:40], image[..., 16:24, 32:40])  # nothing is to gain there
     by_class = attack(MODEL, image, [boxes], fooling_region=1)
-    found = matched_detections(boxes, MODEL.predict(by_class.images)[0])
-    assert found[1] < 0
-    assert found[0] >= 0
+    picked = matched_detections(boxes, MODEL.predict(by_class.images)[0])
+    assert picked[1] < 0
+    assert picked[0] >= 0
     targeted = attack(MODEL, image, [boxes], fooling_region=left, target=2)
     detected = MODEL.predict(targeted.images)[0]
     assert (
@@ -337,20 +337,22 @@ def test_proposals_by_hand() -> None:
     candidates = Candidates(scores, boxes, scores.amax(2))
     truth = Boxes(np.array([[0, 0, 10, 10], [0, 8, 10, 18]], np.float32), np.array([0, 1]))
     assert suppressed(boxes[0].double().numpy(), scores.amax(2)[0].double().numpy(), 0.9).tolist() == [0, 2, 3]
-    (found,) = select_proposals(candidates, [truth], [truth.classes], [0])
-    assert found.places.tolist() == [0, 3]
-    assert found.true.tolist() == [0, 1]
-    assert found.wanted.tolist() == [2, 2]  # the only absent class
+    (picked,) = select_proposals(candidates, [truth], [truth.classes], [0])
+    assert picked.places.tolist() == [0, 3]
+    assert picked.true.tolist() == [0, 1]
+    assert picked.wanted.tolist() == [2, 2]  # the only absent class
     order = np.array([2, 0, 3, 1])  # a two-stage detector sorts its proposals anew
-    assert order[found.now_at(boxes[0].numpy()[order])].tolist() == [0, 3]
+    assert order[picked.now_at(boxes[0].numpy()[order])].tolist() == [0, 3]
 
 
 def test_nobody_is_led_to_the_class_of_an_object_that_is_not_aimed_at() -> None:
     corners = torch.tensor([[[0.0, 0, 10, 10]]])
     candidates = Candidates(torch.tensor([[[3.0, 0, 0]]]), corners, torch.tensor([[3.0]]))
     for seed in range(8):
-        (found,) = select_proposals(candidates, [Boxes(corners[0].numpy(), np.array([0]))], [np.array([0, 1])], [seed])
-        assert found.wanted.tolist() == [2]
+        (picked,) = select_proposals(
+            candidates, [Boxes(corners[0].numpy(), np.array([0]))], [np.array([0, 1])], [seed]
+        )
+        assert picked.wanted.tolist() == [2]
 
 
 STRONG_BOXES = np.array([[0, 0, 10, 10], [0, 0, 10, 6], [0, 0, 10, 10], [30, 0, 40, 10], [60, 0, 70, 10]], np.float64)
@@ -443,8 +445,8 @@ def test_classes_are_led_to_absent_ones() -> None:
 
 def test_dag_leads_every_proposal_away() -> None:
     outcome = build("dag", alpha=0.05)(MODEL, IMAGES, BOXES)
-    for row, found in enumerate(MODEL.predict(outcome.images)):
-        assert (matched_detections(BOXES[row], found, 0.1) < 0).all()
+    for row, picked in enumerate(MODEL.predict(outcome.images)):
+        assert (matched_detections(BOXES[row], picked, 0.1) < 0).all()
     assert (outcome.queries.backward < 60).all()
     towards = build("dag", alpha=0.05)(MODEL, ONE, [RED], target=2)
     assert MODEL.predict(towards.images)[0].classes.tolist() in ([2], [])
