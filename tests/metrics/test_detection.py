@@ -46,14 +46,14 @@ def pycocotools_evaluation(truths: Sequence[Boxes], detections: Sequence[Boxes],
     eval_module = pytest.importorskip("pycocotools.cocoeval")
 
     def rows(every: Sequence[Boxes], of_truth: bool) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        reported: list[dict[str, Any]] = []
         for image, each in enumerate(every, start=1):
             for index in range(len(each)):
                 x0, y0, x1, y1 = (float(value) for value in each.xyxy[index])
                 row: dict[str, Any] = {
                     "image_id": image,
                     "category_id": int(each.classes[index]) + 1,
-                    "id": len(found) + 1,
+                    "id": len(reported) + 1,
                 }
                 row |= {"bbox": [x0, y0, x1 - x0, y1 - y0], "iscrowd": 0, "area": (x1 - x0) * (y1 - y0)}
                 if of_truth:
@@ -244,7 +244,7 @@ def mmdet_rule(
         objects.sort(key=lambda each: bool(each[1]))
         total += sum(not flag for _, flag in objects)
         taken: set[int] = set()
-        assert found.scores is not None
+        assert reported.scores is not None
         mine = [
             (score, box) for score, box, c in zip(found.scores, found.xyxy, found.classes, strict=True) if c == kind
         ]
