@@ -44,7 +44,7 @@ def measure(function: Callable[[], Result]) -> tuple[float, float, Result]:
 def make(images: int, detections: int) -> tuple[list[Boxes], list[Boxes]]:
     """Objects, and detections of which half lie near one, the other half anywhere."""
     generator = np.random.default_rng(0)
-    truths, found = [], []
+    truths, detected = [], []
     for _ in range(images):
         corner = generator.uniform(0, 500, (OBJECTS, 2))
         boxes = np.concatenate([corner, corner + generator.uniform(5, 200, (OBJECTS, 2))], axis=1)
@@ -54,8 +54,8 @@ def make(images: int, detections: int) -> tuple[list[Boxes], list[Boxes]]:
         moved = boxes[near] + generator.normal(0, 8, (detections, 4))
         moved[:, 2:] = np.maximum(moved[:, 2:], moved[:, :2] + 1)
         guessed = np.where(np.arange(detections) % 2, kinds[near], generator.integers(0, CLASSES, detections))
-        found.append(Boxes(moved.astype(np.float32), guessed, generator.random(detections).astype(np.float32)))
-    return truths, found
+        detected.append(Boxes(moved.astype(np.float32), guessed, generator.random(detections).astype(np.float32)))
+    return truths, detected
 
 
 def as_dictionaries(boxes: list[Boxes]) -> list[dict[str, Any]]:
@@ -97,16 +97,16 @@ def resample(precision: WeightedPrecision, images: int, resamples: int) -> dict[
 
 def compare(images: int, detections: int) -> float:
     """Seconds of computing of one threat of `gauntlet compare`; the second detector finds nothing in every tenth."""
-    truths, found = make(images, detections)
+    truths, detected = make(images, detections)
     nothing = Boxes(np.zeros((0, 4), np.float32), np.zeros(0, np.int64), np.zeros(0, np.float32))
-    others = [nothing if index % 10 == 0 else each for index, each in enumerate(found)]
-    first, second = list(zip(truths, found, strict=True)), list(zip(truths, others, strict=True))
+    others = [nothing if index % 10 == 0 else each for index, each in enumerate(detected)]
+    first, second = list(zip(truths, detected, strict=True)), list(zip(truths, others, strict=True))
     compare_objects(first[:20], second[:20], CLASSES, resamples=1, permutations=1)  # compiles
     return measure(partial(compare_objects, first, second, CLASSES, **asdict(THOROUGH)))[1]
 
 
-def matched(truths: list[Boxes], found: list[Boxes]) -> WeightedPrecision:
-    return WeightedPrecision(ObjectTable.of(truths, found, CLASSES), THRESHOLDS, MOST_DETECTIONS[-1])
+def matched(truths: list[Boxes], detected: list[Boxes]) -> WeightedPrecision:
+    return WeightedPrecision(ObjectTable.of(truths, detected, CLASSES), THRESHOLDS, MOST_DETECTIONS[-1])
 
 
 def main() -> None:
@@ -122,23 +122,23 @@ def main() -> None:
         how = f"for {options.compare} images ({THOROUGH})"
         print(f"{'gauntlet.analysis.compare_objects':36s} {seconds:7.2f} s of computing {how}")
         return
-    truths, found = make(options.images, options.detections)
+    truths, detected = make(options.images, options.detections)
     small = slice(0, 20)
-    figures(truths[small], found[small], CLASSES)  # imports
-    resample(matched(truths[small], found[small]), 20, 1)  # compiles
+    figures(truths[small], detected[small], CLASSES)  # imports
+    resample(matched(truths[small], detected[small]), 20, 1)  # compiles
     theirs, ours = [], []
     for _ in range(options.rounds):  # in turn, so that a busy machine meets both
-        objects, results = as_dictionaries(truths), as_dictionaries(found)  # anew: the library writes into them
+        objects, results = as_dictionaries(truths), as_dictionaries(detected)  # anew: the library writes into them
         theirs.append(measure(partial(alone, options.images, objects, results)))
         del objects, results
-        ours.append(measure(lambda: figures(truths, found, CLASSES)["mAP"]))
+        ours.append(measure(lambda: figures(truths, detected, CLASSES)["mAP"]))
     if abs(theirs[0][2] - ours[0][2]) > 1e-9:
         raise SystemExit(f"the figures differ: {theirs[0][2]} and {ours[0][2]}")
     base = min(each[1] for each in theirs)
     for name, times in (("faster-coco-eval alone", theirs), ("gauntlet.metrics.detection.figures.figures", ours)):
         clock, computing = (min(each[index] for each in times) for index in (0, 1))
         print(f"{name:36s} {computing:7.2f} s of computing   {computing / base:.2f}   ({clock:.2f} s on the clock)")
-    _, matching, precision = measure(partial(matched, truths, found))
+    _, matching, precision = measure(partial(matched, truths, detected))
     _, computing, _ = measure(partial(resample, precision, options.images, options.resamples))
     each = 1000 * computing / options.resamples
     print(f"{'intervals':36s} {matching:7.2f} s of computing once, {each:.1f} ms per resample")

@@ -32,20 +32,20 @@ def full_model(model: str, clean: float, pgd: float, fog: float) -> list[dict[st
 
 def test_rem_is_the_minimum_in_the_published_notation() -> None:
     rows = pd.DataFrame(full_model("a", 0.8, 0.1, 0.2))
-    found = rem(rows)
-    assert len(found) == 1
-    assert found.loc[0, "summary"] == "linf-ReM^8_20"
-    assert found.loc[0, "value"] == pytest.approx(0.1)
-    assert found.loc[0, "mean"] == pytest.approx(0.2)
-    assert found.loc[0, "worst"] == "cospgd"
-    assert found.loc[0, "members"] == "pgd, segpgd, cospgd"
+    actual = rem(rows)
+    assert len(actual) == 1
+    assert actual.loc[0, "summary"] == "linf-ReM^8_20"
+    assert actual.loc[0, "value"] == pytest.approx(0.1)
+    assert actual.loc[0, "mean"] == pytest.approx(0.2)
+    assert actual.loc[0, "worst"] == "cospgd"
+    assert actual.loc[0, "members"] == "pgd, segpgd, cospgd"
 
 
 def test_epsilon_as_text_and_as_number_are_one_budget() -> None:
     rows = [figure("a", attack("pgd", "8/255"), 0.3), figure("a", attack("segpgd", 8 / 255), 0.2)]
-    found = rem(pd.DataFrame(rows), members=["pgd", "segpgd"])
-    assert list(found["summary"]) == ["linf-ReM^8_20"]
-    assert found.loc[0, "value"] == 0.2
+    actual = rem(pd.DataFrame(rows), members=["pgd", "segpgd"])
+    assert list(actual["summary"]) == ["linf-ReM^8_20"]
+    assert actual.loc[0, "value"] == 0.2
 
 
 def test_budgets_are_kept_apart() -> None:
@@ -55,8 +55,8 @@ def test_budgets_are_kept_apart() -> None:
         figure("a", attack("pgd", "64/255", norm="l2"), 0.4),
         figure("a", attack("pgd", "0.5/255", steps=40), 0.7),
     ]
-    found = rem(pd.DataFrame(rows), members=["pgd"]).set_index("summary")["value"]
-    assert found.to_dict() == {
+    actual = rem(pd.DataFrame(rows), members=["pgd"]).set_index("summary")["value"]
+    assert actual.to_dict() == {
         "linf-ReM^8_20": 0.3,
         "linf-ReM^4_20": 0.5,
         "l2-ReM^64_20": 0.4,
@@ -66,11 +66,11 @@ def test_budgets_are_kept_apart() -> None:
 
 def test_a_missing_member_gives_nan_and_its_name() -> None:
     rows = [row for row in full_model("a", 0.8, 0.1, 0.2) if "pgd" not in row["description"].split('"')]
-    found = rem(pd.DataFrame(rows))
-    assert found["value"].isna().loc[0]
-    assert found["mean"].isna().loc[0]
-    assert found.loc[0, "missing"] == "pgd"
-    assert found.loc[0, "worst"] == ""
+    actual = rem(pd.DataFrame(rows))
+    assert actual["value"].isna().loc[0]
+    assert actual["mean"].isna().loc[0]
+    assert actual.loc[0, "missing"] == "pgd"
+    assert actual.loc[0, "worst"] == ""
 
 
 def test_a_stronger_second_run_of_one_attack_counts() -> None:
@@ -85,18 +85,18 @@ def test_transferred_localized_and_class_figures_do_not_enter() -> None:
         figure("a", {"localized": {"attack": {"name": "pgd", "epsilon": 8 / 255}, "ratio": 0.5}}, 0.05),
         figure("a", attack("pgd"), 0.01, class_name="car", metric="mIoU"),
     ]
-    found = rem(pd.DataFrame(rows), members=["pgd"])
-    assert list(found["value"]) == [0.3]
+    actual = rem(pd.DataFrame(rows), members=["pgd"])
+    assert list(actual["value"]) == [0.3]
 
 
 def test_gam_by_severity() -> None:
     rows = [*full_model("a", 0.8, 0.1, 0.2), figure("a", corruption("fog", 5), 0.1)]
-    found = gam(pd.DataFrame(rows)).set_index("summary")
-    assert found.loc["GAM_3", "value"] == 0.2
-    assert found.loc["GAM_3", "worst"] == "fog"
-    assert found.loc["GAM_3", "mean"] == pytest.approx((14 * 0.5 + 0.2) / 15)
-    assert found["value"].isna().loc["GAM_5"]
-    assert found.loc["GAM_5", "members"] == "fog"
+    actual = gam(pd.DataFrame(rows)).set_index("summary")
+    assert actual.loc["GAM_3", "value"] == 0.2
+    assert actual.loc["GAM_3", "worst"] == "fog"
+    assert actual.loc["GAM_3", "mean"] == pytest.approx((14 * 0.5 + 0.2) / 15)
+    assert actual["value"].isna().loc["GAM_5"]
+    assert actual.loc["GAM_5", "members"] == "fog"
 
 
 def test_gam_takes_depth_by_the_rule_of_the_benchmark() -> None:
@@ -108,8 +108,8 @@ def test_gam_takes_depth_by_the_rule_of_the_benchmark() -> None:
             described["corruption"]["depth_rule"] = "estimated"
         rows.append(figure("a", described, 0.3, **kinds))
     metric = figure("a", corruption("fog_3d"), 0.0, **kinds)
-    found = gam(pd.DataFrame([*rows, metric]))
-    assert (list(found["summary"]), list(found["value"])) == (["GAM_3"], [0.3])
+    actual = gam(pd.DataFrame([*rows, metric]))
+    assert (list(actual["summary"]), list(actual["value"])) == (["GAM_3"], [0.3])
     without = [row for row in rows if "fog_3d" not in row["description"]]
     assert gam(pd.DataFrame([*without, metric]))["missing"].tolist() == ["fog_3d"]
     printed = pd.DataFrame([*without, metric]).drop(columns="key")  # as published figures come: without the rule
@@ -122,8 +122,8 @@ def test_the_corruptions_that_look_at_depth_are_those_of_the_registry() -> None:
 
 
 def test_summaries_hold_both() -> None:
-    found = summaries(pd.DataFrame(full_model("a", 0.8, 0.1, 0.2)))
-    assert list(found["summary"]) == ["linf-ReM^8_20", "GAM_3"]
+    actual = summaries(pd.DataFrame(full_model("a", 0.8, 0.1, 0.2)))
+    assert list(actual["summary"]) == ["linf-ReM^8_20", "GAM_3"]
 
 
 def test_scores_put_everything_about_a_model_in_one_row() -> None:
@@ -162,8 +162,8 @@ def test_weather_in_two_protocols_is_two_columns() -> None:
         figure("a", {"clean": {}}, 0.2, dataset="acdc", split="snow", dataset_digest="3" * 16),
     ]
     table = scores(pd.DataFrame(rows)).set_index("dataset")
-    found = table.loc["cityscapes", ["acdc fog [11111111]", "acdc fog [22222222]", "acdc snow"]]
-    assert list(found) == [0.4, 0.3, 0.2]
+    actual = table.loc["cityscapes", ["acdc fog [11111111]", "acdc fog [22222222]", "acdc snow"]]
+    assert list(actual) == [0.4, 0.3, 0.2]
 
 
 def test_the_latest_of_two_clean_runs_counts_in_a_store() -> None:

@@ -79,8 +79,8 @@ def test_a_localized_corruption_is_counted_inside_and_outside(
         region = perturbed.region[0].numpy()
         assert torch.equal(perturbed.images[0][:, ~region], batch.images[0][:, ~region])
         valid = sample.labels != 255
-        for where, found in ((region & valid, inside), (~region & valid, outside)):
-            found.append(float(np.mean((prediction == sample.labels)[where])) if where.any() else np.nan)
+        for where, actual in ((region & valid, inside), (~region & valid, outside)):
+            actual.append(float(np.mean((prediction == sample.labels)[where])) if where.any() else np.nan)
     assert result.figures["A_M"] == pytest.approx(np.nanmean(inside))
     assert result.figures["A_Mbar"] == pytest.approx(np.nanmean(outside))
     clean = result.figures["A_M_clean"]

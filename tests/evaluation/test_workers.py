@@ -19,13 +19,13 @@ from test_runner import committed, content, counts
 from torch import nn
 
 from gauntlet.datasets import load_dataset
+from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.local import LocalExecutor, one_thread
 from gauntlet.evaluation.plan import open_dataset, parse_plan, plan_jobs
 from gauntlet.evaluation.runner import run_jobs
-from gauntlet.evaluation.sample_cache import SampleCache
 from gauntlet.models import wrap_model
 from gauntlet.results import Store, open_store
 from gauntlet.samples import Sample, collate

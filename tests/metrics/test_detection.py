@@ -65,8 +65,8 @@ def pycocotools_evaluation(truths: Sequence[Boxes], detections: Sequence[Boxes],
                 else:
                     assert each.scores is not None
                     row["score"] = float(each.scores[index])
-                found.append(row)
-        return found
+                reported.append(row)
+        return reported
 
     def coco(annotations: list[dict[str, Any]]) -> Any:
         made = coco_module.COCO()
@@ -238,7 +238,7 @@ def mmdet_rule(
 ) -> float:
     """AP of a class in plain loops, after mmdet's tpfp_default and average_precision with legacy coordinates."""
     rows, total = [], 0
-    for truth, found in zip(truths, detections, strict=True):
+    for truth, reported in zip(truths, detections, strict=True):
         flags = truth.difficult if truth.difficult is not None else np.zeros(len(truth), bool)
         objects = [(box, flag) for box, c, flag in zip(truth.xyxy, truth.classes, flags, strict=True) if c == kind]
         objects.sort(key=lambda each: bool(each[1]))
@@ -246,7 +246,9 @@ def mmdet_rule(
         taken: set[int] = set()
         assert reported.scores is not None
         mine = [
-            (score, box) for score, box, c in zip(found.scores, found.xyxy, found.classes, strict=True) if c == kind
+            (score, box)
+            for score, box, c in zip(reported.scores, reported.xyxy, reported.classes, strict=True)
+            if c == kind
         ]
         for score, box in sorted(mine, key=lambda each: -each[0]):
             overlaps = [_inclusive_iou(box, other) for other, _ in objects]

@@ -31,14 +31,14 @@ def assert_same_boxes(first: Boxes, second: Boxes) -> None:
             assert np.array_equal(mine, other), field.name
 
 
-def value(found: list[Figure], metric: str, view: str = "all", class_name: str = "") -> float:
-    (figure,) = [f for f in found if (f.metric, f.view, f.class_name) == (metric, view, class_name)]
+def value(detected: list[Figure], metric: str, view: str = "all", class_name: str = "") -> float:
+    (figure,) = [f for f in detected if (f.metric, f.view, f.class_name) == (metric, view, class_name)]
     return figure.value
 
 
 def counts_of(seed: int, images: int = 6, **options: Any) -> list[ImageObjects]:
     truths, detections = random_case(seed, images=images, **options)
-    return [METRIC.update(found, truth) for truth, found in zip(truths, detections, strict=True)]
+    return [METRIC.update(detected, truth) for truth, detected in zip(truths, detections, strict=True)]
 
 
 @settings(max_examples=25, deadline=None)
@@ -50,14 +50,14 @@ def counts_of(seed: int, images: int = 6, **options: Any) -> list[ImageObjects]:
 )
 def test_stored_bytes_give_everything_back(seed: int, crowd: float, difficult: float, areas: bool) -> None:
     truths, detections = random_case(seed, images=3, crowd=crowd, difficult=difficult, areas=areas)
-    for truth, found, other in zip(truths, detections, detections[::-1], strict=True):
+    for truth, detected, other in zip(truths, detections, detections[::-1], strict=True):
         members = np.random.default_rng(seed).random(len(truth)) < 0.5
         whole = np.ones(len(truth), bool)
-        kept = ImageObjects(truth, (ObjectView(found, whole), None, ObjectView(other, members)))
+        kept = ImageObjects(truth, (ObjectView(detected, whole), None, ObjectView(other, members)))
         back = METRIC.decode(kept.to_bytes())
         assert_same_boxes(back.truth, truth)
         assert back.views[1] is None
-        for view, expected, inside in ((0, found, whole), (2, other, members)):
+        for view, expected, inside in ((0, detected, whole), (2, other, members)):
             of_view = back.views[view]
             assert of_view is not None
             assert_same_boxes(of_view.detections, expected)
@@ -76,7 +76,7 @@ def test_figures_from_the_store_are_the_figures() -> None:
     truths, detections = random_case(1, images=8)
     for name, expected in figures(truths, detections, 4).items():
         np.testing.assert_equal(value(direct, name), expected)
-    f1 = [image_f1(truth, found) for truth, found in zip(truths, detections, strict=True)]
+    f1 = [image_f1(truth, detected) for truth, detected in zip(truths, detections, strict=True)]
     assert value(direct, "F1_images") == pytest.approx(np.mean(f1))
     assert math.isnan(value(direct, "AP", class_name="nothing"))
     assert value(direct, "VOC_mAP") == pytest.approx(
@@ -88,8 +88,8 @@ def test_a_hundred_detections_take_about_two_kilobytes() -> None:
     generator = np.random.default_rng(0)
     corner = generator.uniform(0, 500, (100, 2))
     boxes = np.concatenate([corner, corner + generator.uniform(5, 100, (100, 2))], axis=1).astype(np.float32)
-    found = Boxes(boxes, generator.integers(0, 4, 100), generator.random(100).astype(np.float32))
-    kept = METRIC.update(found, Boxes(boxes[:7], np.zeros(7, np.int64)))
+    detected = Boxes(boxes, generator.integers(0, 4, 100), generator.random(100).astype(np.float32))
+    kept = METRIC.update(detected, Boxes(boxes[:7], np.zeros(7, np.int64)))
     assert len(kept.to_bytes()) < 2200
 
 
@@ -99,9 +99,9 @@ def test_foreign_bytes_are_refused() -> None:
 
 
 def test_intervals_bracket_the_figures_and_one_image_has_none() -> None:
-    found = METRIC.compute(counts_of(5, images=12), WHOLE)
+    detected = METRIC.compute(counts_of(5, images=12), WHOLE)
     for name in ("mAP", "mAP50", "mAP75", "F1_images", "boxes_per_image", "mislabel_rate"):
-        (figure,) = [f for f in found if f.metric == name and not f.class_name]
+        (figure,) = [f for f in detected if f.metric == name and not f.class_name]
         assert figure.low <= figure.value <= figure.high, name
         assert figure.low < figure.high, name
     assert all(math.isnan(f.low) for f in METRIC.compute(counts_of(5, images=1), WHOLE))
@@ -113,8 +113,8 @@ def test_no_image_and_nothing_that_counts_are_undefined() -> None:
     flagged = np.array([True])
     crowd = dataclasses.replace(objects(0), crowd=flagged), objects(0, score=0.9)
     difficult = dataclasses.replace(objects(0), difficult=flagged), objects(0, score=0.9)
-    found = METRIC.compute([METRIC.update(said, truth) for truth, said in (crowd, difficult)], WHOLE)
-    values = {figure.metric: figure.value for figure in found if not figure.class_name}
+    detected = METRIC.compute([METRIC.update(said, truth) for truth, said in (crowd, difficult)], WHOLE)
+    values = {figure.metric: figure.value for figure in detected if not figure.class_name}
     assert (values.pop("F1_images"), values.pop("boxes_per_image")) == (1, 1)  # nothing was missed or made up
     assert np.isnan(list(values.values())).all()
 
@@ -149,15 +149,15 @@ def objects(*rows: int, score: float | None = None) -> Boxes:
 def test_inside_and_outside_go_by_the_centre_of_the_box() -> None:
     truth, clean = objects(0, 1), objects(0, 1, score=0.9)
     kept = ImageObjects.stack([METRIC.update(objects(1, score=0.8), truth, LEFT), METRIC.update(clean, truth, LEFT)])
-    found = METRIC.compute([METRIC.decode(kept.to_bytes())], REGION)
-    assert value(found, "mAP_M") == 0.0  # the left object is lost, the right one is found
-    assert value(found, "mAP_Mbar") == 1.0
-    assert value(found, "mAP_M_clean") == value(found, "mAP_Mbar_clean") == 1.0
-    assert value(found, "RCE_M") == 1.0
-    assert value(found, "RCE_Mbar") == 0.0
-    assert value(found, "region_share") == 0.5
-    assert value(found, "mAP50") == pytest.approx(51 / 101)  # the whole image: one of two, at precision 1
-    assert value(found, "AP", view="outside", class_name="car") == 1.0
+    detected = METRIC.compute([METRIC.decode(kept.to_bytes())], REGION)
+    assert value(detected, "mAP_M") == 0.0  # the left object is lost, the right one is detected
+    assert value(detected, "mAP_Mbar") == 1.0
+    assert value(detected, "mAP_M_clean") == value(detected, "mAP_Mbar_clean") == 1.0
+    assert value(detected, "RCE_M") == 1.0
+    assert value(detected, "RCE_Mbar") == 0.0
+    assert value(detected, "region_share") == 0.5
+    assert value(detected, "mAP50") == pytest.approx(51 / 101)  # the whole image: one of two, at precision 1
+    assert value(detected, "AP", view="outside", class_name="car") == 1.0
     rows = METRIC.per_image(kept, REGION)
     assert [(row["view"], row["F1"], row["objects"]) for row in rows] == [
         ("inside", 0.0, 1), ("outside", 1.0, 1), ("clean inside", 1.0, 1), ("clean outside", 1.0, 1),
@@ -176,12 +176,12 @@ def test_a_battery_takes_the_worst_attack_per_image() -> None:
     both, first, none = objects(0, 1, score=0.9), objects(0, score=0.9), objects(score=0.9)
     truth = objects(0, 1)
     images = [battery_image(truth, both, first, none), battery_image(truth, both, none, both)]
-    found = METRIC.compute(images, Views.of_candidates(["clean", "pgd", "bim"]))
-    assert value(found, "mAP") == 0.0
-    assert value(found, "F1_images") == 0.0
-    assert [value(found, "chosen_by_F1", view=name) for name in ("clean", "pgd", "bim")] == [0.0, 0.5, 0.5]
-    assert value(found, "mAP", view="clean") == 1.0
-    assert value(found, "F1_images", view="pgd") == pytest.approx((2 / 3 + 0) / 2)
+    detected = METRIC.compute(images, Views.of_candidates(["clean", "pgd", "bim"]))
+    assert value(detected, "mAP") == 0.0
+    assert value(detected, "F1_images") == 0.0
+    assert [value(detected, "chosen_by_F1", view=name) for name in ("clean", "pgd", "bim")] == [0.0, 0.5, 0.5]
+    assert value(detected, "mAP", view="clean") == 1.0
+    assert value(detected, "F1_images", view="pgd") == pytest.approx((2 / 3 + 0) / 2)
 
 
 def test_a_skipped_attack_changes_no_figure_of_the_battery() -> None:

@@ -68,13 +68,13 @@ def test_worst_images_lose_most() -> None:
 
 
 def test_the_worst_images_are_run_again_and_drawn(store: Store, loaders: Loaders, dataset: Any) -> None:
-    found = galleries(store, Options(gallery=2, loaders=loaders))
-    assert [each.title for each in found if isinstance(each, Gallery)] == [
+    actual = galleries(store, Options(gallery=2, loaders=loaders))
+    assert [each.title for each in actual if isinstance(each, Gallery)] == [
         "tiny-net: worst corruption, gaussian_noise 5",
         "tiny-net: worst localized corruption, gaussian_noise 5 ratio 0.5 patch 8",
         "tiny-net: worst attack, pgd linf 16/255 x3 alpha 4/255",
     ]
-    for gallery in found:
+    for gallery in actual:
         assert isinstance(gallery, Gallery)
         assert {name for name, _ in gallery.legend} == {"dark", "light", "red"}
         assert len(gallery.exhibits) == 2
@@ -91,8 +91,8 @@ def test_the_worst_images_are_run_again_and_drawn(store: Store, loaders: Loaders
             for picture in exhibit.pictures:
                 decoded = cv2.imdecode(np.frombuffer(picture.data, np.uint8), cv2.IMREAD_COLOR)
                 assert decoded.shape == (picture.height, picture.width, 3) == (160, 240, 3)  # five times 32 x 48
-    assert isinstance(found[0], Gallery)
-    exhibit = found[0].exhibits[0]
+    assert isinstance(actual[0], Gallery)
+    exhibit = actual[0].exhibits[0]
     sample = next(sample for sample in dataset if sample.id == exhibit.title)
     truth = cv2.imdecode(np.frombuffer(exhibit.pictures[3].data, np.uint8), cv2.IMREAD_COLOR)[::5, ::5, ::-1]
     colors = {tuple(truth[sample.labels == label][0]) for label in np.unique(sample.labels)}
@@ -121,14 +121,14 @@ def box_store(boxes: TinyBoxes) -> Store:
 
 
 def test_a_detector_is_shown_with_its_boxes(box_store: Store, box_loaders: Loaders, boxes: TinyBoxes) -> None:
-    found = galleries(box_store, Options(gallery=2, loaders=box_loaders))
-    assert [each.title for each in found if isinstance(each, Gallery)] == [
+    actual = galleries(box_store, Options(gallery=2, loaders=box_loaders))
+    assert [each.title for each in actual if isinstance(each, Gallery)] == [
         "tiny-detector: worst corruption, gaussian_noise 5",
         "tiny-detector: worst localized corruption, gaussian_noise 5 ratio 0.5 patch 8",
         "tiny-detector: worst attack, pgd linf 16/255 x3 alpha 4/255",
     ]
     detector = TinyDetector()
-    for gallery in found:
+    for gallery in actual:
         assert isinstance(gallery, Gallery)
         assert {name for name, _ in gallery.legend} <= {"red", "green", "blue"}
         for exhibit in gallery.exhibits:
@@ -216,25 +216,25 @@ def test_a_report_of_a_detector_tells_of_single_images_and_regions(box_store: St
 
 
 def test_a_model_that_cannot_be_loaded_is_said_so(store: Store) -> None:
-    found = galleries(store, Options(gallery=1))
-    assert all(isinstance(each, Text) for each in found)
-    assert isinstance(found[0], Text)
-    assert "no pictures, since" in found[0].text
+    actual = galleries(store, Options(gallery=1))
+    assert all(isinstance(each, Text) for each in actual)
+    assert isinstance(actual[0], Text)
+    assert "no pictures, since" in actual[0].text
 
 
 def test_other_weights_are_refused(store: Store, dataset: Any) -> None:
     other = gauntlet.wrap_model(nn.Conv2d(3, 3, 1), num_classes=3, name="tiny-net")
     loaders = Loaders(model=lambda address: other, dataset=lambda name, split: dataset)
-    found = galleries(store, Options(gallery=1, loaders=loaders))
-    assert isinstance(found[0], Text)
-    assert "the weights of 'tiny-net' are not those that were evaluated" in found[0].text
+    actual = galleries(store, Options(gallery=1, loaders=loaders))
+    assert isinstance(actual[0], Text)
+    assert "the weights of 'tiny-net' are not those that were evaluated" in actual[0].text
 
 
 def test_images_in_another_protocol_are_refused(store: Store, loaders: Loaders, dataset: Any) -> None:
     dataset.protocol = {"scale": [16, 24]}
-    found = galleries(store, Options(gallery=1, loaders=loaders))
-    assert all(isinstance(each, Text) and "have another protocol" in each.text for each in found)
-    assert found
+    actual = galleries(store, Options(gallery=1, loaders=loaders))
+    assert all(isinstance(each, Text) and "have another protocol" in each.text for each in actual)
+    assert actual
 
 
 def test_pictures_are_inside_the_page(store: Store, loaders: Loaders, tmp_path: Path) -> None:
@@ -243,10 +243,10 @@ def test_pictures_are_inside_the_page(store: Store, loaders: Loaders, tmp_path: 
 
 
 def test_checks_of_models_become_findings(store: Store, loaders: Loaders) -> None:
-    found = check_models(store, 2, loaders)
-    assert found
-    assert {each.subject for each in found} == {"tiny-net"}
-    assert {each.level for each in found} <= {"good", "warning"}
+    actual = check_models(store, 2, loaders)
+    assert actual
+    assert {each.subject for each in actual} == {"tiny-net"}
+    assert {each.level for each in actual} <= {"good", "warning"}
     unloadable = check_models(store, 2)
     assert [each.level for each in unloadable] == ["note"]
 

@@ -23,7 +23,7 @@ from gauntlet.models.sources.shipped import load_weights as load_model_weights
 from gauntlet.samples import Boxes, Sample
 from gauntlet.seeding import numpy_generator
 from gauntlet.training import train
-from gauntlet.training.box_augmentation import BoxAugmentation, BoxPair, crop, mirror, resize
+from gauntlet.training.augmentation.box_augmentation import BoxAugmentation, BoxPair, crop, mirror, resize
 from gauntlet.training.config import AdversarialConfig, AugmentationConfig
 from gauntlet.training.initial_weights import load_weights
 from gauntlet.training.log import read_log

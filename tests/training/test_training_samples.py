@@ -13,8 +13,9 @@ from training_squares import Squares
 from gauntlet.errors import GauntletError
 from gauntlet.seeding import numpy_generator
 from gauntlet.threats import corruptions
-from gauntlet.training import augmentation, part_augmentation
-from gauntlet.training.augmentation import Augmentation, Image, Pair
+from gauntlet.training.augmentation import images_and_labels as augmentation
+from gauntlet.training.augmentation import part_augmentation
+from gauntlet.training.augmentation.images_and_labels import Augmentation, Image, Pair
 from gauntlet.training.class_weights import weights_from_counts
 from gauntlet.training.config import (
     AugmentationConfig,

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.failures import Failure, describe_error
 from gauntlet.evaluation.jobs import PlannedJob, check_depth, ready_model, steps_for
 from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.provenance import choose_device
-from gauntlet.evaluation.sample_cache import SampleCache
 from gauntlet.evaluation.session import begin_session
 from gauntlet.evaluation.units import UnitComputer
 from gauntlet.evaluation.workers.driver import DatasetAddress, Driver, ModelAddress

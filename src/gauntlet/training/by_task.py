@@ -10,8 +10,8 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.architectures import WrappedDetector, architectures, build, build_detector, detectors
 from gauntlet.models.wrapping import Normalisation, WrappedSegmentation
-from gauntlet.training.augmentation import Augmentation
-from gauntlet.training.box_augmentation import BoxAugmentation
+from gauntlet.training.augmentation.box_augmentation import BoxAugmentation
+from gauntlet.training.augmentation.images_and_labels import Augmentation
 from gauntlet.training.class_weights import class_weights
 from gauntlet.training.config import LossConfig, TrainingConfig
 from gauntlet.training.division import DividedObjective

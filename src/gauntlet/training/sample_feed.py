@@ -17,7 +17,7 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.samples import Boxes, Sample, images_to_tensor
 from gauntlet.seeding import ImageSeed, numpy_generator
-from gauntlet.training.augmentation import Augmentation, Image, Labels
+from gauntlet.training.augmentation.images_and_labels import Augmentation, Image, Labels
 
 Target = TypeVar("Target")
 AnyPair = tuple[Image, Any]

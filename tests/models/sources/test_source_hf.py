@@ -306,14 +306,14 @@ def test_the_processors_file_decides_on_normalisation_and_the_user_over_it(folde
     (path / "preprocessor_config.json").write_text(
         json.dumps({**odd, "image_processor_type": "SegformerImageProcessor"})
     )
-    found = normalisation(f"hf:{path}")
+    actual = normalisation(f"hf:{path}")
     # (2 x - mean) / std = (x - mean / 2) / (std / 2)
-    torch.testing.assert_close(found.mean.flatten(), torch.tensor([0.05, 0.1, 0.15]))
-    torch.testing.assert_close(found.std.flatten(), torch.tensor([0.2, 0.25, 0.3]))
+    torch.testing.assert_close(actual.mean.flatten(), torch.tensor([0.05, 0.1, 0.15]))
+    torch.testing.assert_close(actual.std.flatten(), torch.tensor([0.2, 0.25, 0.3]))
     given = normalisation(f"hf:{path}", mean=(0.5,) * 3, channel_order="BGR")
     assert given.mean.flatten().tolist() == [0.5] * 3
     assert given.channel_order == "BGR"
-    torch.testing.assert_close(given.std, found.std)
+    torch.testing.assert_close(given.std, actual.std)
 
 
 def test_without_a_processors_file_the_usual_normalisation_of_the_kind_is_taken(tmp_path: Path) -> None:

@@ -26,13 +26,13 @@ def test_fastestdet_by_hand() -> None:
     # Two classes on a grid of 1 row and 2 columns; the right cell has an object.
     output = torch.zeros(1, 7, 1, 2)
     output[0, :, 0, 1] = torch.tensor([0.5, math.atanh(0.5), 0.0, 0.0, math.log(3), 0.25, 0.75])
-    found = build_rule("fastestdet").decode(output, (32, 64))
+    detected = build_rule("fastestdet").decode(output, (32, 64))
     # Centre (1 + 0.5) / 2 and 0, sides sigmoid(0) and sigmoid(ln 3).
-    torch.testing.assert_close(found.boxes[0, 1], torch.tensor([0.75 - 0.25, -0.375, 0.75 + 0.25, 0.375]))
+    torch.testing.assert_close(detected.boxes[0, 1], torch.tensor([0.75 - 0.25, -0.375, 0.75 + 0.25, 0.375]))
     expected = torch.tensor([0.5**0.6 * 0.25**0.4, 0.5**0.6 * 0.75**0.4])
-    torch.testing.assert_close(found.confidences[0, 1], expected)
-    assert found.objectness is not None
-    assert found.objectness[0].tolist() == [0.0, 0.5]
+    torch.testing.assert_close(detected.confidences[0, 1], expected)
+    assert detected.objectness is not None
+    assert detected.objectness[0].tolist() == [0.0, 0.5]
 
 
 @pytest.mark.parametrize("name", ["yolov5", "yolov8"])
@@ -40,19 +40,19 @@ def test_yolo_by_hand(name: str) -> None:
     # Centre (32, 8), sides 16 x 8 in an input of 32 rows and 64 columns; two classes.
     box, classes = [32.0, 8, 16, 8], [0.2, 0.6]
     values = torch.tensor([[box + ([0.5] if name == "yolov5" else []) + classes]])
-    found = build_rule(name).decode(values if name == "yolov5" else values.transpose(1, 2), (32, 64))
-    torch.testing.assert_close(found.boxes[0, 0], torch.tensor([24 / 64, 4 / 32, 40 / 64, 12 / 32]))
-    torch.testing.assert_close(found.confidences[0, 0], torch.tensor(classes) * (0.5 if name == "yolov5" else 1))
+    detected = build_rule(name).decode(values if name == "yolov5" else values.transpose(1, 2), (32, 64))
+    torch.testing.assert_close(detected.boxes[0, 0], torch.tensor([24 / 64, 4 / 32, 40 / 64, 12 / 32]))
+    torch.testing.assert_close(detected.confidences[0, 0], torch.tensor(classes) * (0.5 if name == "yolov5" else 1))
 
 
 def test_detections_are_suppressed_inside_a_class() -> None:
     boxes = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 8], [50, 50, 60, 60]])
     confidences = torch.tensor([[0.9, 0.1], [0.8, 0.0], [0.0, 0.7], [0.0005, 0.0]])
-    found = build_rule("yolov8").select(boxes, confidences)
+    detected = build_rule("yolov8").select(boxes, confidences)
     # The second goes (IoU 0.9 with the first), so does the first's other class: the third, better, overlaps it by 0.8.
-    assert found.classes.tolist() == [0, 1]
-    assert found.scores is not None
-    np.testing.assert_allclose(found.scores, [0.9, 0.7])
+    assert detected.classes.tolist() == [0, 1]
+    assert detected.scores is not None
+    np.testing.assert_allclose(detected.scores, [0.9, 0.7])
     one = build_rule({"name": "yolov8", "one_class": True, "suppression": 0.95, "most": 2}).select(boxes, confidences)
     assert one.scores is not None
     np.testing.assert_allclose(one.scores, [0.9, 0.8])
@@ -96,8 +96,8 @@ def fastestdet(**options: Any) -> DetectionModel:
 
 
 def detections(model: DetectionModel, samples: list[Sample]) -> dict[str, float]:
-    found = [model.predict(images_to_tensor([sample.image]))[0] for sample in samples]
-    return figures([sample.boxes for sample in samples if sample.boxes is not None], found, model.num_classes)
+    detected = [model.predict(images_to_tensor([sample.image]))[0] for sample in samples]
+    return figures([sample.boxes for sample in samples if sample.boxes is not None], detected, model.num_classes)
 
 
 @pytest.mark.zoo
@@ -140,9 +140,9 @@ def test_labels_are_chosen_and_candidates_have_gradients() -> None:
     model = fastestdet(outputs=[2, 0], class_names=["car", "person"])
     assert model.class_names == ("car", "person")
     images = torch.rand(2, 3, 90, 120, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    found = model.candidates(images)
-    assert found.scores.shape == (2, 22 * 22, 2)
-    (gradient,) = torch.autograd.grad(found.objectness.sum(), images)
+    detected = model.candidates(images)
+    assert detected.scores.shape == (2, 22 * 22, 2)
+    (gradient,) = torch.autograd.grad(detected.objectness.sum(), images)
     assert (gradient.abs().amax(dim=(1, 2, 3)) > 0).all()
     truth = Boxes(np.array([[10, 10, 60, 70]], np.float32), np.array([1]))
     together = model.losses(images, [truth, truth])

@@ -13,7 +13,7 @@ from attack_fixture import IMAGES, LABELS, network
 from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.threats import attacks
 from gauntlet.threats.attacks import call_arguments
-from gauntlet.threats.attacks.engine.registration import Preset
+from gauntlet.threats.attacks.registration import Preset
 
 BATCH = ["model", "images", "labels"]
 BY_NAME = {"name", "goal"}

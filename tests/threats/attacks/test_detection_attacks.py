@@ -349,9 +349,7 @@ def test_nobody_is_led_to_the_class_of_an_object_that_is_not_aimed_at() -> None:
     corners = torch.tensor([[[0.0, 0, 10, 10]]])
     candidates = Candidates(torch.tensor([[[3.0, 0, 0]]]), corners, torch.tensor([[3.0]]))
     for seed in range(8):
-        (picked,) = select_proposals(
-            candidates, [Boxes(corners[0].numpy(), np.array([0]))], [np.array([0, 1])], [seed]
-        )
+        (picked,) = select_proposals(candidates, [Boxes(corners[0].numpy(), np.array([0]))], [np.array([0, 1])], [seed])
         assert picked.wanted.tolist() == [2]
 
 

@@ -182,10 +182,10 @@ class ManyClasses(TinyDetector):
         self.class_names = tuple(str(index) for index in range(44))
 
     def candidates(self, images: torch.Tensor) -> Candidates:
-        found = super().candidates(images)
-        scores = nn.functional.pad(found.scores, (0, 41), value=-9.0)
+        detected = super().candidates(images)
+        scores = nn.functional.pad(detected.scores, (0, 41), value=-9.0)
         scores = torch.cat([scores[..., :2], scores[..., 3:43], scores[..., 2:3], scores[..., 43:]], 2)
-        return Candidates(scores, found.boxes, scores.amax(2))
+        return Candidates(scores, detected.boxes, scores.amax(2))
 
 
 def at_targets(model: TinyDetector, images: torch.Tensor, wanted: Sequence[Boxes]) -> list[list[bool]]:
@@ -239,10 +239,10 @@ def test_the_boxes_of_a_tensor_file_are_reached(tmp_path: Path, suffix: str) -> 
     else:
         torch.save({key: torch.from_numpy(value) for key, value in content.items()}, path)
     outcome = build("pgd", epsilon=0.9, target=str(path), **STRONG["pgd"])(MODEL, IMAGES, BOXES)
-    for row, found in enumerate(MODEL.predict(outcome.images)):
-        assert (matched_detections(Boxes(corners, np.array([2, 1])), found) >= 0).all()
-        assert found.scores is not None
-        assert (found.scores > 0.5).sum() == 2, row
+    for row, detected in enumerate(MODEL.predict(outcome.images)):
+        assert (matched_detections(Boxes(corners, np.array([2, 1])), detected) >= 0).all()
+        assert detected.scores is not None
+        assert (detected.scores > 0.5).sum() == 2, row
     assert outcome.share.tolist() == [1.0] * len(IMAGES)
 
 

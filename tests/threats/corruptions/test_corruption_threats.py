@@ -238,12 +238,12 @@ def test_options_of_a_corruption_reach_it_inside_a_localized_threat() -> None:
     threat = build_threat({"localized": {"corruption": inner, "region": {"box": [0, 0, 8, 8]}}})
     assert threat.describe() == {"localized": {"corruption": inner, "region": {"box": [0, 0, 8, 8]}}}
     assert threat.name == "haze 2 density 1 tint white box 0 0 8 8"
-    found = threat.perturb(MODEL, data, seeds)
-    assert found.region is not None
-    inside = found.region[0].numpy()
+    actual = threat.perturb(MODEL, data, seeds)
+    assert actual.region is not None
+    inside = actual.region[0].numpy()
     assert inside.sum() == 64
-    assert (levels(found.images)[0][inside] == 255).all()
-    assert (levels(found.images)[0][~inside] == image[~inside]).all()
+    assert (levels(actual.images)[0][inside] == 255).all()
+    assert (levels(actual.images)[0][~inside] == image[~inside]).all()
 
 
 @pytest.mark.usefixtures("haze")

@@ -10,11 +10,11 @@ import cv2
 import torch
 
 from gauntlet.datasets.contract import Dataset
+from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.evaluation.counting import build_counter
 from gauntlet.evaluation.jobs import ready_model, steps_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.evaluation.provenance import choose_device
-from gauntlet.evaluation.sample_cache import SampleCache
 from gauntlet.evaluation.units import UnitComputer
 from gauntlet.evaluation.workers.orders import Delivery, Order, PickledFile
 from gauntlet.models import GauntletModel, resolve_model

@@ -14,8 +14,6 @@ from gauntlet.threats.attacks.combined.region_aware import RegionAware
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.losses import PixelLoss, losses
 from gauntlet.threats.attacks.engine.outcome import Outcome, Queries
-from gauntlet.threats.attacks.engine.registration import attacks, register
-from gauntlet.threats.attacks.engine.straight_through import straight_through
 from gauntlet.threats.attacks.functions import (
     alma_prox,
     apgd,
@@ -53,6 +51,8 @@ from gauntlet.threats.attacks.functions import (
     tog_vanishing,
 )
 from gauntlet.threats.attacks.presets import batteries, build, names
+from gauntlet.threats.attacks.registration import attacks, register
+from gauntlet.threats.attacks.straight_through import straight_through
 
 __all__ = [
     "Attack",

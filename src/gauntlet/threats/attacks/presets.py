@@ -26,8 +26,8 @@ from gauntlet.threats.attacks.algorithms.tog import Mislabeling, TargetedObjectn
 from gauntlet.threats.attacks.combined.members import battery_members, build_battery
 from gauntlet.threats.attacks.combined.region_aware import RegionAware
 from gauntlet.threats.attacks.detection.goals import FABRICATION, UNTARGETED, VANISHING
-from gauntlet.threats.attacks.engine.registration import attacks, names_for, register
 from gauntlet.threats.attacks.engine.targets import LEAST_LIKELY
+from gauntlet.threats.attacks.registration import attacks, names_for, register
 
 # Largest damage in a ball.
 register("fgsm", SingleStep)  # Goodfellow et al. 2015; section 1

@@ -11,7 +11,7 @@ from gauntlet.registry import Registry, instance_of
 from gauntlet.threats.attacks.combined.battery import Battery
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.option_checks import positive
-from gauntlet.threats.attacks.engine.registration import attacks
+from gauntlet.threats.attacks.registration import attacks
 
 battery_members: Registry[Mapping[str, tuple[str, Mapping[str, Any]]]] = Registry(
     "battery",

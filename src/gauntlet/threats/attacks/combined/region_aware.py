@@ -18,7 +18,7 @@ from gauntlet.threats.attacks.engine.option_checks import whole
 from gauntlet.threats.attacks.engine.outcome import Outcome, Queries
 from gauntlet.threats.attacks.engine.problem import Problem, steady
 from gauntlet.threats.attacks.engine.regions import Region, describe_region
-from gauntlet.threats.attacks.engine.registration import attacks
+from gauntlet.threats.attacks.registration import attacks
 from gauntlet.threats.passes import Passes
 
 

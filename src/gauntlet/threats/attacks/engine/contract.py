@@ -21,11 +21,11 @@ from gauntlet.threats.attacks.engine.outcome import Outcome
 from gauntlet.threats.attacks.engine.posing import check_start, pose
 from gauntlet.threats.attacks.engine.problem import PRECISIONS, BatchProblem, steady
 from gauntlet.threats.attacks.engine.regions import describe_region, region_text
-from gauntlet.threats.attacks.engine.registration import names_for
 from gauntlet.threats.attacks.engine.request import MODEL_IGNORE_INDEX, Request
 from gauntlet.threats.attacks.engine.result import Result, outcome_of
 from gauntlet.threats.attacks.engine.seeds import image_seed
 from gauntlet.threats.attacks.engine.targets import describe_target, needs_logits, target_text
+from gauntlet.threats.attacks.registration import names_for
 from gauntlet.threats.options import NAME, Option
 from gauntlet.threats.passes import Passes
 

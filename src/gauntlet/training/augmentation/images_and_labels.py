@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from gauntlet.training import part_augmentation
+from gauntlet.training.augmentation import part_augmentation
 from gauntlet.training.config import AugmentationConfig, ColorJitterConfig
 
 Image = npt.NDArray[np.uint8]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gauntlet.errors import GauntletError
 from gauntlet.samples import Boxes
-from gauntlet.training.augmentation import Image, crop_image, draw_crop, photometric, resize_image
+from gauntlet.training.augmentation.images_and_labels import Image, crop_image, draw_crop, photometric, resize_image
 from gauntlet.training.config import AugmentationConfig
 
 BoxPair = tuple[Image, Boxes]
