@@ -245,11 +245,8 @@ def mmdet_rule(
         total += sum(not flag for _, flag in objects)
         taken: set[int] = set()
         assert reported.scores is not None
-        mine = [
-            (score, box)
-            for score, box, c in zip(reported.scores, reported.xyxy, reported.classes, strict=True)
-            if c == kind
-        ]
+        scored = zip(reported.scores, reported.xyxy, reported.classes, strict=True)
+        mine = [(score, box) for score, box, c in scored if c == kind]
         for score, box in sorted(mine, key=lambda each: -each[0]):
             overlaps = [_inclusive_iou(box, other) for other, _ in objects]
             best = int(np.argmax(overlaps)) if overlaps else -1
