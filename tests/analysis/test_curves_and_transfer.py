@@ -20,11 +20,11 @@ def pgd(epsilon: float | str, steps: int = 20, **settings: Any) -> dict[str, Any
 
 def test_an_epsilon_curve_starts_at_the_clean_figure() -> None:
     rows = [figure("a", {"clean": {}}, 0.8), figure("a", pgd("8/255"), 0.2), figure("a", pgd("2/255"), 0.4)]
-    found = curve(pd.DataFrame(rows), "epsilon")
-    assert found["x"].tolist() == pytest.approx([0, 2 / 255, 8 / 255])
-    assert found["value"].tolist() == [0.8, 0.4, 0.2]
-    assert found["relative"].tolist() == pytest.approx([1, 0.5, 0.25])
-    assert set(found["series"]) == {"pgd, norm linf, steps 20"}
+    actual = curve(pd.DataFrame(rows), "epsilon")
+    assert actual["x"].tolist() == pytest.approx([0, 2 / 255, 8 / 255])
+    assert actual["value"].tolist() == [0.8, 0.4, 0.2]
+    assert actual["relative"].tolist() == pytest.approx([1, 0.5, 0.25])
+    assert set(actual["series"]) == {"pgd, norm linf, steps 20"}
 
 
 def test_other_settings_make_other_series() -> None:
@@ -37,9 +37,9 @@ def test_other_settings_make_other_series() -> None:
 
 def test_a_step_size_that_follows_the_budget_does_not_break_the_curve() -> None:
     rows = [figure("a", pgd(f"{level}/255", alpha=level / 1000, box=True), 0.5) for level in (2, 4, 8)]
-    found = curve(pd.DataFrame(rows), "epsilon")
-    assert set(found["series"]) == {"pgd, norm linf, steps 20"}
-    assert len(found) == 3
+    actual = curve(pd.DataFrame(rows), "epsilon")
+    assert set(actual["series"]) == {"pgd, norm linf, steps 20"}
+    assert len(actual) == 3
     two = [figure("a", pgd(f"{level}/255", alpha=alpha), 0.5) for level in (2, 4) for alpha in (0.01, 0.02)]
     names = set(curve(pd.DataFrame(two), "epsilon")["series"])
     assert names == {"pgd, norm linf, steps 20, alpha 0.01", "pgd, norm linf, steps 20, alpha 0.02"}
@@ -73,10 +73,10 @@ def test_every_parameter_is_read_from_the_description(
     parameter: str, description: Callable[[float], dict[str, Any]]
 ) -> None:
     rows = [figure("a", description(value), 1 - value / 10) for value in (3, 1, 2)]
-    found = curve(pd.DataFrame(rows), parameter)
-    assert found["x"].tolist() == [1, 2, 3]
-    assert found["value"].tolist() == pytest.approx([0.9, 0.8, 0.7])
-    assert found["clean"].isna().all()
+    actual = curve(pd.DataFrame(rows), parameter)
+    assert actual["x"].tolist() == [1, 2, 3]
+    assert actual["value"].tolist() == pytest.approx([0.9, 0.8, 0.7])
+    assert actual["clean"].isna().all()
 
 
 def test_views_are_curves_of_their_own_and_share_the_clean_figure() -> None:
@@ -85,9 +85,9 @@ def test_views_are_curves_of_their_own_and_share_the_clean_figure() -> None:
 
     rows = [figure("a", {"clean": {}}, 0.8)]
     rows += [figure("a", local(ratio), 0.5, view=view) for ratio in (0.25, 0.5) for view in ("inside", "outside")]
-    found = curve(pd.DataFrame(rows), "ratio")
-    assert found.groupby("view")["x"].agg(list).to_dict() == {"inside": [0, 0.25, 0.5], "outside": [0, 0.25, 0.5]}
-    assert found["clean"].eq(0.8).all()
+    actual = curve(pd.DataFrame(rows), "ratio")
+    assert actual.groupby("view")["x"].agg(list).to_dict() == {"inside": [0, 0.25, 0.5], "outside": [0, 0.25, 0.5]}
+    assert actual["clean"].eq(0.8).all()
 
 
 def test_patches_in_words_and_rectangles_are_series_of_their_own() -> None:
@@ -103,9 +103,9 @@ def test_patches_in_words_and_rectangles_are_series_of_their_own() -> None:
 
 def test_a_setting_that_no_threat_has_gives_an_empty_curve() -> None:
     rows = [figure("a", {"clean": {}}, 0.8), figure("a", pgd("8/255"), 0.2)]
-    found = curve(pd.DataFrame(rows), "rounds")
-    assert found.empty
-    assert list(found.columns) == list(curve(pd.DataFrame([*rows, figure("a", pgd("2/255"), 0.4)]), "epsilon").columns)
+    actual = curve(pd.DataFrame(rows), "rounds")
+    assert actual.empty
+    assert list(actual.columns) == list(curve(pd.DataFrame([*rows, figure("a", pgd("2/255"), 0.4)]), "epsilon").columns)
 
 
 def test_unknown_parameters_are_an_error() -> None:
@@ -115,9 +115,9 @@ def test_unknown_parameters_are_an_error() -> None:
 
 def test_the_published_epsilon_curve_of_arnab() -> None:
     rows = published.frame(source="arnab")
-    found = curve(rows[rows["table"].eq("13") & rows["model"].eq("ICNet")], "epsilon")
-    assert (found["x"] * 255).tolist() == pytest.approx([0, 0.25, 0.5, 1, 2, 4, 8, 16, 32])
-    assert found["value"].tolist() == [0.565, 0.458, 0.388, 0.286, 0.166, 0.097, 0.073, 0.025, 0.009]
+    actual = curve(rows[rows["table"].eq("13") & rows["model"].eq("ICNet")], "epsilon")
+    assert (actual["x"] * 255).tolist() == pytest.approx([0, 0.25, 0.5, 1, 2, 4, 8, 16, 32])
+    assert actual["value"].tolist() == [0.565, 0.458, 0.388, 0.286, 0.166, 0.097, 0.073, 0.025, 0.009]
 
 
 def test_a_transfer_matrix_is_relative_to_the_row_models_own_clean_figure() -> None:
@@ -167,8 +167,8 @@ def test_classes_are_compared_with_their_clean_figure() -> None:
         for name, value in (("road", 0.8), ("pole", 0.1), ("sky", 0.0))
     ]
     rows.append(figure("a", pgd("8/255"), 0.3, threat="pgd"))
-    found = by_class(pd.DataFrame(rows))
-    assert found["class_name"].tolist() == ["pole", "road", "sky"]
-    assert found["drop"].tolist() == pytest.approx([0.4, 0.1, 0.0])
-    assert found["ratio"].tolist()[:2] == pytest.approx([0.2, 8 / 9])
-    assert np.isnan(found["ratio"].iloc[2])
+    actual = by_class(pd.DataFrame(rows))
+    assert actual["class_name"].tolist() == ["pole", "road", "sky"]
+    assert actual["drop"].tolist() == pytest.approx([0.4, 0.1, 0.0])
+    assert actual["ratio"].tolist()[:2] == pytest.approx([0.2, 8 / 9])
+    assert np.isnan(actual["ratio"].iloc[2])

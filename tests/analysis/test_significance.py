@@ -68,9 +68,9 @@ def test_exchanging_the_models_turns_the_sign() -> None:
 def test_images_are_paired_by_id_in_one_view() -> None:
     first = images([0.1, 0.2, np.nan, 0.5])
     second = pd.concat([images([0.3, 0.1, 0.9, 0.6]).iloc[::-1], images([0.0] * 4, "inside")])
-    detected = image_differences(first, second)
-    assert detected["image_id"].tolist() == ["i1", "i3", "i0"]
-    assert detected["difference"].tolist() == pytest.approx([-0.1, 0.1, 0.2])
+    actual = image_differences(first, second)
+    assert actual["image_id"].tolist() == ["i1", "i3", "i0"]
+    assert actual["difference"].tolist() == pytest.approx([-0.1, 0.1, 0.2])
     assert compare_images(first, second)["images"].iloc[0] == 3
     with pytest.raises(GauntletError, match="at least 2 images in common"):
         compare_images(first, second, view="outside")
@@ -149,17 +149,17 @@ def test_a_p_value_of_groups_is_near_the_exact_one() -> None:
 def detectors(images: int = 5) -> tuple[list[Boxes], list[Boxes], list[Boxes]]:
     """Objects, the detections of one model, and those of another that misses every second one."""
     truths, first = random_case(3, images=images, ties=False)
-    second = [detected.select(np.arange(len(detected)) % 2 == 0) for detected in first]
+    second = [actual.select(np.arange(len(actual)) % 2 == 0) for actual in first]
     return truths, first, second
 
 
-def map_of(truths: list[Boxes], detected: list[Boxes]) -> float:
-    return figures(truths, detected, 4)["mAP"]
+def map_of(truths: list[Boxes], actual: list[Boxes]) -> float:
+    return figures(truths, actual, 4)["mAP"]
 
 
 def test_the_map_of_two_detectors_is_compared_by_swapping_images() -> None:
     truths, first, second = detectors()
-    pairs = [list(zip(truths, detected, strict=True)) for detected in (first, second)]
+    pairs = [list(zip(truths, actual, strict=True)) for actual in (first, second)]
     row = compare_objects(pairs[0], pairs[1], 4).iloc[0]
     assert row["first"] == pytest.approx(map_of(truths, first), abs=1e-9)
     assert row["second"] == pytest.approx(map_of(truths, second), abs=1e-9)
@@ -178,11 +178,11 @@ def test_the_map_of_two_detectors_is_compared_by_swapping_images() -> None:
 
 def test_detectors_of_other_images_or_of_nothing_are_not_compared() -> None:
     truths, first, second = detectors()
-    pairs = [list(zip(truths, detected, strict=True)) for detected in (first, second)]
+    pairs = [list(zip(truths, actual, strict=True)) for actual in (first, second)]
     with pytest.raises(GauntletError, match="saw different images"):
         compare_objects(pairs[0], pairs[1][::-1], 4)
     with pytest.raises(GauntletError, match="at least 2 images"):
         compare_objects(pairs[0][:1], pairs[1][:1], 4)
-    nothing = [(truth.select(np.zeros(len(truth), bool)), detected) for truth, detected in pairs[0]]
+    nothing = [(truth.select(np.zeros(len(truth), bool)), actual) for truth, actual in pairs[0]]
     row = compare_objects(nothing, nothing, 4).iloc[0]  # no object anywhere: undefined, and no p-value
     assert row[["first", "difference", "low", "high", "p_value"]].isna().all()

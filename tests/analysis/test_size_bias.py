@@ -22,12 +22,12 @@ LABELS = np.array(
 
 
 def test_components_are_eight_connected_and_skip_background_and_void() -> None:
-    table_rows = objects(LABELS, LABELS, np.zeros_like(LABELS), background=[0], image_id="x")
-    assert list(zip(table_rows["class_index"], table_rows["area"], strict=True)) == [(1, 3), (1, 1), (2, 2), (3, 1)]
-    assert table_rows["fraction"].tolist() == pytest.approx([3 / 20, 1 / 20, 2 / 20, 1 / 20])
-    assert table_rows["clean_recall"].tolist() == [1, 1, 1, 1]
-    assert table_rows["recall"].tolist() == [0, 0, 0, 0]
-    assert set(table_rows["image_id"]) == {"x"}
+    actual = objects(LABELS, LABELS, np.zeros_like(LABELS), background=[0], image_id="x")
+    assert list(zip(actual["class_index"], actual["area"], strict=True)) == [(1, 3), (1, 1), (2, 2), (3, 1)]
+    assert actual["fraction"].tolist() == pytest.approx([3 / 20, 1 / 20, 2 / 20, 1 / 20])
+    assert actual["clean_recall"].tolist() == [1, 1, 1, 1]
+    assert actual["recall"].tolist() == [0, 0, 0, 0]
+    assert set(actual["image_id"]) == {"x"}
 
 
 def test_void_splits_a_component() -> None:
@@ -41,17 +41,17 @@ def test_recall_is_the_share_that_is_still_right() -> None:
     attacked[0, 0] = 2
     clean = LABELS.copy()
     clean[0, :2] = 0
-    table_rows = objects(LABELS, clean, attacked, background=[0])
-    assert table_rows["clean_recall"].tolist() == pytest.approx([1 / 3, 1, 1, 1])
-    assert table_rows["recall"].tolist() == pytest.approx([2 / 3, 1, 1, 1])
+    actual = objects(LABELS, clean, attacked, background=[0])
+    assert actual["clean_recall"].tolist() == pytest.approx([1 / 3, 1, 1, 1])
+    assert actual["recall"].tolist() == pytest.approx([2 / 3, 1, 1, 1])
 
 
 @settings(deadline=None, max_examples=40)
 @given(arrays.arrays(np.int64, arrays.array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.integers(0, 3)))
 def test_objects_cover_every_foreground_pixel_once(labels: np.ndarray) -> None:
-    table_rows = objects(labels, labels, np.roll(labels, 1), background=[0])
-    assert table_rows["area"].sum() == (labels > 0).sum()
-    right = (table_rows["recall"] * table_rows["area"]).sum()
+    actual = objects(labels, labels, np.roll(labels, 1), background=[0])
+    assert actual["area"].sum() == (labels > 0).sum()
+    right = (actual["recall"] * actual["area"]).sum()
     assert right == pytest.approx(((np.roll(labels, 1) == labels) & (labels > 0)).sum())
 
 
@@ -66,17 +66,17 @@ def table(fractions: list[float], clean: list[float], recall: list[float]) -> pd
 
 
 def test_bins_by_hand() -> None:
-    table_rows = table([0.0005, 0.001, 0.005, 0.3, 1.0], [0.0, 0.5, 1.0, 1.0, 1.0], [0.0, 0.25, 0.2, 0.8, 1.0])
-    bins = by_size(table_rows)
+    actual = table([0.0005, 0.001, 0.005, 0.3, 1.0], [0.0, 0.5, 1.0, 1.0, 1.0], [0.0, 0.25, 0.2, 0.8, 1.0])
+    bins = by_size(actual)
     assert bins["objects"].tolist() == [1, 2, 0, 0, 2]
     assert bins["counted"].tolist() == [0, 2, 0, 0, 2]
     assert bins["ratio"].iloc[[1, 4]].tolist() == pytest.approx([(0.5 + 0.2) / 2, 0.9])
     assert bins["ratio"].iloc[[0, 2, 3]].isna().all()
     assert bins["low"].tolist() == [0, 0.001, 0.01, 0.05, 0.2]
-    coco = by_size(table_rows, bins="coco")
+    coco = by_size(actual, bins="coco")
     assert coco["objects"].tolist() == [3, 1, 1]
     with pytest.raises(GauntletError, match="'fraction' or 'coco'"):
-        by_size(table_rows, bins="voc")
+        by_size(actual, bins="voc")
 
 
 def test_size_bias_by_hand() -> None:
@@ -101,6 +101,6 @@ def test_no_objects_and_one_object() -> None:
 def test_the_published_indicator_of_halmosi() -> None:
     rows = published.frame(source="halmosi")
     rows = rows[rows["table"].eq("1") & rows["model"].eq("PSPNet Normal") & rows["dataset"].eq("voc")]
-    table_rows = image_to_dataset_ratio(rows).set_index(["view", "threat"])
-    clean = table_rows.loc[[("all", "clean")]].iloc[0]
+    actual = image_to_dataset_ratio(rows).set_index(["view", "threat"])
+    clean = actual.loc[[("all", "clean")]].iloc[0]
     assert clean["ratio"] == pytest.approx(clean["NmIoU"] / clean["CmIoU"])

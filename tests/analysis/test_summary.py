@@ -204,12 +204,16 @@ def test_the_score_that_ranks_is_a_robust_one() -> None:
 
 
 def test_a_score_that_nobody_has_ranks_nobody() -> None:
-    """One corruption makes a column GAM_3 without a value; the attacks are complete."""
-    rows = [row for model, pgd in (("a", 0.1), ("b", 0.2)) for row in full_model(model, 0.8, pgd, 0.3)]
+    """One corruption makes a column GAM_3 without a value: it decides as the worst one; without it, the attacks do."""
+    models = (("a", 0.2, 0.3), ("b", 0.1, 0.4))
+    rows = [row for model, pgd, fog in models for row in full_model(model, 0.8, pgd, fog)]
     rows = [row for row in rows if row["kind"] != "corruption" or "fog" in row["description"]]
     board = leaderboard(pd.DataFrame(rows))
     assert board["GAM_3"].isna().all()
+    assert set(board["ranked_by"]) == {"worst corruption"}
     assert list(zip(board["model"], board["rank"], strict=True)) == [("b", 1), ("a", 2)]
+    attacks_only = leaderboard(pd.DataFrame([row for row in rows if row["kind"] != "corruption"]))
+    assert list(zip(attacks_only["model"], attacks_only["rank"], strict=True)) == [("a", 1), ("b", 2)]
 
 
 def test_a_leaderboard_of_detection_uses_map() -> None:

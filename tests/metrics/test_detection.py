@@ -89,9 +89,9 @@ def pycocotools_evaluation(truths: Sequence[Boxes], detections: Sequence[Boxes],
 def assert_equals_pycocotools(truths: Sequence[Boxes], detections: Sequence[Boxes], classes: int = CLASSES) -> None:
     expected = pycocotools_evaluation(truths, detections, classes)
     stats = np.where(expected.stats < 0, np.nan, expected.stats)
-    found = figures(truths, detections, classes)
-    assert tuple(found) == NAMES
-    np.testing.assert_allclose(list(found.values()), stats, atol=1e-6)
+    reported = figures(truths, detections, classes)
+    assert tuple(reported) == NAMES
+    np.testing.assert_allclose(list(reported.values()), stats, atol=1e-6)
     of_class = expected.eval["precision"][:, :, :, 0, -1].mean(axis=(0, 1))  # (K,)
     average = coco_curves(truths, detections, classes).per_class()["AP"]
     np.testing.assert_allclose(average, np.where(of_class < 0, np.nan, of_class), atol=1e-6)
@@ -125,8 +125,8 @@ def test_more_than_a_hundred_detections_of_a_class_equal_to_pycocotools() -> Non
 def test_hand_computed_average_precision() -> None:
     # Two objects; found at rank 1 and 3, a false one between: precision 1 to recall 0.5, then 2/3.
     truth = boxes([0, 0, 10, 10], [20, 20, 30, 30])
-    found = boxes([0, 0, 10, 10], [50, 50, 60, 60], [20, 20, 30, 30], scores=[0.9, 0.8, 0.7])
-    values = figures([truth], [found], 1)
+    reported = boxes([0, 0, 10, 10], [50, 50, 60, 60], [20, 20, 30, 30], scores=[0.9, 0.8, 0.7])
+    values = figures([truth], [reported], 1)
     expected = (51 * 1 + 50 * 2 / 3) / 101  # recalls 0 to 0.50, and 0.51 to 1
     assert values["mAP"] == pytest.approx(expected)
     assert values["mAP50"] == pytest.approx(expected)
@@ -169,16 +169,16 @@ def test_a_resample_has_the_figures_of_the_repeated_images(seed: int, difficult:
 
 def test_image_f1_by_hand() -> None:
     truth = boxes([0, 0, 10, 10], [20, 20, 30, 30], [40, 40, 50, 50], classes=[0, 0, 1])
-    found = boxes(
+    reported = boxes(
         [0, 0, 10, 9], [0, 0, 10, 10], [20, 20, 30, 30], [40, 40, 50, 50],
         classes=[0, 0, 1, 1], scores=[0.9, 0.8, 0.7, 0.4],
     )  # fmt: skip
     # The first takes the object, the second is double, the third has another class, the fourth is not said.
-    assert image_f1(truth, found) == pytest.approx(2 * 1 / (2 * 1 + 2 + 2))
-    assert image_f1(truth, found, score=0.3) == pytest.approx(2 * 2 / (2 * 2 + 2 + 1))
-    assert image_f1(truth, found, iou=0.95) == pytest.approx(2 * 1 / (2 * 1 + 2 + 2))
+    assert image_f1(truth, reported) == pytest.approx(2 * 1 / (2 * 1 + 2 + 2))
+    assert image_f1(truth, reported, score=0.3) == pytest.approx(2 * 2 / (2 * 2 + 2 + 1))
+    assert image_f1(truth, reported, iou=0.95) == pytest.approx(2 * 1 / (2 * 1 + 2 + 2))
     assert image_f1(NOTHING, NOTHING) == 1.0
-    assert image_f1(NOTHING, found) == 0.0
+    assert image_f1(NOTHING, reported) == 0.0
     assert image_f1(truth, NOTHING) == 0.0
 
 
@@ -187,16 +187,21 @@ def test_image_f1_leaves_crowds_and_difficult_objects_out() -> None:
     flagged = Boxes(
         truth.xyxy, truth.classes, crowd=np.array([False, True, False]), difficult=np.array([False, False, True])
     )
-    found = boxes([0, 0, 10, 10], [20, 20, 25, 25], [30, 30, 35, 35], [60, 60, 70, 70], scores=[0.9] * 4)
-    assert image_f1(flagged, found) == 1.0
+    reported = boxes([0, 0, 10, 10], [20, 20, 25, 25], [30, 30, 35, 35], [60, 60, 70, 70], scores=[0.9] * 4)
+    assert image_f1(flagged, reported) == 1.0
     assert image_f1(flagged, boxes([0, 0, 10, 10], scores=[0.9])) == 1.0
     assert image_f1(truth, boxes([0, 0, 10, 10], scores=[0.9])) == pytest.approx(2 / (2 + 2))
 
 
-def f1_class_by_class(truth: Boxes, found: Boxes) -> float:
+def f1_class_by_class(truth: Boxes, reported: Boxes) -> float:
     """F1 at IoU 0.5 and score 0.5, matched in one class after the other."""
-    assert found.scores is not None
-    confident, ignored, hits, false = found.select(found.scores >= 0.5), ignored_objects(truth), 0, 0
+    assert reported.scores is not None
+    confident, ignored, hits, false = (
+        reported.select(reported.scores >= 0.5),
+        ignored_objects(truth),
+        0,
+        0,
+    )
     for kind in np.unique(confident.classes):
         of_class, detected = truth.classes == kind, confident.select(confident.classes == kind)
         taken = match(detected, truth.select(of_class), ignored[of_class], [0.5]).matched[0]
@@ -211,11 +216,11 @@ def f1_class_by_class(truth: Boxes, found: Boxes) -> float:
 def test_figures_of_many_images_are_those_of_each(seed: int) -> None:
     truths, detections = random_case(seed, difficult=0.2)
     many = image_figures(truths, detections, iou=0.5, score=0.5)
-    alone = [image_f1(truth, found) for truth, found in zip(truths, detections, strict=True)]
+    alone = [image_f1(truth, reported) for truth, reported in zip(truths, detections, strict=True)]
     np.testing.assert_array_equal(many.f1, alone)
-    by_class = [f1_class_by_class(truth, found) for truth, found in zip(truths, detections, strict=True)]
+    by_class = [f1_class_by_class(truth, reported) for truth, reported in zip(truths, detections, strict=True)]
     np.testing.assert_allclose(many.f1, by_class, rtol=0, atol=1e-15)
-    said = [found.select(found.scores >= 0.5) for found in detections if found.scores is not None]
+    said = [reported.select(reported.scores >= 0.5) for reported in detections if reported.scores is not None]
     np.testing.assert_array_equal(many.boxes, [len(each) for each in said])
     for truth, each, matches in zip(truths, said, many.matches, strict=True):
         near = box_iou(each.xyxy, truth.xyxy)
@@ -225,8 +230,8 @@ def test_figures_of_many_images_are_those_of_each(seed: int) -> None:
 
 def test_mislabelled_boxes_are_counted_among_matches_of_any_class() -> None:
     truth = boxes([0, 0, 10, 10], [20, 20, 30, 30], classes=[0, 1])
-    found = boxes([0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60], classes=[1, 1, 0], scores=[0.9, 0.9, 0.9])
-    result = image_figures([truth], [found], iou=0.5, score=0.5)
+    reported = boxes([0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60], classes=[1, 1, 0], scores=[0.9, 0.9, 0.9])
+    result = image_figures([truth], [reported], iou=0.5, score=0.5)
     assert (result.matches[0], result.mislabelled[0], result.boxes[0]) == (2, 1, 3)
 
 
@@ -245,8 +250,11 @@ def mmdet_rule(
         total += sum(not flag for _, flag in objects)
         taken: set[int] = set()
         assert reported.scores is not None
-        scored = zip(reported.scores, reported.xyxy, reported.classes, strict=True)
-        mine = [(score, box) for score, box, c in scored if c == kind]
+        mine = [
+            (score, box)
+            for score, box, c in zip(reported.scores, reported.xyxy, reported.classes, strict=True)
+            if c == kind
+        ]
         for score, box in sorted(mine, key=lambda each: -each[0]):
             overlaps = [_inclusive_iou(box, other) for other, _ in objects]
             best = int(np.argmax(overlaps)) if overlaps else -1
@@ -283,8 +291,8 @@ def _inclusive_iou(first: np.ndarray, second: np.ndarray) -> float:
 @given(seed=st.integers(0, 2**32 - 1), eleven=st.booleans())
 def test_voc_follows_the_rules_of_mmdet(seed: int, eleven: bool) -> None:
     truths, detections = random_case(seed, crowd=0, difficult=0.3, ties=False)
-    found = voc_precision(truths, detections, CLASSES, eleven_points=eleven)
-    for row, threshold in zip(found, (0.25, 0.5, 0.75), strict=True):
+    reported = voc_precision(truths, detections, CLASSES, eleven_points=eleven)
+    for row, threshold in zip(reported, (0.25, 0.5, 0.75), strict=True):
         expected = [mmdet_rule(truths, detections, kind, threshold, eleven) for kind in range(CLASSES)]
         np.testing.assert_allclose(row, expected, atol=1e-12)
 
@@ -301,7 +309,7 @@ def test_voc_second_match_is_false_and_inclusive_corners_are_longer() -> None:
 
 def test_voc_eleven_points_by_hand() -> None:
     truth = boxes([0, 0, 10, 10], [20, 20, 30, 30])
-    found = boxes([0, 0, 10, 10], [50, 50, 60, 60], [20, 20, 30, 30], scores=[0.9, 0.8, 0.7])
-    eleven = voc_precision([truth], [found], 1, thresholds=[0.5], eleven_points=True)[0, 0]
+    reported = boxes([0, 0, 10, 10], [50, 50, 60, 60], [20, 20, 30, 30], scores=[0.9, 0.8, 0.7])
+    eleven = voc_precision([truth], [reported], 1, thresholds=[0.5], eleven_points=True)[0, 0]
     assert eleven == pytest.approx((6 * 1 + 5 * 2 / 3) / 11)
-    assert voc_precision([truth], [found], 1, thresholds=[0.5])[0, 0] == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
+    assert voc_precision([truth], [reported], 1, thresholds=[0.5])[0, 0] == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)

@@ -150,7 +150,7 @@ def test_inside_and_outside_go_by_the_centre_of_the_box() -> None:
     truth, clean = objects(0, 1), objects(0, 1, score=0.9)
     kept = ImageObjects.stack([METRIC.update(objects(1, score=0.8), truth, LEFT), METRIC.update(clean, truth, LEFT)])
     detected = METRIC.compute([METRIC.decode(kept.to_bytes())], REGION)
-    assert value(detected, "mAP_M") == 0.0  # the left object is lost, the right one is detected
+    assert value(detected, "mAP_M") == 0.0  # the left object is lost, the right one is found
     assert value(detected, "mAP_Mbar") == 1.0
     assert value(detected, "mAP_M_clean") == value(detected, "mAP_Mbar_clean") == 1.0
     assert value(detected, "RCE_M") == 1.0

@@ -20,6 +20,7 @@ from gauntlet.threats.attacks import build
 from gauntlet.threats.attacks.algorithms.gradient import GradientAttack
 from gauntlet.threats.attacks.detection.matching import matched_detections
 from gauntlet.threats.attacks.detection.problem import ObjectProblem
+from gauntlet.threats.attacks.engine.batch_call import BatchCall
 from gauntlet.threats.attacks.engine.losses import losses
 from tiny_detector import CELL, TinyBoxes, TinyDetector
 
@@ -44,7 +45,7 @@ ITERATIVE = ("bim", "pgd", "padam-ce", "apgd", "tog-vanishing", "tog-fabrication
 
 
 def posed(attack: Any, images: torch.Tensor = IMAGES, target: Any = None, model: TinyDetector = MODEL) -> ObjectProblem:
-    problem = attack.pose(model, images, BOXES[: len(images)], target, None, None, [0] * len(images))
+    problem = attack.pose(BatchCall(model, images, BOXES[: len(images)], target, None, None, [0] * len(images)))
     assert isinstance(problem, ObjectProblem)
     return problem
 
