@@ -11,9 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from gauntlet.threats import build_threat
+from gauntlet.threats import build_threat, build_threats
 from gauntlet.threats.contract import known_options
 from gauntlet.threats.options import PLAIN, STEPS, Option, merged, options_of
+from gauntlet.threats.sweeps import as_written
 
 
 @dataclass(frozen=True)
@@ -311,3 +312,21 @@ def test_names_of_batteries() -> None:
     )
     stored = build_threat({"battery": {"name": "halmosi", "epsilon": "4/255"}}).describe()["battery"]
     assert name(**stored) == "battery halmosi 4/255"
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        {"localized": {"corruption": {"name": "fog"}, "patch": {"height": 8, "width": 16}}},
+        {"localized": {"corruption": {"name": "fog"}, "region": {"square": {"size": {"height": 8, "width": 16}}}}},
+        {"attack": {"name": "pgd", "region": {"square": {"size": {"height": 8, "width": 16}}}}},
+        {"attack": {"name": "pgd", "fooling_region": {"square": {"size": {"height": 8, "width": 16}}}}},
+        {"region_aware": {"region": {"patches": {"patch": {"height": 8, "width": 16}, "ratio": 0.5}}}},
+        {"battery": {"name": "sea", "epsilon": "4/255"}},
+    ],
+    ids=str,
+)
+def test_what_is_written_for_a_stored_description_is_that_one_threat(description: dict[str, Any]) -> None:
+    threat = build_threat(description)
+    (again,) = build_threats(as_written(threat.describe()))
+    assert again.describe() == threat.describe()

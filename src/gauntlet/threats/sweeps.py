@@ -29,6 +29,24 @@ def expand(description: Mapping[str, Any]) -> list[dict[str, Any]]:
     return list(_expand(description, swept, ""))
 
 
+def as_written(description: Mapping[str, Any]) -> dict[str, Any]:
+    """What a user writes for one described threat: a rectangle, [32, 64] in a description, as height and width.
+
+    >>> as_written({"localized": {"patch": [32, 64], "ratio": 0.5}})
+    {'localized': {'patch': {'height': 32, 'width': 64}, 'ratio': 0.5}}
+    """
+    rectangles = {name for name, option in known_options().items() if option.rectangle}
+
+    def written(key: str, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {each: written(each, inner) for each, inner in value.items()}
+        if key in rectangles and isinstance(value, (list, tuple)):
+            return {"height": value[0], "width": value[1]}
+        return value
+
+    return {key: written(key, value) for key, value in description.items()}
+
+
 def _expand(node: Mapping[str, Any], swept: Mapping[str, Option], parent: str) -> Iterator[dict[str, Any]]:
     choices: list[list[tuple[str, Any]]] = []
     for key, value in node.items():

@@ -12,6 +12,7 @@ from gauntlet.report.document import Fold, Recipe, Recipes, Section, Text
 from gauntlet.report.scope import Scope
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.results.record import Evaluation
+from gauntlet.threats.sweeps import as_written
 
 KEPT_OPTIONS = (
     *("--weights", "--num-classes", "--class-names", "--mean", "--std", "--channel-order", "--root", "--protocol"),
@@ -45,7 +46,7 @@ def recipe(title: str, evaluation: Evaluation, store: str) -> Recipe:
         ("weights", evaluation.model_digest),
         ("images", json.dumps(dict(evaluation.dataset_identity))),
         ("digest of the images", evaluation.dataset_digest),
-        ("threat", json.dumps(evaluation.description)),
+        ("threat", json.dumps(as_written(evaluation.description))),
         ("computed", f"{evaluation.created}, {evaluation.duration:.1f} s for {evaluation.images} images"),
         *((name, str(run[name])) for name in ("gauntlet", "torch", "device", "processor", "threads") if run.get(name)),
     ]
@@ -76,7 +77,7 @@ def command(evaluation: Evaluation, store: str) -> str:
     words += ["--dataset", (given.get("--dataset") or [evaluation.dataset])[0]]
     if evaluation.split:
         words += ["--split", evaluation.split]
-    words += ["--threat", "clean" if evaluation.kind == "clean" else json.dumps(evaluation.description)]
+    words += ["--threat", "clean" if evaluation.kind == "clean" else json.dumps(as_written(evaluation.description))]
     words += ["--limit", str(evaluation.images), "--seed", str(evaluation.seed)]
     words += ["--batch-size", str(run.get("batch_size", 4)), "--store", without_password(store)]
     if run.get("precision", "fp32") != "fp32":
