@@ -8,13 +8,16 @@ shift = bias - mean * scale. A convolution takes both into its kernel and bias; 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import torch
 from torch import fx, nn
 from torch.nn import functional
 from torch.nn.utils.parametrize import is_parametrized
+
+from gauntlet.models.architectures.layers import PReLU
+from gauntlet.models.preparation.copying import copy_sharing_weights
 
 Convolution = nn.Conv2d | nn.ConvTranspose2d
 _CONVOLUTIONS = (nn.Conv2d, nn.ConvTranspose2d)
@@ -60,62 +63,85 @@ class _Tracer(fx.Tracer):
         return next(module.children(), None) is None or super().is_leaf_module(module, qualified_name)
 
 
-def foldable_pairs(module: nn.Module, prefix: str = "") -> Iterator[Pair]:
+def foldable_pairs(module: nn.Module, prefix: str = "", shared: Collection[int] | None = None) -> Iterator[Pair]:
     """Every convolution whose output goes to one batch norm and nowhere else.
 
     A module whose forward pass cannot be traced (it branches on values) is looked into child by child, so that its
-    sequences and blocks are still found.
+    sequences and blocks are still found. Only torch's own classes count, without hooks: a subclass may compute
+    something else.
+
+    Args:
+        module: in eval mode. Its forward pass is run with placeholders, so give a copy of what matters.
+        prefix: of the names.
+        shared: ids of modules that stand in several places; by default those of this module.
     """
+    if shared is None:
+        places = Counter(id(each) for _, each in module.named_modules(remove_duplicate=False))
+        shared = {each for each, count in places.items() if count > 1}
     try:
         graph = _Tracer().trace(module)
     except Exception:  # tracing runs foreign code on placeholders: anything may be raised
         for name, child in module.named_children():
-            yield from foldable_pairs(child, f"{prefix}{name}.")
+            yield from foldable_pairs(child, f"{prefix}{name}.", shared)
         return
     modules = dict(module.named_modules())
     calls = Counter(node.target for node in graph.nodes if node.op == "call_module")
+    read = {str(node.target).rpartition(".")[0] for node in graph.nodes if node.op == "get_attr"}
     for node in graph.nodes:
-        if node.op != "call_module" or not _is_frozen_norm(modules[node.target]):
+        before = node.args[0] if node.op == "call_module" and node.args else None
+        if not isinstance(before, fx.Node) or before.op != "call_module" or len(before.users) != 1:
             continue
-        before = node.args[0] if node.args else None
+        first, second = str(before.target), str(node.target)
         if (
-            isinstance(before, fx.Node)
-            and before.op == "call_module"
-            and _is_plain_convolution(modules[str(before.target)])
-            and len(before.users) == 1
-            and calls[before.target] == calls[node.target] == 1
+            _is_plain_convolution(modules[first])
+            and _is_plain_norm(modules[second])
+            and calls[first] == calls[second] == 1
+            and not {id(modules[first]), id(modules[second])} & set(shared)
+            and not {first, second} & read  # its weights are used besides
         ):
-            yield Pair(f"{prefix}{before.target}", f"{prefix}{node.target}")
+            yield Pair(f"{prefix}{first}", f"{prefix}{second}")
 
 
 def fold(module: nn.Module) -> None:
     """Folds a module in place; it must be in eval mode and nobody else's (`prepare` gives it a copy)."""
-    for pair in list(foldable_pairs(module)):
+    for pair in list(foldable_pairs(copy_sharing_weights(module))):
         convolution, norm = module.get_submodule(pair.convolution), module.get_submodule(pair.normalisation)
         assert isinstance(convolution, _CONVOLUTIONS)
         assert isinstance(norm, nn.BatchNorm2d)
         _fold_into(convolution, *_scale_and_shift(norm))
         _replace(module, pair.normalisation, nn.Identity())
     for name, child in list(module.named_modules()):
-        if _is_frozen_norm(child):
+        if _is_plain_norm(child):
             _replace(module, name, ScaleAndShift(*_scale_and_shift(child)))
-        elif isinstance(child, nn.PReLU) and child.weight.numel() == 1:
+        elif type(child) in (nn.PReLU, PReLU) and child.weight.numel() == 1 and not _has_hooks(child):
             _replace(module, name, FixedLeakyReLU(child.weight.item()))
 
 
 def _replace(module: nn.Module, name: str, new: nn.Module) -> None:
-    parent, _, last = name.rpartition(".")
-    setattr(module.get_submodule(parent), last, new)
+    """Puts another module in the place of one, wherever it stands."""
+    old = module.get_submodule(name)
+    for place, each in list(module.named_modules(remove_duplicate=False)):
+        if each is old:
+            parent, _, last = place.rpartition(".")
+            setattr(module.get_submodule(parent), last, new)
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    """Whether somebody listens to a module, or changes what goes through it."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks)
 
 
 def _is_plain_convolution(module: nn.Module) -> bool:
     """Whether a module is a convolution whose kernel is stored as it is used (no weight norm, no pruning)."""
-    return isinstance(module, _CONVOLUTIONS) and not is_parametrized(module) and not module._forward_pre_hooks
+    return type(module) in _CONVOLUTIONS and not is_parametrized(module) and not _has_hooks(module)
 
 
-def _is_frozen_norm(module: nn.Module) -> bool:
+def _is_plain_norm(module: nn.Module) -> bool:
     """Whether a module is a batch norm that uses its stored statistics."""
-    return isinstance(module, nn.BatchNorm2d) and module.running_mean is not None and not module.training
+    if type(module) is not nn.BatchNorm2d or _has_hooks(module):
+        return False
+    return module.running_mean is not None and not module.training
 
 
 def _scale_and_shift(norm: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
@@ -141,5 +167,5 @@ def _fold_into(convolution: Convolution, scale: torch.Tensor, shift: torch.Tenso
     else:
         spread = scale.view(-1, 1, 1, 1)
     bias = shift if convolution.bias is None else convolution.bias.detach() * scale + shift
-    convolution.weight = nn.Parameter(kernel * spread, requires_grad=False)
-    convolution.bias = nn.Parameter(bias, requires_grad=False)
+    convolution.weight = nn.Parameter((kernel * spread).to(kernel.dtype), requires_grad=False)
+    convolution.bias = nn.Parameter(bias.to(kernel.dtype), requires_grad=False)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
+from gauntlet.models.preparation.copying import copy_sharing_weights
 from gauntlet.models.preparation.folding import fold
 from gauntlet.tasks import DETECTION, task_of
 
@@ -37,16 +37,9 @@ def _cuda_graphs(model: nn.Module) -> None:
     model.compile(mode="reduce-overhead")
 
 
-def _tf32(model: nn.Module) -> None:
-    """Matrix products and convolutions on tensor cores with ten bits of mantissa; for the whole process."""
-    torch.backends.cuda.matmul.allow_tf32 = True
-    torch.backends.cudnn.allow_tf32 = True
-
-
 STEPS: dict[str, Callable[[nn.Module], None]] = {
     "fold": fold,
     "channels-last": _channels_last,
-    "tf32": _tf32,
     "compile": _compile,
     "cuda-graphs": _cuda_graphs,
 }
@@ -80,11 +73,7 @@ def prepare(model: Model, steps: Sequence[str]) -> Model:
     if not steps:
         return model
     identity = model.identity  # of the weights as they were given, not of the folded ones
-    # Weights that no step replaces stay the same memory: a copy of a large model costs next to nothing.
-    shared: dict[int, Any] = {
-        id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in model.parameters()
-    }
-    prepared = copy.deepcopy(model, shared)
+    prepared = copy_sharing_weights(model)
     prepared._identity = identity
     for name in STEPS:
         if name in steps:
