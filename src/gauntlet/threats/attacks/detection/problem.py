@@ -12,6 +12,7 @@ import torch
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.detection.overlap import box_iou
 from gauntlet.models.contract import Candidates, DetectionModel
+from gauntlet.models.precision import model_precision
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.detection.aims import Aim, parse_aim, pixel_mask
 from gauntlet.threats.attacks.detection.goals import (
@@ -35,7 +36,6 @@ from gauntlet.threats.attacks.engine.problem import (
     PassResult,
     Tally,
     Wanted,
-    model_precision,
 )
 from gauntlet.threats.attacks.engine.request import Request
 
