@@ -29,7 +29,7 @@ from gauntlet.samples import Boxes
 
 @dataclass(frozen=True)
 class Draws:
-    """How thorough a test is.
+    """How many random draws a test of a difference makes.
 
     Attributes:
         resamples: of the interval.
