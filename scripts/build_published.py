@@ -2,7 +2,8 @@
 
     python scripts/build_published.py [--input ../shared/published] [--output FILE]
 
-The result is committed; this script is only needed when the copies change.
+The result is committed; this script is only needed when the copies change. The tests have compressed copies in
+`tests/data/published`, which it reads as well.
 """
 
 from __future__ import annotations
@@ -103,8 +104,9 @@ def check(table: pd.DataFrame) -> None:
 
 
 def read(folder: Path, name: str) -> pd.DataFrame:
-    """A CSV copy as text, so that no digit changes."""
-    return pd.read_csv(folder / name, dtype=str, keep_default_na=False)
+    """A CSV copy, plain or compressed, as text, so that no digit changes."""
+    path = folder / name
+    return pd.read_csv(path if path.exists() else folder / f"{name}.gz", dtype=str, keep_default_na=False)
 
 
 def fraction(percent: str) -> str:

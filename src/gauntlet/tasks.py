@@ -39,6 +39,7 @@ class Task:
         hub_name: what the Hugging Face hub calls it.
         metric: name of its metric in `gauntlet.metrics`.
         figures: the figures that tables and leaderboards show, the main figure first.
+        image_figure: the figure of a single image, by which batteries choose an image's worst case.
         region_figure, region_words: the figure that is given inside and outside a region, and what it is.
         truth: the ground truth that a dataset must have, in the plural.
         classes_field: the field of a dataset that names the classes of that ground truth.
@@ -54,6 +55,7 @@ class Task:
     hub_name: str
     metric: str
     figures: tuple[str, ...]
+    image_figure: str
     region_figure: str
     region_words: str
     truth: str
@@ -87,6 +89,7 @@ TASKS: dict[str, Task] = {
         hub_name="image-segmentation",
         metric="segmentation",
         figures=("mIoU", "mAcc", "aAcc", "NmIoU"),
+        image_figure="accuracy",
         region_figure="A",
         region_words="accuracy",
         truth="label maps",
@@ -103,6 +106,7 @@ TASKS: dict[str, Task] = {
         hub_name="object-detection",
         metric="detection",
         figures=("mAP", "mAP50", "mAP75"),
+        image_figure="F1",
         region_figure="mAP",
         region_words="mAP of the objects whose centre lies",
         truth="boxes",

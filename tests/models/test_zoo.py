@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import re
-from pathlib import Path
 
 import pytest
 
 from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.models import zoo
-
-PUBLISHED = Path(__file__).resolve().parents[2] / "../shared/published"
-
-needs_published = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="../shared/published is not here")
+from paths import DATA
 
 
 def read(name: str) -> list[dict[str, str]]:
-    with (PUBLISHED / name).open(newline="") as stream:
+    """The rows of a copy of a published table."""
+    with gzip.open(DATA / "published" / f"{name}.gz", "rt", newline="") as stream:
         return list(csv.DictReader(stream))
 
 
-@needs_published
 @pytest.mark.parametrize(
     ("file", "count"), [("semsegbench_models.csv", 71), ("detecbench_models.csv", 62)], ids=["semseg", "detec"]
 )
@@ -35,7 +32,6 @@ def test_every_model_of_the_benchmarks_is_found_by_its_printed_name(file: str, c
         assert entry.benchmark in ("semsegbench", "detecbench")
 
 
-@needs_published
 def test_every_checkpoint_with_figures_is_in_the_table() -> None:
     """Names and crop sizes are those of the published figures, so that the two can be joined."""
     figures = {

@@ -1,4 +1,4 @@
-"""The packaged figures against what is known about them, cell by cell where the copies are at hand."""
+"""The packaged figures against what is known about them, and cell by cell against copies of their sources."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import importlib.util
 import io
 import json
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,8 +16,9 @@ from gauntlet import analysis
 from gauntlet.errors import GauntletError
 from gauntlet.results import published
 from gauntlet.results.descriptions import read_description, threat_settings
+from paths import DATA, ROOT
 
-COPIES = Path(__file__).resolve().parents[2] / "../shared/published"
+COPIES = DATA / "published"
 ROWS = {
     "semsegbench": 5988,
     "semsegbench_rerun": 720,
@@ -324,9 +324,8 @@ def test_a_returned_frame_is_the_callers_own() -> None:
     assert published.frame(source="spatial")["value"].max() > 0.5
 
 
-@pytest.mark.skipif(not COPIES.exists(), reason="the CSV copies are not here")
 def test_every_semsegbench_cell_equals_its_copy() -> None:
-    copy = pd.read_csv(COPIES / "semsegbench.csv", dtype=str, keep_default_na=False)
+    copy = pd.read_csv(COPIES / "semsegbench.csv.gz", dtype=str, keep_default_na=False)
     rows = published.frame(source="semsegbench", summaries=True)
     keys = ["architecture", "backbone", "dataset", "crop_size", "metric", "printed", "norm"]
     settings = threat_settings(rows)
@@ -344,7 +343,6 @@ def test_every_semsegbench_cell_equals_its_copy() -> None:
     assert np.allclose(both["value_copy"].astype(float) / 100, both["value"], rtol=0, atol=1e-12)
 
 
-@pytest.mark.skipif(not COPIES.exists(), reason="the CSV copies are not here")
 @pytest.mark.parametrize(
     ("source", "name", "column", "scale"),
     [
@@ -359,14 +357,12 @@ def test_every_semsegbench_cell_equals_its_copy() -> None:
     ],
 )
 def test_the_values_of_every_other_source_equal_its_copy(source: str, name: str, column: str, scale: float) -> None:
-    copy = pd.read_csv(COPIES / name)
+    copy = pd.read_csv(COPIES / f"{name}.gz")
     np.testing.assert_allclose(published.frame(source=source)["value"], copy[column] / scale, rtol=0, atol=1e-12)
 
 
-@pytest.mark.skipif(not COPIES.exists(), reason="the CSV copies are not here")
 def test_the_packaged_table_is_what_the_script_builds() -> None:
-    root = Path(__file__).resolve().parents[2]
-    spec = importlib.util.spec_from_file_location("build_published", root / "scripts" / "build_published.py")
+    spec = importlib.util.spec_from_file_location("build_published", ROOT / "scripts" / "build_published.py")
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)

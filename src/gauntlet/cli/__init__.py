@@ -1,4 +1,4 @@
-"""The command line: thin layers over the public functions, one file per command group."""
+"""The command line: thin layers over the public functions, one file per command or group of commands."""
 
 from gauntlet.cli.app import main
 

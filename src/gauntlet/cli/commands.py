@@ -1,4 +1,4 @@
-"""Every command group, imported so that it registers itself."""
+"""Every command, imported so that it registers itself."""
 
 from gauntlet.cli import card, compare, data, demo, doctor, leaderboard, listing, report, run, runs, show, site, train
 

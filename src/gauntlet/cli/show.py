@@ -84,11 +84,12 @@ def sample_tiles(
         seed: of the threat.
         score: least score of a detection that is drawn.
     """
-    from gauntlet.models import DetectionModel, load_model
+    from gauntlet.models import load_model
     from gauntlet.pictures import Tile, amplified_difference, enlarge, from_tensor
     from gauntlet.report.painters import BoxPainter, LabelPainter
     from gauntlet.samples import collate
     from gauntlet.seeding import ImageSeed
+    from gauntlet.tasks import DETECTION, task_of
     from gauntlet.threats import build_threat
 
     built = build_threat(threat)  # type: ignore[arg-type]
@@ -96,9 +97,9 @@ def sample_tiles(
         raise GauntletError(f"the threat '{built.name}' needs a model; add --model.")
     loaded = load_model(model) if model is not None else None
     scale = 2 if sample.image.shape[1] < _SMALL else 1
-    detector = isinstance(loaded, DetectionModel)
-    if isinstance(loaded, DetectionModel):
-        tiles_of: _SampleTiles = _BoxTiles(sample, scale, BoxPainter(dataset, loaded, score))
+    detector = task_of(loaded) == DETECTION
+    if detector:
+        tiles_of: _SampleTiles = _BoxTiles(sample, scale, BoxPainter(dataset, loaded, score))  # type: ignore[arg-type]
     else:
         tiles_of = _LabelTiles(sample, scale, LabelPainter(dataset, loaded))  # type: ignore[arg-type]
     batch = collate([sample], ignore_index=dataset.ignore_index)

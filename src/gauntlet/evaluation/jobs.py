@@ -11,9 +11,9 @@ import torch
 from gauntlet.datasets.contract import Dataset, DatasetIdentity
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.counting import Importance
-from gauntlet.evaluation.prediction import PRECISIONS
 from gauntlet.models import GauntletModel
 from gauntlet.models.contract import ModelIdentity
+from gauntlet.models.precision import PRECISIONS
 from gauntlet.models.preparation import AUTO, choose_steps, parse_steps
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Job

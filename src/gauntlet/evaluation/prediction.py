@@ -10,9 +10,8 @@ import torch
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import DensePrediction
 from gauntlet.models import DetectionModel, SegmentationModel
+from gauntlet.models.precision import model_precision
 from gauntlet.samples import Boxes
-
-PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 
 
 @torch.inference_mode()
@@ -27,7 +26,7 @@ def predict_dense(
         ids: N image ids, for messages.
         precision: "fp32" or "bf16" (autocast).
     """
-    with _precision(images, precision):
+    with model_precision(precision, images.device):
         logits = model(images)  # (N, K, H, W)
     _check_logits(model, logits, images, ids)
     logits = logits.float()
@@ -49,7 +48,7 @@ def predict_objects(
     model: DetectionModel, images: torch.Tensor, ids: Sequence[str], precision: str = "fp32"
 ) -> list[Boxes]:
     """Detections of every image; the arguments are those of `predict_dense`."""
-    with _precision(images, precision):
+    with model_precision(precision, images.device):
         detections = model.predict(images)
     name = model.identity.name
     if len(detections) != len(images) or not all(isinstance(each, Boxes) for each in detections):
@@ -58,11 +57,6 @@ def predict_objects(
             f"'{ids[0]}' on."
         )
     return list(detections)
-
-
-def _precision(images: torch.Tensor, name: str) -> torch.autocast:
-    dtype = PRECISIONS[name]
-    return torch.autocast(images.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None)
 
 
 def _check_logits(model: SegmentationModel, logits: object, images: torch.Tensor, ids: Sequence[str]) -> None:

@@ -54,7 +54,7 @@ def run_jobs(
     Args:
         jobs: from `plan_jobs`.
         store: where results are looked up and written.
-        executor: who computes; this process by default.
+        executor: who computes; by default a LocalExecutor, which starts one process per core unless the run is short.
         progress: told what is going on; without it the log is told what failed.
         listeners: told of every evaluation this run finishes.
         again: compute also what is stored.

@@ -45,7 +45,7 @@ class Session:
     figure: float = float("nan")
 
     def keep_preparation(self, steps: tuple[str, ...]) -> tuple[str, ...]:
-        """Records the choice of a preparation; gives what holds, the first choice that anybody recorded."""
+        """Stores the chosen steps unless another process did first; returns the stored ones."""
         if self.preparation is None:
             self.preparation = self.store.keep_preparation(self.started, steps)
         return self.preparation

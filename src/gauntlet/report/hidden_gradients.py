@@ -29,7 +29,7 @@ def check_models(store: Store, images: int, loaders: Loaders | None = None) -> l
     findings: list[Finding] = []
     for scope in scopes(store.frame()):
         if scope.task != SEGMENTATION:
-            text = "No check for hidden gradients: the checks are for segmentation models."
+            text = "This report checks segmentation models only; `gauntlet.attacks.check_attack` takes detectors too."
             findings += [Finding("note", model, text) for model in scope.models]
             continue
         addresses = dict(zip(scope.evaluations["model"], scope.evaluations["address"], strict=True))

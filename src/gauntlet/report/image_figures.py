@@ -29,7 +29,7 @@ from gauntlet.samples import Boxes
 
 @dataclass(frozen=True)
 class Draws:
-    """How thorough a test is.
+    """How many random draws a test of a difference makes.
 
     Attributes:
         resamples: of the interval.
@@ -52,7 +52,7 @@ class Images(ABC):
         figure: name of what is told of every image.
         mean: name of its mean over images.
         dataset: name of the dataset figure that stands beside the mean.
-        in_passing: of a test that nobody asked for.
+        in_passing: number of draws for tests that the report adds by itself.
         ids: N image ids, in the order of the dataset.
         details: what the threat reported about every image.
     """

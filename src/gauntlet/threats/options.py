@@ -95,7 +95,7 @@ def _of_field(schema: type, name: str) -> Option:
 
 
 def merged(parts: Iterable[Mapping[str, Option]]) -> dict[str, Option]:
-    """The options of several schemas; of two with one name the one that is more often in a name, else the first."""
+    """The options of several schemas; of two with one name the one declared `always`, else the first."""
     together: dict[str, Option] = {}
     for part in parts:
         for name, option in part.items():

@@ -215,3 +215,8 @@ def checkpoint_identity(
         return ModelIdentity(options.get("name") or folder.resolve().name, file_digest(files, settings))
     settings |= {"location": location, "revision": commit()}
     return ModelIdentity(options.get("name") or location, file_digest([], settings))
+
+
+def first_line(error: Exception) -> str:
+    """The first line of a library's error, or its type where it says nothing, as a sentence with one full stop."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".") + "."

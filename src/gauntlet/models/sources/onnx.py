@@ -17,7 +17,7 @@ from torch import nn
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources import onnx_detection
-from gauntlet.models.sources.adapting import OPTIONS, Adapter, check_options, digested, read_size, require
+from gauntlet.models.sources.adapting import OPTIONS, Adapter, check_options, digested, first_line, read_size, require
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.sources.decoding import build_rule
 from gauntlet.models.sources.detecting import Labels
@@ -44,7 +44,7 @@ class OnnxModel(ModelSource):
             return onnx.load(self.path, load_external_data=False)
         # A damaged file ends in an error of protobuf, whose package is not ours to know.
         except Exception as error:
-            raise GauntletError(f"{self.path} is not an ONNX file: {_first_line(error)}") from None
+            raise GauntletError(f"{self.path} is not an ONNX file: {first_line(error)}") from None
 
     @property
     def task(self) -> str:
@@ -68,7 +68,7 @@ class OnnxModel(ModelSource):
             network: nn.Module = onnx2torch.convert(onnx.load(self.path))
         # Unsupported operators end in NotImplementedError, others in what the operator's own code raises.
         except Exception as error:
-            raise GauntletError(f"onnx2torch cannot convert {self.path}: {_first_line(error)}") from None
+            raise GauntletError(f"onnx2torch cannot convert {self.path}: {first_line(error)}") from None
         return network
 
     def _detector(self, network: nn.Module, size: tuple[int, int] | None) -> GauntletModel:
@@ -166,7 +166,3 @@ def _external_files(graph: Any, path: Path) -> list[Path]:
         if not file.is_relative_to(folder):
             raise GauntletError(f"{path} wants the file '{name}', which lies outside its folder; it is not read.")
     return files
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".") + "."

@@ -11,7 +11,15 @@ from torch import nn
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel, ModelIdentity
-from gauntlet.models.sources.adapting import OPTIONS, Adapter, check_options, checkpoint_identity, digested, require
+from gauntlet.models.sources.adapting import (
+    OPTIONS,
+    Adapter,
+    check_options,
+    checkpoint_identity,
+    digested,
+    first_line,
+    require,
+)
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.sources.weights import fill, read_state, weights_path
 
@@ -48,7 +56,7 @@ class WeightsModel(ModelSource):
                 **self.options.get("architecture", {}),
             )
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
-            raise GauntletError(f"{address} cannot be built: {_first_line(error)}") from None
+            raise GauntletError(f"{address} cannot be built: {first_line(error)}") from None
         fill(network, read_state(self.path, trust=bool(self.options.get("trust"))), self.path)
         return _adapt(network, self.encoder, outputs, self.options, self.identity)
 
@@ -86,7 +94,7 @@ class SavedModel(ModelSource):
     def _unreachable(self, error: Exception) -> GauntletError:
         return GauntletError(
             f"smp:{self.location} is neither ARCHITECTURE/ENCODER (with weights) nor a folder that save_pretrained "
-            f"wrote, and could not be fetched from the Hugging Face hub: {_first_line(error)}"
+            f"wrote, and could not be fetched from the Hugging Face hub: {first_line(error)}"
         )
 
 
@@ -142,7 +150,7 @@ def _preprocessing(encoder: str, options: Mapping[str, Any]) -> tuple[list[float
     except Exception as error:
         raise GauntletError(
             f"how images are normalised for the encoder '{encoder}' could not be found out "
-            f"({_first_line(error)[:-1]}); give mean and std."
+            f"({first_line(error)[:-1]}); give mean and std."
         ) from None
     scale = float(known["input_range"][1])
     return [value / scale for value in known["mean"]], [value / scale for value in known["std"]], known["input_space"]
@@ -156,7 +164,3 @@ def _encoder_name(network: nn.Module) -> str:
 def _count_outputs(network: nn.Module) -> int:
     head: Any = network.segmentation_head
     return int(next(layer.out_channels for layer in head.modules() if isinstance(layer, nn.Conv2d)))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".") + "."

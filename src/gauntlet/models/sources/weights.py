@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError
+from gauntlet.models.sources.adapting import first_line
 
 # What training programs put their state dict under, beside the epoch and the optimiser.
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
@@ -82,15 +83,11 @@ def _load(path: Path, trust: bool) -> Any:
         return torch.load(path, map_location="cpu", weights_only=not trust)
     except pickle.UnpicklingError as error:
         if trust:
-            raise GauntletError(f"the weights {path} cannot be read: {_first_line(error)}") from None
+            raise GauntletError(f"the weights {path} cannot be read: {first_line(error)}") from None
         raise GauntletError(
             f"{path} holds more than tensors, or is damaged: unpickling it would run code from the file; pass "
             "trust=True (--trust) if you trust where it comes from."
         ) from None
     # Damaged files end in one of many errors of zip files, safetensors and torch.
     except Exception as error:
-        raise GauntletError(f"the weights {path} cannot be read: {_first_line(error)}") from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".") + "."
+        raise GauntletError(f"the weights {path} cannot be read: {first_line(error)}") from None

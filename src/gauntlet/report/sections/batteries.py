@@ -11,7 +11,7 @@ from gauntlet.report.image_figures import Images
 from gauntlet.report.scope import Scope
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.results import Evaluation
-from gauntlet.tasks import DETECTION
+from gauntlet.tasks import get_task
 
 CAPTION = (
     "The mean over images of their worst case so far, after every attack of the battery; the first point is the clean "
@@ -30,7 +30,7 @@ def section(
         images: by model and threat.
         evaluations: by key.
     """
-    metric = "F1" if scope.task == DETECTION else "accuracy"
+    metric = get_task(scope.task).image_figure
     keys = scope.latest_keys()
     charts: dict[str, Chart] = {}
     for threat in scope.threats:

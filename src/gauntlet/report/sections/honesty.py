@@ -72,7 +72,7 @@ def _attack_figures(scope: Scope) -> tuple[pd.DataFrame, str]:
 
 
 def single_step_stronger(scope: Scope) -> Iterator[Finding]:
-    """Iterative attacks weaker than one step of their size: the gradient misleads (docs/specs/attacks.md, T3)."""
+    """Iterative attacks weaker than one step of their size: the gradient misleads (docs/specs/attacks.md, 16)."""
     rows, metric = _attack_figures(scope)
     for (model, _, _), part in rows.groupby(["model", "norm", "epsilon"], sort=False):
         single = part[part["attack"].isin(SINGLE_STEP)]
@@ -124,7 +124,7 @@ def better_than_clean(scope: Scope) -> Iterator[Finding]:
 
 
 def zero_gradients(ranking: Ranking, images: ImagesOf) -> Iterator[Finding]:
-    """Attacks that met a gradient with many exact zeros (docs/specs/attacks.md, T6)."""
+    """Attacks that met a gradient with many exact zeros (docs/specs/attacks.md, 16)."""
     for model in ranking.models:
         worst, threat = 0.0, ""
         for (name, its_threat), of_pair in images.items():
@@ -148,7 +148,7 @@ def incomplete_summaries(scope: Scope) -> Iterator[Finding]:
             count = len(str(missing).split(", "))
             words = "a member is missing" if count == 1 else f"{count} members are missing"
             if count > len(str(present).split(", ")):
-                continue  # nobody set out to compute this one
+                continue  # most members are missing: the summary was not intended
             yield Finding(
                 "note",
                 str(summary),

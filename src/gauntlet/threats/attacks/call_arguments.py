@@ -122,7 +122,7 @@ class TogCall(StepsCall, total=False):
     confidence: Number
 
 
-class RelabelCall(TogCall, total=False):
+class MislabelingCall(TogCall, total=False):
     """`towards`: the least likely class of a detection, or the most likely other one."""
 
     towards: Literal["ll", "ml"]
@@ -140,8 +140,8 @@ class SeaCall(ApgdCall, total=False):
     radius: Literal["reduction", "fixed"]
 
 
-class LeastCall(SingleCall, total=False):
-    """What looks for a smallest perturbation takes, see `MinimumNorm`.
+class MinimumNormCall(SingleCall, total=False):
+    """Options of attacks that look for the smallest perturbation, see `MinimumNorm`.
 
     Attributes:
         alpha: the length of a step, in the attack's own units.
@@ -152,13 +152,13 @@ class LeastCall(SingleCall, total=False):
     clip: Literal["elementwise", "rescale"]
 
 
-class AlmaCall(LeastCall, total=False):
+class AlmaCall(MinimumNormCall, total=False):
     """`penalty_grad`: the exact gradient of the penalty, or that of the public code."""
 
     penalty_grad: Literal["exact", "reference"]
 
 
-class DagCall(LeastCall, total=False):
+class DagCall(MinimumNormCall, total=False):
     """`steps` None is 200 on pixels and 150 on a detector.
 
     `on_fail`: which image to return for one that resists. `strong`: the criterion of the public code.
@@ -168,7 +168,7 @@ class DagCall(LeastCall, total=False):
     strong: bool
 
 
-class FmnCall(LeastCall, total=False):
+class FmnCall(MinimumNormCall, total=False):
     """`gamma`, `last_gamma`: relative change of the radius, first and last. `pixels`: those that the loss is over."""
 
     gamma: Number
@@ -176,7 +176,7 @@ class FmnCall(LeastCall, total=False):
     pixels: Literal["open", "all"]
 
 
-class RadiusCall(LeastCall, total=False):
+class MinimalPgdCall(MinimumNormCall, total=False):
     """`loss`: of PGD. `rounds`: bisections of the radius. `largest`: radius; None for 1 in linf and 80 in l2."""
 
     loss: str
@@ -184,7 +184,7 @@ class RadiusCall(LeastCall, total=False):
     largest: Number | None
 
 
-class RoundsCall(Call, total=False):
+class RegionAwareCall(Call, total=False):
     """`attack` is the attack of every round: a name, a description such as {"name": "pgd", "steps": 20}, or an attack.
 
     `rounds`: how many attacks. `literal`: the update as the paper prints it.
@@ -194,7 +194,7 @@ class RoundsCall(Call, total=False):
     literal: bool
 
 
-class SetCall(Call, total=False):
+class BatteryCall(Call, total=False):
     """What batteries take; `budget` is a factor on every number of steps.
 
     `skip`, `table`, `keep`, `together`: see `Battery`.

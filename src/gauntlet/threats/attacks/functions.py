@@ -17,18 +17,18 @@ from gauntlet.threats.attacks.call_arguments import (
     AlmaCall,
     ApgdCall,
     ArnabCall,
+    BatteryCall,
     DagCall,
     FmnCall,
     Inner,
     Labels,
-    LeastCall,
+    MinimalPgdCall,
+    MinimumNormCall,
+    MislabelingCall,
     NthCall,
     Radius,
-    RadiusCall,
-    RelabelCall,
-    RoundsCall,
+    RegionAwareCall,
     SeaCall,
-    SetCall,
     Steps,
     StepsCall,
     TogCall,
@@ -115,7 +115,13 @@ def cospgd(
 
 
 def semsegbench(
-    model: Any, images: Tensor, labels: Labels, *, epsilon: Radius = None, budget: Number = 1.0, **more: Unpack[SetCall]
+    model: Any,
+    images: Tensor,
+    labels: Labels,
+    *,
+    epsilon: Radius = None,
+    budget: Number = 1.0,
+    **more: Unpack[BatteryCall],
 ) -> BatteryOutcome:
     """PGD, SegPGD and CosPGD, the attacks of SemSegBench (Agnihotri et al.)."""
     return run_battery("semsegbench", model, images, labels, more, epsilon=epsilon, budget=budget)
@@ -181,7 +187,13 @@ def sea_mce_bal(
 
 
 def sea(
-    model: Any, images: Tensor, labels: Labels, *, epsilon: Radius = None, budget: Number = 1.0, **more: Unpack[SetCall]
+    model: Any,
+    images: Tensor,
+    labels: Labels,
+    *,
+    epsilon: Radius = None,
+    budget: Number = 1.0,
+    **more: Unpack[BatteryCall],
 ) -> BatteryOutcome:
     """SEA: JSD, MCE, MSL and BCE (Croce et al. 2024; docs/specs/attacks.md, 6)."""
     return run_battery("sea", model, images, labels, more, epsilon=epsilon, budget=budget)
@@ -205,14 +217,26 @@ def dag(
 
 
 def pdpgd(
-    model: Any, images: Tensor, labels: Labels, *, epsilon: Radius = None, steps: int = 500, **more: Unpack[LeastCall]
+    model: Any,
+    images: Tensor,
+    labels: Labels,
+    *,
+    epsilon: Radius = None,
+    steps: int = 500,
+    **more: Unpack[MinimumNormCall],
 ) -> Outcome:
     """PDPGD: primal-dual descent with a proximal step in linf (Matyasko and Chau 2021; docs/specs/attacks.md, 10)."""
     return run("pdpgd", model, images, labels, more, epsilon=epsilon, steps=steps)
 
 
 def pdgd(
-    model: Any, images: Tensor, labels: Labels, *, epsilon: Radius = None, steps: int = 500, **more: Unpack[LeastCall]
+    model: Any,
+    images: Tensor,
+    labels: Labels,
+    *,
+    epsilon: Radius = None,
+    steps: int = 500,
+    **more: Unpack[MinimumNormCall],
 ) -> Outcome:
     """PDGD: primal-dual descent in l2 (Matyasko and Chau 2021; docs/specs/attacks.md, 10)."""
     return run("pdgd", model, images, labels, more, epsilon=epsilon, steps=steps)
@@ -226,14 +250,26 @@ def fmn(
 
 
 def minimal_pgd(
-    model: Any, images: Tensor, labels: Labels, *, epsilon: Radius = None, steps: int = 40, **more: Unpack[RadiusCall]
+    model: Any,
+    images: Tensor,
+    labels: Labels,
+    *,
+    epsilon: Radius = None,
+    steps: int = 40,
+    **more: Unpack[MinimalPgdCall],
 ) -> Outcome:
     """Bisection on the radius of PGD (Rony et al. 2023; docs/specs/attacks.md, 1)."""
     return run("minimal-pgd", model, images, labels, more, epsilon=epsilon, steps=steps)
 
 
 def halmosi(
-    model: Any, images: Tensor, labels: Labels, *, epsilon: Radius = None, budget: Number = 1.0, **more: Unpack[SetCall]
+    model: Any,
+    images: Tensor,
+    labels: Labels,
+    *,
+    epsilon: Radius = None,
+    budget: Number = 1.0,
+    **more: Unpack[BatteryCall],
 ) -> BatteryOutcome:
     """The ten attacks of Halmosi et al. 2024 (docs/specs/attacks.md, 12)."""
     return run_battery("halmosi", model, images, labels, more, epsilon=epsilon, budget=budget)
@@ -250,7 +286,13 @@ def tog_untargeted(
 
 
 def detecbench(
-    model: Any, images: Tensor, labels: Labels, *, epsilon: Radius = None, budget: Number = 1.0, **more: Unpack[SetCall]
+    model: Any,
+    images: Tensor,
+    labels: Labels,
+    *,
+    epsilon: Radius = None,
+    budget: Number = 1.0,
+    **more: Unpack[BatteryCall],
 ) -> BatteryOutcome:
     """BIM and PGD with 20 steps of 0.01 on a detector, the attacks of DetecBench (Agnihotri et al.)."""
     return run_battery("detecbench", model, images, labels, more, epsilon=epsilon, budget=budget)
@@ -271,14 +313,26 @@ def tog_fabrication(
 
 
 def tog_mislabeling(
-    model: Any, images: Tensor, labels: Labels, *, epsilon: Radius = None, steps: int = 10, **more: Unpack[RelabelCall]
+    model: Any,
+    images: Tensor,
+    labels: Labels,
+    *,
+    epsilon: Radius = None,
+    steps: int = 10,
+    **more: Unpack[MislabelingCall],
 ) -> Outcome:
     """Detections get another class, the least or the most likely one (Chow et al. 2020; docs/specs/attacks.md, 15)."""
     return run("tog-mislabeling", model, images, labels, more, epsilon=epsilon, steps=steps)
 
 
 def detectors(
-    model: Any, images: Tensor, labels: Labels, *, epsilon: Radius = None, budget: Number = 1.0, **more: Unpack[SetCall]
+    model: Any,
+    images: Tensor,
+    labels: Labels,
+    *,
+    epsilon: Radius = None,
+    budget: Number = 1.0,
+    **more: Unpack[BatteryCall],
 ) -> BatteryOutcome:
     """PGD, APGD, PAdam-CE and TOG, vanishing and untargeted, on a detector (ours)."""
     return run_battery("detectors", model, images, labels, more, epsilon=epsilon, budget=budget)
@@ -288,7 +342,7 @@ def detectors(
 
 
 def region_aware(
-    model: Any, images: Tensor, labels: Labels, *, attack: Inner = "bim", **more: Unpack[RoundsCall]
+    model: Any, images: Tensor, labels: Labels, *, attack: Inner = "bim", **more: Unpack[RegionAwareCall]
 ) -> Outcome:
     """Rounds that aim at what is still right (Marchiori Pietrosanti et al., Alg. 1; docs/specs/attacks.md, 13)."""
     return run("region-aware", model, images, labels, more, attack=attack)

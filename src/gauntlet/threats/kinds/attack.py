@@ -192,9 +192,9 @@ class RegionAwareThreat(Threat):
 
     @property
     def name(self) -> str:
-        told = {"rounds": self.attack.rounds, **({"literal": True} if self.attack.literal else {})}
+        named_options = {"rounds": self.attack.rounds, **({"literal": True} if self.attack.literal else {})}
         options = in_name_order(self.declared_options())
-        words = [option.word(key, told[key]) for key, option in options if key in told]
+        words = [option.word(key, named_options[key]) for key, option in options if key in named_options]
         return " ".join([attack_name(self.attack.attack), *words, *self.region.words])
 
     @classmethod
@@ -252,23 +252,23 @@ class Region:
 def attack_name(attack: Attack) -> str:
     """A short name with the budget, and every option that is not as usual for it: "pgd linf 8/255 x20 restarts 2".
 
-    Usual is what the attack has without being told: some of it follows from the budget, or from what is told before.
+    Usual is what the attack has by default; some defaults follow from the budget, or from options named before.
     """
     described = attack.describe()
     options = in_name_order(options_of(type(attack)))
     always = {key for key, option in options if option.named == "always" and described[key] is not None}
     if described.get("epsilon") is None:  # the norm of no budget
         always -= {"norm"}
-    told = {key: described[key] for key in always}
-    usual = attacks.build(**told).describe()
+    named_options = {key: described[key] for key in always}
+    usual = attacks.build(**named_options).describe()
     words = []
     for key, option in options:
         if key in always:
             words.append(option.word(key, described[key]))
         elif option.named != "never" and described[key] != usual.get(key):
             words.append(option.word(key, described[key]))
-            told[key] = described[key]
-            usual = attacks.build(**told).describe()
+            named_options[key] = described[key]
+            usual = attacks.build(**named_options).describe()
     return " ".join(words)
 
 

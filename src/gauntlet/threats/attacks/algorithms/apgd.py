@@ -117,7 +117,7 @@ class Climb:
         )
 
     def keep_open(self) -> bool:
-        """Lets the images go of which everything is won; whether any other is left (if not, nothing changes)."""
+        """Drops images that are fully fooled and returns whether any is left; if none is, keeps them all."""
         going = self.fooled < self.counts
         if not going.all() and going.any():
             kept = torch.nonzero(going).flatten()

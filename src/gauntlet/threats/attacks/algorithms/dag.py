@@ -10,7 +10,7 @@ import torch
 
 from gauntlet.tasks import DETECTION, SEGMENTATION
 from gauntlet.threats.attacks.algorithms.minimum_norm import MinimumNorm, signed_margin
-from gauntlet.threats.attacks.detection.goals import Reach
+from gauntlet.threats.attacks.detection.goals import TowardsTargets
 from gauntlet.threats.attacks.detection.matching import counted
 from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.detection.proposals import Pursuit, select_proposals
@@ -61,14 +61,14 @@ class LedProposals:
     def of(cls, problem: ObjectProblem, seeds: Sequence[int], strong: bool) -> LedProposals:
         """The pursuit of all images, with the proposals that it selects; `strong` as in `Pursuit`."""
         objects = [counted(each) for each in problem.truth]
-        wanted = [counted(each) for each in problem.goal.wanted] if isinstance(problem.goal, Reach) else None
+        wanted = [counted(each) for each in problem.goal.wanted] if isinstance(problem.goal, TowardsTargets) else None
         drawn = [image_seed(seed, "classes") for seed in seeds]
         candidates = problem.candidates(problem.images)
         present = [each.classes for each in problem.truth]
         return cls(problem, Pursuit(select_proposals(candidates, objects, present, drawn, wanted), strong))
 
     def look(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """As on pixels; counted are proposals, and enough is all of them."""
+        """As `Margins.look`, counting proposals; an image is done when all of them are won."""
         slope = self.problem.differentiate(points, lambda inputs: self.pursuit(self.problem.model.candidates(inputs)))
         self.pursuit.first = False
         won = self.pursuit.won

@@ -31,7 +31,8 @@ def required(
 ) -> torch.Tensor:
     """Pixels that an attack works on, bool (N, H, W): the hardest are left out, more and more of them.
 
-    At the end as many as the threshold allows to fail; the last one left out stays in (docs/specs/attacks.md, 9.4).
+    At the end as many are left out as the threshold allows to fail, less one: of the pixels that may fail, the easiest
+    is kept (docs/specs/attacks.md, 9.4).
 
     Args:
         values: (N, H, W), larger where a pixel is harder.

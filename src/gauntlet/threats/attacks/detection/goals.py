@@ -43,7 +43,7 @@ def _rows(values: Sequence[Boxes], rows: torch.Tensor) -> tuple[Boxes, ...]:
 
 
 @dataclass(frozen=True)
-class Leave(Goal):
+class AwayFromLabels(Goal):
     """The largest training loss for some labels; without labels as many boxes as possible (TOG, untargeted).
 
     Attributes:
@@ -58,7 +58,7 @@ class Leave(Goal):
     aim: Aim
     fabricate: bool = False
 
-    def select(self, rows: torch.Tensor) -> Leave:
+    def select(self, rows: torch.Tensor) -> AwayFromLabels:
         return replace(self, labels=_rows(self.labels, rows), truth=_rows(self.truth, rows), aim=self.aim.select(rows))
 
     def value(self, model: DetectionModel, points: torch.Tensor) -> torch.Tensor:
@@ -87,7 +87,7 @@ class Leave(Goal):
 
 
 @dataclass(frozen=True)
-class Reach(Goal):
+class TowardsTargets(Goal):
     """The smallest training loss for wanted boxes and classes (targeted attacks; TOG, mislabelling).
 
     Attributes:
@@ -96,7 +96,7 @@ class Reach(Goal):
 
     wanted: tuple[Boxes, ...]
 
-    def select(self, rows: torch.Tensor) -> Reach:
+    def select(self, rows: torch.Tensor) -> TowardsTargets:
         return replace(self, wanted=_rows(self.wanted, rows))
 
     def value(self, model: DetectionModel, points: torch.Tensor) -> torch.Tensor:

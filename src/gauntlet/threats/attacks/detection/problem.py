@@ -12,6 +12,7 @@ import torch
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.detection.overlap import box_iou
 from gauntlet.models.contract import Candidates, DetectionModel
+from gauntlet.models.precision import model_precision
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.detection.aims import Aim, parse_aim, pixel_mask
 from gauntlet.threats.attacks.detection.goals import (
@@ -20,10 +21,10 @@ from gauntlet.threats.attacks.detection.goals import (
     TO_LEAST_LIKELY,
     TO_MOST_LIKELY,
     UNTARGETED,
+    AwayFromLabels,
     Goal,
-    Leave,
     Objectness,
-    Reach,
+    TowardsTargets,
 )
 from gauntlet.threats.attacks.detection.matching import confident, counted, f1, recall
 from gauntlet.threats.attacks.detection.targets import wanted_boxes
@@ -35,7 +36,6 @@ from gauntlet.threats.attacks.engine.problem import (
     PassResult,
     Tally,
     Wanted,
-    model_precision,
 )
 from gauntlet.threats.attacks.engine.request import Request
 
@@ -185,7 +185,7 @@ def pose_objects(model: DetectionModel, images: torch.Tensor, boxes: Any, reques
         rows=torch.arange(len(images)),
         tally=Tally.of(len(images)),
         truth=truth,
-        goal=Leave(truth, truth, aim),
+        goal=AwayFromLabels(truth, truth, aim),
         aim=aim,
         open=something,
     )
@@ -211,7 +211,7 @@ def _with_own_detections(problem: ObjectProblem, request: Request) -> ObjectProb
         raise GauntletError(f"the goal '{goal}' has no target; use the goal of mislabelling, or pgd with a target.")
     everywhere = torch.ones_like(problem.open)
     if goal == UNTARGETED:
-        return replace(problem, goal=Leave(tuple(own), problem.truth, aim, fabricate=True), open=everywhere)
+        return replace(problem, goal=AwayFromLabels(tuple(own), problem.truth, aim, fabricate=True), open=everywhere)
     before = tuple(len(counted(each)) for each in own)
     objectness = Objectness(int(goal == FABRICATION), before, aim, request.confidence)
     return replace(problem, goal=objectness, open=everywhere)
@@ -220,7 +220,7 @@ def _with_own_detections(problem: ObjectProblem, request: Request) -> ObjectProb
 def _towards(problem: ObjectProblem, wanted: Sequence[Boxes]) -> ObjectProblem:
     """The problem of reaching wanted boxes; an image that has none is not attacked."""
     there = torch.tensor([len(counted(each)) > 0 for each in wanted], device=problem.images.device)
-    return replace(problem, goal=Reach(tuple(wanted)), open=there)
+    return replace(problem, goal=TowardsTargets(tuple(wanted)), open=there)
 
 
 def _other_classes(problem: ObjectProblem, own: Sequence[Boxes], goal: str, confidence: float) -> list[Boxes]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from gauntlet.errors import GauntletError
+from gauntlet.models.precision import PRECISIONS
 from gauntlet.numbers import parse_fraction
 from gauntlet.tasks import DETECTION, SEGMENTATION, task_of
 from gauntlet.threats.attacks.detection.goals import LOSS, TO_LEAST_LIKELY, TO_MOST_LIKELY
@@ -19,7 +20,7 @@ from gauntlet.threats.attacks.engine.constraints import NORMS
 from gauntlet.threats.attacks.engine.option_checks import one_of, whole
 from gauntlet.threats.attacks.engine.outcome import Outcome
 from gauntlet.threats.attacks.engine.posing import check_start, pose
-from gauntlet.threats.attacks.engine.problem import PRECISIONS, BatchProblem, steady
+from gauntlet.threats.attacks.engine.problem import BatchProblem, steady
 from gauntlet.threats.attacks.engine.regions import describe_region, region_text
 from gauntlet.threats.attacks.engine.request import MODEL_IGNORE_INDEX, Request
 from gauntlet.threats.attacks.engine.result import Result, outcome_of

@@ -48,7 +48,7 @@ def computing_device(model: Any, points: torch.Tensor) -> torch.device:
 
 
 def moved(value: Any, device: torch.device) -> Any:
-    """A tensor on a device; anything else as it is, for whoever checks it."""
+    """A tensor on a device; anything else unchanged; later checks report a wrong type."""
     return value.to(device) if isinstance(value, torch.Tensor) else value
 
 

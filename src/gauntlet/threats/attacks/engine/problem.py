@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError
+from gauntlet.models.precision import model_precision
 from gauntlet.threats.attacks.engine.device import computing_device
 from gauntlet.threats.attacks.engine.labels import image_figures, label_map
 from gauntlet.threats.attacks.engine.losses import PixelLoss
 from gauntlet.threats.attacks.engine.pixels import Pixels
 
 Model = Callable[[torch.Tensor], torch.Tensor]
-PRECISIONS = ("fp32", "bf16")
 
 
 @dataclass
@@ -376,8 +376,3 @@ def steady(model: Model, device: torch.device, seed: int) -> Iterator[None]:
             each.training = True
         if apple is not None:
             torch.mps.set_rng_state(apple)
-
-
-def model_precision(precision: str, device: torch.device) -> torch.autocast:
-    """bfloat16 when asked for; else full precision, even inside somebody's autocast (docs/specs/attacks.md, 16)."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
