@@ -32,6 +32,8 @@ BROKEN = {
     "package.",
     "the dataset 'nowhere' of the package 'gauntlet-sicklab' cannot be used: AttributeError: module 'sicklab.numbers' "
     "has no attribute 'nowhere'; update or uninstall that package.",
+    "the threat 'eclipse' of the package 'gauntlet-sicklab' cannot be used: ModuleNotFoundError: No module named "
+    "'a_package_that_nobody_has'; update or uninstall that package.",
 }
 
 PROGRAM = """
@@ -71,6 +73,8 @@ print(json.dumps({
     "lab-walk": attacks.build("lab-walk", steps=3).describe(),
     "for pixels": attacks.names("segmentation"),
     "needs-more": sentence(lambda: attacks.build("needs-more")),
+    "built": [gauntlet.build_threat(name).name for name in ("fog", "pgd", "lab-pgd")],
+    "eclipse": sentence(lambda: gauntlet.build_threat({"eclipse": {}})),
     "unknown": sentence(lambda: attacks.build("lab-pdg")),
 }))
 """
@@ -126,6 +130,8 @@ def test_every_kind_of_plugin_is_used_by_its_name_from_python(installed: Path, t
     assert outcome["pgd"] == 1
     assert outcome["agreement"] == pytest.approx(2 / 3)
     assert outcome["needs-more"] == MISSING
+    assert outcome["built"] == ["fog 3", "pgd linf 8/255 x20", "lab-pgd linf 8/255 x2"]
+    assert outcome["eclipse"] in BROKEN
     assert outcome["unknown"] == "unknown attack 'lab-pdg'; did you mean 'lab-pgd' or 'lab-step'?"
 
 
