@@ -9,10 +9,8 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.counting import COUNTERS
-from gauntlet.metrics.detection.metric import DetectionMetric
-from gauntlet.metrics.segmentation.metric import SegmentationMetric
+from gauntlet.metrics import DetectionMetric, SegmentationMetric, build_metric
 from gauntlet.models import SegmentationModel
-from gauntlet.results.store import build_metric
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS, get_task, task_of
 from gauntlet.threats import attacks, suites
 from tiny import TinyDataset

@@ -22,6 +22,7 @@ import json
 import torch
 
 import gauntlet
+from gauntlet.metrics import WHOLE
 from gauntlet.report.document import Document, Part
 from gauntlet.report.render import markdown
 from gauntlet.report.scope import scopes
@@ -54,7 +55,7 @@ print(json.dumps({
     "mottle": sorted({int(value) for value in (noisy - image).ravel()}),
     "mirrored": bool(torch.allclose(mirrored(pixels), mirrored(pixels.flip(-1)).flip(-1), atol=1e-4)),
     "plain": bool(torch.allclose(plain(pixels), plain(pixels.flip(-1)).flip(-1), atol=1e-4)),
-    "perfect": metric.compute([metric.update(right, right), metric.update(wrong, right)], ("all",))[0].value,
+    "perfect": metric.compute([metric.update(right, right), metric.update(wrong, right)], WHOLE)[0].value,
     "attacked": attacked,
     "figures": [[*key, value] for key, value in figures.items()],
     "spread": made.blocks[0].rows,

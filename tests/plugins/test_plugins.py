@@ -40,7 +40,7 @@ PROGRAM = """
 import json, sys
 import numpy as np
 import gauntlet
-from gauntlet.metrics import metrics
+from gauntlet.metrics import WHOLE, metrics
 from gauntlet.threats import attacks, corruptions
 
 listed = {
@@ -69,7 +69,7 @@ print(json.dumps({
     "lab-step": gauntlet.evaluate(model, dataset, "lab-step").figures["mIoU"],
     "lab-pgd": attacks.build("lab-pgd").describe()["loss"],
     "pgd": gauntlet.evaluate(model, dataset, {"attack": {"name": "pgd", "steps": 1}}).figures["mIoU"],
-    "agreement": metric.compute([*right, 0], ("all",))[0].value,
+    "agreement": metric.compute([*right, 0], WHOLE)[0].value,
     "lab-walk": attacks.build("lab-walk", steps=3).describe(),
     "for pixels": attacks.names("segmentation"),
     "needs-more": sentence(lambda: attacks.build("needs-more")),

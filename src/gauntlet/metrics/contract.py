@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import BoolArray
 from gauntlet.metrics.views import Views
 from gauntlet.registry import Registry, subclass_of
+from gauntlet.tasks import TASKS
 
 NAN = float("nan")
 NOT_FRACTIONS = ("entropy", "entropy_images", "boxes_per_image")
@@ -91,3 +92,15 @@ class Metric(ABC):
 
 metrics: Registry[type[Metric]] = Registry("metric", "gauntlet.metrics", check=subclass_of(Metric))
 """The metrics by name; the two built in have the names of the two tasks."""
+
+
+def build_metric(task: str, options: Mapping[str, Any]) -> Metric:
+    """The metric of a task: it makes the counts of an evaluation, and reads them from a store.
+
+    Args:
+        task: "segmentation" or "detection".
+        options: of the metric, as the store keeps them beside the counts.
+    """
+    if task not in TASKS:
+        raise GauntletError(f"this version has no metric for the task '{task}'; upgrade vision-gauntlet.")
+    return metrics[TASKS[task].metric](**options)
