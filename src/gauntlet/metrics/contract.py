@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import BoolArray
@@ -46,12 +46,7 @@ class Metric(ABC):
 
     Args:
         class_names: names of the K classes.
-
-    Attributes:
-        headline: the figure that leaderboards rank by.
     """
-
-    headline: ClassVar[str]
 
     def __init__(self, class_names: Sequence[str]) -> None:
         self.class_names = tuple(class_names)

@@ -11,8 +11,6 @@ from gauntlet.metrics import Figure, Metric
 class Agreement(Metric):
     """The share of images of which every pixel is right; counts are 1 or 0."""
 
-    headline = "agreement"
-
     def __init__(self, class_names: Sequence[str]) -> None:
         self.class_names = tuple(class_names)
 
