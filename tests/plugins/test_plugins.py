@@ -53,7 +53,8 @@ dataset = gauntlet.load_dataset("scenes", level=150)
 model = gauntlet.load_model("brightness:0.5")
 image = dataset[0].image
 metric = metrics["agreement"](dataset.class_names)
-right = [metric.update(sample.labels, sample.labels) for sample in dataset]
+verdicts = [metric.update(sample.labels, sample.labels) for sample in dataset]
+verdicts += [metric.update(1 - dataset[0].labels, dataset[0].labels)]
 
 def sentence(work):
     try:
@@ -69,7 +70,7 @@ print(json.dumps({
     "lab-step": gauntlet.evaluate(model, dataset, "lab-step").figures["mIoU"],
     "lab-pgd": attacks.build("lab-pgd").describe()["loss"],
     "pgd": gauntlet.evaluate(model, dataset, {"attack": {"name": "pgd", "steps": 1}}).figures["mIoU"],
-    "agreement": metric.compute([*right, 0], WHOLE)[0].value,
+    "agreement": metric.compute([metric.decode(each.to_bytes()) for each in verdicts], WHOLE)[0].value,
     "lab-walk": attacks.build("lab-walk", steps=3).describe(),
     "for pixels": attacks.names("segmentation"),
     "needs-more": sentence(lambda: attacks.build("needs-more")),
