@@ -9,10 +9,8 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.counting import COUNTERS
-from gauntlet.metrics.detection.metric import DetectionMetric
-from gauntlet.metrics.segmentation.metric import SegmentationMetric
+from gauntlet.metrics import WHOLE, DetectionMetric, SegmentationMetric, build_metric
 from gauntlet.models import SegmentationModel
-from gauntlet.results.store import build_metric
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS, get_task, task_of
 from gauntlet.threats import attacks, suites
 from tiny import TinyDataset
@@ -23,7 +21,9 @@ def test_every_task_has_a_counter_a_metric_and_suites_that_can_be_built() -> Non
     assert set(COUNTERS) == set(TASKS)
     for name, task in TASKS.items():
         assert task.name == name
-        assert build_metric(name, {"class_names": ["a"]}).headline == task.main_figure
+        assert set(task.figures) <= {
+            each.metric for each in build_metric(name, {"class_names": ["a"]}).compute([], WHOLE)
+        }
         assert all(len(suites.build(suite, name)) > 1 for suite in task.suites)
         assert all(name in attacks.build(attack).tasks for attack in task.rem_attacks)
     assert isinstance(build_metric(SEGMENTATION, {"class_names": ["a"]}), SegmentationMetric)

@@ -75,6 +75,20 @@ def test_a_misspelt_triple_gets_a_suggestion() -> None:
         gauntlet.evaluate(model_name="segformer", dataset="ade20k")  # type: ignore[call-overload]
 
 
+def test_a_triple_of_the_zoo_without_published_figures_is_computed(
+    monkeypatch: pytest.MonkeyPatch, tiny_model: SegmentationModel
+) -> None:
+    clean = gauntlet.build_threat("clean")
+    assert find_published("upernet", "convnext-t", "ade20k", clean) is None
+    with pytest.raises(GauntletError, match="unknown backbone of the published upernet on ade20k 'convnext-q'"):
+        find_published("upernet", "convnext-q", "ade20k", clean)
+    monkeypatch.setattr(triple, "resolve_model", lambda **names: Counted(tiny_model))
+    monkeypatch.setattr(triple, "load_dataset", lambda name, *, root, limit: TinyDataset(2))
+    model, result = gauntlet.evaluate(model_name="upernet", backbone="convnext-t", dataset="ade20k")
+    assert model is tiny_model
+    assert (result.from_store, result.images) == (False, 2)
+
+
 class Counted(ModelSource):
     """A source that counts how often it was loaded."""
 

@@ -22,6 +22,7 @@ import json
 import torch
 
 import gauntlet
+from gauntlet.metrics import WHOLE
 from gauntlet.report.document import Document, Part
 from gauntlet.report.render import markdown
 from gauntlet.report.scope import scopes
@@ -34,6 +35,7 @@ plain, mirrored = gauntlet.load_model("streets/enet"), gauntlet.load_model("mirr
 pixels = torch.from_numpy(streets[0].image).permute(2, 0, 1)[None].float() / 255
 metric = metrics["perfect"](halves.class_names)
 right, wrong = halves[0].labels, halves[0].labels * 0
+verdicts = [metric.update(right, right), metric.update(wrong, right)]
 with open_store("results.db") as store:
     for address in ("streets/enet", "mirrored:streets/enet"):
         for threat in ("clean", {"corruption": {"name": "mottle", "severity": 5, "size": 8}}):
@@ -54,7 +56,7 @@ print(json.dumps({
     "mottle": sorted({int(value) for value in (noisy - image).ravel()}),
     "mirrored": bool(torch.allclose(mirrored(pixels), mirrored(pixels.flip(-1)).flip(-1), atol=1e-4)),
     "plain": bool(torch.allclose(plain(pixels), plain(pixels.flip(-1)).flip(-1), atol=1e-4)),
-    "perfect": metric.compute([metric.update(right, right), metric.update(wrong, right)], ("all",))[0].value,
+    "perfect": metric.compute([metric.decode(each.to_bytes()) for each in verdicts], WHOLE)[0].value,
     "attacked": attacked,
     "figures": [[*key, value] for key, value in figures.items()],
     "spread": made.blocks[0].rows,

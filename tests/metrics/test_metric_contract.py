@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.counting import build_counter
 from gauntlet.metrics import (
     REGION,
     WHOLE,
@@ -21,6 +22,7 @@ from gauntlet.metrics import (
     SegmentationMetric,
     ViewKind,
     Views,
+    build_metric,
     metrics,
 )
 from gauntlet.metrics.detection.metric import DetectionMetric
@@ -50,15 +52,28 @@ def test_names_that_are_not_fixed_are_those_of_a_battery() -> None:
 def test_the_tasks_have_their_metrics_by_name() -> None:
     assert metrics["segmentation"] is SegmentationMetric
     assert metrics["detection"] is DetectionMetric
-    assert (metrics["segmentation"].headline, metrics["detection"].headline) == ("mIoU", "mAP")
     with pytest.raises(GauntletError, match=r"unknown metric 'segmentaton'.*segmentation"):
         metrics["segmentaton"]
 
 
+def test_evaluations_count_with_the_metric_of_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pixels(SegmentationMetric):
+        """Another metric under the name of the task's."""
+
+    class Objects(DetectionMetric):
+        """Another metric under the name of the task's."""
+
+    monkeypatch.setitem(metrics._entries, "segmentation", Pixels)
+    monkeypatch.setitem(metrics._entries, "detection", Objects)
+    for task, expected in (("segmentation", Pixels), ("detection", Objects)):
+        assert type(build_metric(task, {"class_names": ["a"]})) is expected
+        assert type(build_counter(task, {"class_names": ["a"]}).metric) is expected
+    with pytest.raises(GauntletError, match="no metric for the task 'depth'; upgrade"):
+        build_counter("depth", {"class_names": ["a"]})
+
+
 class WrongPixels(Metric):
     """Share of wrong pixels: a metric that does only what it must."""
-
-    headline = "wrong"
 
     def update(
         self,

@@ -32,13 +32,15 @@ BROKEN = {
     "package.",
     "the dataset 'nowhere' of the package 'gauntlet-sicklab' cannot be used: AttributeError: module 'sicklab.numbers' "
     "has no attribute 'nowhere'; update or uninstall that package.",
+    "the threat 'eclipse' of the package 'gauntlet-sicklab' cannot be used: ModuleNotFoundError: No module named "
+    "'a_package_that_nobody_has'; update or uninstall that package.",
 }
 
 PROGRAM = """
 import json, sys
 import numpy as np
 import gauntlet
-from gauntlet.metrics import metrics
+from gauntlet.metrics import WHOLE, metrics
 from gauntlet.threats import attacks, corruptions
 
 listed = {
@@ -51,7 +53,8 @@ dataset = gauntlet.load_dataset("scenes", level=150)
 model = gauntlet.load_model("brightness:0.5")
 image = dataset[0].image
 metric = metrics["agreement"](dataset.class_names)
-right = [metric.update(sample.labels, sample.labels) for sample in dataset]
+verdicts = [metric.update(sample.labels, sample.labels) for sample in dataset]
+verdicts += [metric.update(1 - dataset[0].labels, dataset[0].labels)]
 
 def sentence(work):
     try:
@@ -67,10 +70,12 @@ print(json.dumps({
     "lab-step": gauntlet.evaluate(model, dataset, "lab-step").figures["mIoU"],
     "lab-pgd": attacks.build("lab-pgd").describe()["loss"],
     "pgd": gauntlet.evaluate(model, dataset, {"attack": {"name": "pgd", "steps": 1}}).figures["mIoU"],
-    "agreement": metric.compute([*right, 0], ("all",))[0].value,
+    "agreement": metric.compute([metric.decode(each.to_bytes()) for each in verdicts], WHOLE)[0].value,
     "lab-walk": attacks.build("lab-walk", steps=3).describe(),
     "for pixels": attacks.names("segmentation"),
     "needs-more": sentence(lambda: attacks.build("needs-more")),
+    "built": [gauntlet.build_threat(name).name for name in ("fog", "pgd", "lab-pgd")],
+    "eclipse": sentence(lambda: gauntlet.build_threat({"eclipse": {}})),
     "unknown": sentence(lambda: attacks.build("lab-pdg")),
 }))
 """
@@ -126,6 +131,8 @@ def test_every_kind_of_plugin_is_used_by_its_name_from_python(installed: Path, t
     assert outcome["pgd"] == 1
     assert outcome["agreement"] == pytest.approx(2 / 3)
     assert outcome["needs-more"] == MISSING
+    assert outcome["built"] == ["fog 3", "pgd linf 8/255 x20", "lab-pgd linf 8/255 x2"]
+    assert outcome["eclipse"] in BROKEN
     assert outcome["unknown"] == "unknown attack 'lab-pdg'; did you mean 'lab-pgd' or 'lab-step'?"
 
 

@@ -25,10 +25,10 @@ from gauntlet.seeding import numpy_generator
 from gauntlet.training import train
 from gauntlet.training.augmentation.box_augmentation import BoxAugmentation, BoxPair, crop, mirror, resize
 from gauntlet.training.config import AdversarialConfig, AugmentationConfig
+from gauntlet.training.distributed import Processes, joined_processes
 from gauntlet.training.initial_weights import load_weights
 from gauntlet.training.log import read_log
 from gauntlet.training.objectives import AdversarialDetectionObjective, StepInfo
-from gauntlet.training.processes import Processes, joined_processes
 from gauntlet.training.sample_feed import BoxPreparation
 from gauntlet.training.validation import validate_detector
 from tiny_detector import TinyBoxes, TinyDetector

@@ -17,7 +17,16 @@ import torch
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.prediction import predict_dense, predict_objects
-from gauntlet.metrics import REGION, WHOLE, DensePrediction, DetectionMetric, Metric, SegmentationMetric, Views
+from gauntlet.metrics import (
+    REGION,
+    WHOLE,
+    DensePrediction,
+    DetectionMetric,
+    Metric,
+    SegmentationMetric,
+    Views,
+    build_metric,
+)
 from gauntlet.metrics.detection.counts import ImageObjects
 from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
@@ -227,11 +236,13 @@ def build_counter(
         importance: weights of pixels for A_P; segmentation only.
         precision: of the model's forward pass.
     """
-    if task == SEGMENTATION:
-        return SegmentationCounter(SegmentationMetric(**options), importance, precision)
+    metric = build_metric(task, options)
+    if isinstance(metric, SegmentationMetric):
+        return SegmentationCounter(metric, importance, precision)
     if importance is not None:
         raise GauntletError("importance weighs pixels, and a detector predicts boxes; leave it out.")
-    return DetectionCounter(DetectionMetric(**options), precision)
+    assert isinstance(metric, DetectionMetric)
+    return DetectionCounter(metric, precision)
 
 
 class _RunningIoU(RunningFigure):

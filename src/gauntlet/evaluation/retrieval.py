@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.metrics import Figure
+from gauntlet.models import zoo
 from gauntlet.numbers import format_number
 from gauntlet.results import published
 from gauntlet.results.descriptions import read_description, threat_settings
@@ -33,8 +34,17 @@ def find_published(
         model_name, backbone, dataset: the triple.
         threat: the threat.
         crop_size: needed where a triple was published in several crop sizes.
+
+    Raises:
+        GauntletError: for a triple that neither the published tables nor the zoo have, and for one that means several
+            published models.
     """
-    of_model = published.find(model_name, backbone, dataset, crop_size)
+    try:
+        of_model = published.find(model_name, backbone, dataset, crop_size)
+    except UnknownNameError:
+        if not _is_in_zoo(model_name, backbone, dataset, crop_size):
+            raise
+        return None
     rows = published.of_threat(of_model, _budget(threat.describe()))
     if rows.empty:
         return None
@@ -68,6 +78,15 @@ def find_published(
         created="",
         from_store=True,
     )
+
+
+def _is_in_zoo(model_name: str, backbone: str, dataset: str, crop_size: str | None) -> bool:
+    """Whether the zoo has a triple: it holds public checkpoints that no benchmark has figures of."""
+    try:
+        zoo.find(model_name, backbone, dataset, crop_size=crop_size)
+    except UnknownNameError:
+        return False
+    return True
 
 
 def _one_run(rows: pd.DataFrame, description: Mapping[str, Any]) -> pd.DataFrame:

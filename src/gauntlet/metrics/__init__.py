@@ -1,6 +1,6 @@
 """Metrics: counts per image, figures from counts."""
 
-from gauntlet.metrics.contract import Figure, Metric, metrics
+from gauntlet.metrics.contract import Figure, Metric, build_metric, metrics
 from gauntlet.metrics.detection.metric import DetectionMetric
 from gauntlet.metrics.segmentation.metric import DensePrediction, SegmentationMetric
 from gauntlet.metrics.views import REGION, WHOLE, ViewKind, Views
@@ -15,5 +15,6 @@ __all__ = [
     "SegmentationMetric",
     "ViewKind",
     "Views",
+    "build_metric",
     "metrics",
 ]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import BoolArray
 from gauntlet.metrics.views import Views
 from gauntlet.registry import Registry, subclass_of
+from gauntlet.tasks import TASKS
 
 NAN = float("nan")
 NOT_FRACTIONS = ("entropy", "entropy_images", "boxes_per_image")
@@ -45,12 +46,7 @@ class Metric(ABC):
 
     Args:
         class_names: names of the K classes.
-
-    Attributes:
-        headline: the figure that leaderboards rank by.
     """
-
-    headline: ClassVar[str]
 
     def __init__(self, class_names: Sequence[str]) -> None:
         self.class_names = tuple(class_names)
@@ -91,3 +87,15 @@ class Metric(ABC):
 
 metrics: Registry[type[Metric]] = Registry("metric", "gauntlet.metrics", check=subclass_of(Metric))
 """The metrics by name; the two built in have the names of the two tasks."""
+
+
+def build_metric(task: str, options: Mapping[str, Any]) -> Metric:
+    """The metric of a task: it makes the counts of an evaluation, and reads them from a store.
+
+    Args:
+        task: "segmentation" or "detection".
+        options: of the metric, as the store keeps them beside the counts.
+    """
+    if task not in TASKS:
+        raise GauntletError(f"this version has no metric for the task '{task}'; upgrade vision-gauntlet.")
+    return metrics[TASKS[task].metric](**options)

@@ -12,14 +12,13 @@ import pandas as pd
 from sqlalchemy import ColumnElement, Connection, RowMapping, func, select
 
 from gauntlet.errors import GauntletError
-from gauntlet.metrics import Metric, Views, metrics
+from gauntlet.metrics import Metric, Views, build_metric
 from gauntlet.metrics.contract import NAN, Figure
 from gauntlet.results import schema
 from gauntlet.results.database import MEMORY, Database
 from gauntlet.results.record import Evaluation, ImageRow, Job
 from gauntlet.results.schema import COMPLETE, RUNNING
 from gauntlet.results.tidy import figures_frame, write_frame
-from gauntlet.tasks import TASKS
 
 _PAGE = 256
 
@@ -372,13 +371,6 @@ def open_store(address: str | Path = MEMORY, *, read_only: bool = False) -> Stor
         read_only: fail instead of creating or migrating anything.
     """
     return Store(address, read_only=read_only)
-
-
-def build_metric(task: str, options: Mapping[str, Any]) -> Metric:
-    """The metric that made (and reads) the counts of an evaluation, from the options the store keeps."""
-    if task not in TASKS:
-        raise GauntletError(f"this version has no metric for the task '{task}'; upgrade vision-gauntlet.")
-    return metrics[TASKS[task].metric](**options)
 
 
 def _null(value: float) -> float | None:

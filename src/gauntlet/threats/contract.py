@@ -104,9 +104,8 @@ value under that key and returns a Threat."""
 
 
 def known_options() -> dict[str, Option]:
-    """Every option of every kind of threat, by name."""
-    kinds = [threats[name] for name in threats.names()]
-    return merged(kind.declared_options() for kind in kinds if hasattr(kind, "declared_options"))
+    """Every option of every kind of threat, by name; kinds of broken plug-ins have none."""
+    return merged(kind.declared_options() for _, kind in threats.items() if hasattr(kind, "declared_options"))
 
 
 @threats.register("clean")

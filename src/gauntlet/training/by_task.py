@@ -14,6 +14,7 @@ from gauntlet.training.augmentation.box_augmentation import BoxAugmentation
 from gauntlet.training.augmentation.images_and_labels import Augmentation
 from gauntlet.training.class_weights import class_weights
 from gauntlet.training.config import LossConfig, TrainingConfig
+from gauntlet.training.distributed import Processes
 from gauntlet.training.division import DividedObjective
 from gauntlet.training.initial_weights import load_weights
 from gauntlet.training.objectives import (
@@ -23,12 +24,11 @@ from gauntlet.training.objectives import (
     Objective,
 )
 from gauntlet.training.outputs import TrainedModel
-from gauntlet.training.processes import Processes
 from gauntlet.training.sample_feed import IGNORED, BoxPreparation, Preparation, SamplePreparation
 from gauntlet.training.validation import Figures, validate, validate_detector
 
 
-class Task(ABC):
+class TrainingTask(ABC):
     """One kind of training.
 
     Args:
@@ -67,7 +67,7 @@ class Task(ABC):
         return (len(names), names) if wanted in (None, len(names)) else (wanted or 0, None)
 
 
-class SegmentationTask(Task):
+class SegmentationTask(TrainingTask):
     """A label for every pixel."""
 
     figures = ("mIoU", "aAcc")
@@ -111,7 +111,7 @@ class SegmentationTask(Task):
         return validate(model, dataset, processes)
 
 
-class DetectionTask(Task):
+class DetectionTask(TrainingTask):
     """Boxes with classes; the loss is the network's own."""
 
     figures = ("mAP", "mAP50")
@@ -147,8 +147,8 @@ class DetectionTask(Task):
         return validate_detector(model, dataset, processes)
 
 
-def task_of(config: TrainingConfig, dataset: Dataset) -> Task:
-    """The task of the recipe's network."""
+def training_task(config: TrainingConfig, dataset: Dataset) -> TrainingTask:
+    """The kind of training that the recipe's network needs."""
     name = config.model.architecture
     if name in detectors:
         return DetectionTask(config, dataset)

@@ -24,12 +24,12 @@ from gauntlet.results.tracking import Tracker
 from gauntlet.seeding import ImageSeed
 from gauntlet.training import outputs
 from gauntlet.training.averaging import MovingAverage
-from gauntlet.training.by_task import task_of
+from gauntlet.training.by_task import training_task
 from gauntlet.training.checkpoint import load_state, remove_state, save_state
 from gauntlet.training.config import OptimiserConfig, TrainingConfig, load_config, parse_config
+from gauntlet.training.distributed import Processes, joined_processes
 from gauntlet.training.log import open_trackers
 from gauntlet.training.objectives import StepInfo
-from gauntlet.training.processes import Processes, joined_processes
 from gauntlet.training.sample_feed import Loader, SampleOrder
 from gauntlet.training.schedule import learning_rate_factor
 from gauntlet.training.validation import Figures
@@ -154,7 +154,7 @@ class Training:
         )
         if config.data.validation_limit is not None:
             self.validation_data = self.validation_data.subset(config.data.validation_limit)
-        self.task = task_of(config, self.train_data)
+        self.task = training_task(config, self.train_data)
         preparation = self.task.preparation()
         self.loader = Loader(
             preparation,

@@ -17,7 +17,7 @@ from gauntlet.metrics.segmentation.counts import CountTable
 from gauntlet.metrics.segmentation.figures import class_iou, cmiou, pixel_accuracy
 from gauntlet.models.contract import DetectionModel, SegmentationModel
 from gauntlet.samples import Boxes, collate
-from gauntlet.training.processes import Processes
+from gauntlet.training.distributed import Processes
 
 
 class Figures(Protocol):

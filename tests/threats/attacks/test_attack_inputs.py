@@ -11,7 +11,7 @@ import torch
 from attack_fixture import IMAGES, LABELS, network
 
 from gauntlet.errors import GauntletError, UnknownNameError
-from gauntlet.threats.attacks import batteries, build, names
+from gauntlet.threats.attacks import attacks, batteries, build, names
 
 REQUIRED = (
     "fgsm fgsm-ll bim ifgsm-ll pgd segpgd cospgd apgd padam-ce padam-cos sea-bce sea-mce sea-jsd sea-msl alma-prox dag "
@@ -22,6 +22,19 @@ REQUIRED = (
 def test_registered_names() -> None:
     assert set(REQUIRED.split()) <= set(names())
     assert {"sea", "halmosi", "semsegbench"} <= set(batteries())
+
+
+@pytest.mark.parametrize("error", [TypeError, KeyError, ValueError, GauntletError])
+def test_an_attack_that_needs_options_is_listed_for_pixels(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def picky(**options: Any) -> Any:
+        raise error("the option 'direction' is missing.")
+
+    monkeypatch.setitem(attacks._entries, "picky", picky)
+    assert {"pgd", "picky"} <= set(names("segmentation"))
+    assert "pgd" in names("detection")
+    assert "picky" not in names("detection")
 
 
 @pytest.mark.parametrize("name", names())

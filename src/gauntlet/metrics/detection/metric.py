@@ -36,8 +36,6 @@ class DetectionMetric(Metric):
         eleven_points: VOC figures as in VOC 2007.
     """
 
-    headline = "mAP"
-
     def __init__(self, class_names: Sequence[str], eleven_points: bool = False) -> None:
         if not 1 <= len(class_names) <= MOST_CLASSES:
             raise GauntletError(f"detection needs 1 to {MOST_CLASSES} object classes, not {len(class_names)}.")

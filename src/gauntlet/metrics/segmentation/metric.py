@@ -44,8 +44,6 @@ class SegmentationMetric(Metric):
         background_index: the class that foreground-only figures leave out, or None for none.
     """
 
-    headline = "mIoU"
-
     def __init__(
         self, class_names: Sequence[str], ignore_index: int | None = 255, background_index: int | None = None
     ) -> None:

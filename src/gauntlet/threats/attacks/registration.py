@@ -24,7 +24,7 @@ def names_for(task: str) -> list[str]:
 def _tasks(make: AttackFactory) -> tuple[str, ...]:
     try:
         tasks: tuple[str, ...] = getattr(make(), "tasks", (SEGMENTATION,))
-    except TypeError:  # somebody's attack that needs options
+    except Exception:  # another package's attack that needs options; how it says so is its own affair
         return (SEGMENTATION,)
     return tasks
 

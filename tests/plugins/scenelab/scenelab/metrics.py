@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from gauntlet.metrics import Figure, Metric
+from gauntlet.metrics import Figure, Metric, Views
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The counts of one image: whether every pixel is right."""
+
+    right: bool
+
+    def to_bytes(self) -> bytes:
+        return bytes([self.right])
 
 
 class Agreement(Metric):
-    """The share of images of which every pixel is right; counts are 1 or 0."""
+    """The share of images of which every pixel is right."""
 
-    headline = "agreement"
+    def update(self, prediction: Any, target: Any, region: Any = None) -> Verdict:
+        return Verdict(bool((prediction == target).all()))
 
-    def __init__(self, class_names: Sequence[str]) -> None:
-        self.class_names = tuple(class_names)
+    def decode(self, data: bytes) -> Verdict:
+        return Verdict(bool(data[0]))
 
-    def update(self, prediction: Any, target: Any, region: Any = None) -> int:
-        """1 for an image without a wrong pixel."""
-        return int((prediction == target).all())
+    def compute(self, counts: Iterable[Verdict], views: Views) -> list[Figure]:
+        verdicts = [each.right for each in counts]
+        return [Figure("agreement", sum(verdicts) / len(verdicts))]
 
-    def decode(self, data: bytes) -> int:
-        return int.from_bytes(data, "little")
-
-    def compute(self, counts: Iterable[int], views: Any) -> list[Figure]:
-        values = list(counts)
-        return [Figure("agreement", sum(values) / len(values))]
-
-    def per_image(self, counts: int, views: Any) -> list[dict[str, Any]]:
-        return [{"view": "all", "agreement": counts}]
+    def per_image(self, counts: Verdict, views: Views) -> list[dict[str, Any]]:
+        return [{"view": "all", "agreement": counts.right}]
