@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,12 +23,15 @@ from gauntlet.datasets import load_dataset
 from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
+from gauntlet.evaluation.failures import Failure
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.local import LocalExecutor, one_thread
 from gauntlet.evaluation.plan import open_dataset, parse_plan, plan_jobs
 from gauntlet.evaluation.runner import run_jobs
+from gauntlet.metrics import Figure
 from gauntlet.models import wrap_model
-from gauntlet.results import Store, open_store
+from gauntlet.results import Evaluation, Store, open_store
+from gauntlet.results.store import Started
 from gauntlet.samples import Sample, collate
 from nets import street_network
 from paths import TESTS
@@ -203,7 +207,7 @@ class Unpicklable(TinyDataset):
 
 def test_what_cannot_travel_is_told() -> None:
     model = wrap_model(nn.Conv2d(3, 3, 1), num_classes=3)
-    with pytest.raises(GauntletError, match="the dataset only lives in this process and cannot be pickled"):
+    with pytest.raises(GauntletError, match="the dataset only lives in this process and cannot be sent to another"):
         evaluate(model, Unpicklable(), "clean", batch_size=2, workers=2)
 
 
@@ -295,3 +299,94 @@ def test_samples_are_made_once_and_the_cache_is_bounded() -> None:
     for index in (0, 1, 0, 2, 0, 1):  # 1 was asked for longest ago when 2 comes
         small[index]
     assert data.made == [0, 1, 2, 1]
+
+
+class Impatient:
+    """A user who presses Ctrl-C after the first unit."""
+
+    def start(self, label: str, total: int, done: int = 0, unit: str = "images") -> None: ...
+
+    def advance(self, count: int, figure: float = 0, name: str = "", text: str = "") -> None:
+        raise KeyboardInterrupt
+
+    def note_once(self, text: str) -> None: ...
+
+
+def test_again_replaces_a_result_only_when_its_turn_comes() -> None:
+    store, jobs = Store(), planned("clean", "fog", "snow")
+    run_jobs(jobs, store, executor=LocalExecutor(1))
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(jobs, store, executor=LocalExecutor(2), progress=Impatient(), again=True)
+    assert sum(state == "complete" for state in store.states([job.job.key for job in jobs]).values()) >= 1
+
+
+def test_a_fault_of_one_job_ends_that_job_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, jobs = Store(), planned("clean", "fog", "snow")
+    finish = Store.finish
+
+    def broken(self: Store, started: Started, figures: Iterable[Figure]) -> Evaluation:
+        if started.key == jobs[1].job.key:
+            raise ValueError("the disk is full")
+        return finish(self, started, figures)
+
+    monkeypatch.setattr(Store, "finish", broken)
+    outcome = run_jobs(jobs, store, executor=LocalExecutor(2))
+    assert sorted(each.threat for each in outcome.computed) == ["clean", "snow 3"]
+    assert [failure.planned.job.threat for failure in outcome.failures] == ["fog 3"]
+    assert "the disk is full" in outcome.failures[0].error
+
+
+def test_bad_input_is_tried_once_and_ends_its_job() -> None:
+    """The second model does not fit the dataset; the first is computed all the same."""
+    good = content("clean")
+    bad = {"address": "python:nets:street_network", "options": {"num_classes": 11, "ignore_index": 11, "stride": 0}}
+    plan = parse_plan({**good, "models": [*good["models"], {**bad, "options": {"num_classes": 5}}]})  # type: ignore[misc]
+    outcome = run_jobs(plan_jobs(plan), Store(), executor=LocalExecutor(2))
+    assert len(outcome.computed) == 1
+    assert "has 5 classes, the dataset 'streets' 11" in outcome.failures[0].error
+
+
+def test_another_process_that_was_faster_is_believed() -> None:
+    store, (job,) = Store(), planned("clean")
+    run_jobs([job], store, executor=LocalExecutor(1))
+    (ended,) = LocalExecutor(2).run([job], store, Impatient())  # nothing is computed: nobody presses Ctrl-C
+    assert not isinstance(ended, Failure)
+    assert ended.key == job.job.key
+
+
+SCRIPT = """
+import torch
+from torch import nn
+import gauntlet
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 11, 1)
+    def forward(self, images):
+        return self.layer(images)
+
+model = gauntlet.wrap_model(Net(), num_classes=11, ignore_index=11)
+data = gauntlet.load_dataset("streets", size=(32, 64), length=4)
+try:
+    gauntlet.evaluate(model, data, batch_size=2, workers=2)
+except gauntlet.GauntletError as error:
+    print(error)
+"""
+
+
+def test_a_class_of_the_main_script_cannot_travel_and_a_file_beside_it_does_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    ran = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment(TESTS), capture_output=True, text=True
+    )
+    assert "the model only lives in this process and cannot be sent to another; use workers=1." in ran.stdout
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(yaml.safe_dump(content("clean", images=4)))
+    (tmp_path / "queue.py").write_text("raise RuntimeError('not the queue you are looking for')")
+    code = "import sys; sys.path.remove(''); from gauntlet.cli import main; main()"
+    command = [sys.executable, "-c", code, "run", "plan.yaml", "--workers", "2", "--store", "r.db"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment(TESTS), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    with open_store(tmp_path / "r.db") as store:
+        assert store.count() == 1

@@ -12,8 +12,8 @@ from gauntlet.evaluation.failures import Failure
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 from gauntlet.evaluation.progress import Progress
-from gauntlet.evaluation.session import begin_session
-from gauntlet.evaluation.workers.driver import Driver
+from gauntlet.evaluation.session import begin_session, images_done
+from gauntlet.evaluation.workers.driver import Begun, Driver
 from gauntlet.evaluation.workers.ray_pool import RayPool, start_ray
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
@@ -40,17 +40,21 @@ class RayExecutor:
         for planned in jobs:
             _addresses(planned)
         ray = start_ray(self.address)
-        if again:
-            for planned in jobs:
-                store.delete(planned.job.key)
         gpus = int(ray.cluster_resources().get("GPU", 0))
         count = self.workers or gpus or max(1, int(ray.cluster_resources().get("CPU", 1)) // self.cpus_per_worker)
         resources = {"num_gpus": 1} if gpus else {"num_cpus": self.cpus_per_worker}
         device = torch.device("cuda" if gpus else "cpu")  # of the workers; the driver may have none
-        sessions = [begin_session(store, planned, device, threads=self.cpus_per_worker) for planned in jobs]
+
+        def begin(planned: PlannedJob) -> Begun:
+            if again:
+                store.delete(planned.job.key)
+            session = begin_session(store, planned, device, threads=self.cpus_per_worker)
+            return Begun(session, *_addresses(planned))
+
         pool = RayPool(ray, self.cpus_per_worker, resources)
         try:
-            yield from Driver(jobs, sessions, progress, pool, count, str(device), _addresses).run()
+            done = 0 if again else images_done(store, jobs)
+            yield from Driver(jobs, begin, progress, done, pool, count, str(device)).run()
         finally:
             pool.close()
             if self.address is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from gauntlet.evaluation.counting import Importance
 from gauntlet.models import GauntletModel
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.precision import PRECISIONS
-from gauntlet.models.preparation import AUTO, choose_steps, parse_steps
+from gauntlet.models.preparation import AUTO, choose_steps, parse_steps, prepare, same_function
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Job
 from gauntlet.tasks import get_task
@@ -149,3 +150,14 @@ def steps_for(model: GauntletModel, dataset: Dataset, batch_size: int) -> tuple[
     """The fastest preparation of a model for images of the size of a dataset's first one."""
     height, width = dataset[0].image.shape[:2]
     return choose_steps(model, (height, width), batch_size)
+
+
+def prepare_for(model: GauntletModel, dataset: Dataset, steps: Sequence[str]) -> GauntletModel:
+    """A model with some preparations; an error where it would no longer be the same function."""
+    prepared = prepare(model, steps)
+    height, width = dataset[0].image.shape[:2]
+    if prepared is not model and not same_function(model, prepared, (height, width)):
+        raise GauntletError(
+            f"the preparation '{','.join(steps)}' changes what '{model.identity.name}' computes; use --prepare off."
+        )
+    return prepared

@@ -11,21 +11,22 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
+from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.failures import Failure, describe_error
-from gauntlet.evaluation.jobs import PlannedJob, check_depth, ready_model, steps_for
+from gauntlet.evaluation.jobs import PlannedJob, check_depth, prepare_for, ready_model, steps_for
 from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.provenance import choose_device
-from gauntlet.evaluation.session import begin_session
+from gauntlet.evaluation.session import begin_session, images_done
 from gauntlet.evaluation.units import UnitComputer
-from gauntlet.evaluation.workers.driver import DatasetAddress, Driver, ModelAddress
+from gauntlet.evaluation.workers.driver import Begun, DatasetAddress, Driver, ModelAddress
 from gauntlet.evaluation.workers.processes import ProcessPool
 from gauntlet.models.contract import GauntletModel, ModelIdentity
-from gauntlet.models.preparation import prepare
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Evaluation
 from gauntlet.results.schema import COMPLETE
@@ -57,7 +58,7 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
         progress.start(f"{planned.job.model} | {planned.job.threat}", session.images, len(session.done))
         if session.preparation is None:
             session.keep_preparation(steps_for(model, dataset, session.started.batch_size))
-        model = prepare(model, session.preparation or ())
+        model = _prepared(planned.model, model, dataset, session.preparation or ())
         computer = UnitComputer(dataset, model, planned.threat, settings.seed, session.counter, device, progress)
         began = time.perf_counter()
         for unit, groups in computer.load_ahead(session.units_left()):
@@ -67,6 +68,17 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
             began = ended
             progress.advance(len(rows), session.figure, session.running_figure.name)
         return session.finish()
+
+
+def _prepared(
+    source: GauntletModel | ModelSource, model: GauntletModel, dataset: Dataset, steps: tuple[str, ...]
+) -> GauntletModel:
+    """A model with some steps taken, once for all jobs of a source."""
+    if isinstance(source, _LoadedOnce):
+        if source.prepared is None or source.prepared[0] != steps:
+            source.prepared = (steps, prepare_for(model, dataset, steps))
+        return source.prepared[1]
+    return prepare_for(model, dataset, steps)
 
 
 def run_one(
@@ -134,8 +146,13 @@ def _image_passes(planned: PlannedJob) -> int:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may use, whole ones; a container's share counts where it has one."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return allowed if quota == "max" else max(1, min(allowed, int(quota) // int(period)))
+    except (OSError, ValueError):
+        return allowed
 
 
 def _run_here(
@@ -160,46 +177,37 @@ def _run_on_workers(
 ) -> Iterator[Evaluation | Failure]:
     device = torch.device(devices[0].partition(":")[0])
     pool = ProcessPool(devices)
+    shared = _Shared(pool)
+
+    def begin(planned: PlannedJob) -> Begun:
+        model, dataset = shared.locate(planned)
+        if again:
+            store.delete(planned.job.key)
+        return Begun(begin_session(store, planned, device, threads=1), model, dataset)
+
     try:
-        shared = _Shared(pool, device)
-        ready = []
-        for planned in jobs:
-            try:
-                shared.locate(planned)
-            except Exception as error:  # one bad model must not cost the night
-                yield Failure(planned, describe_error(error))
-                continue
-            if again:
-                store.delete(planned.job.key)
-            ready.append(planned)
-        sessions = [begin_session(store, planned, device, threads=1) for planned in ready]
-        if ready:
-            yield from Driver(ready, sessions, progress, pool, len(devices), device.type, shared.locate).run()
+        done = 0 if again else images_done(store, jobs)
+        yield from Driver(jobs, begin, progress, done, pool, len(devices), device.type).run()
     finally:
         pool.close()
 
 
-_CANNOT_TRAVEL = "the {what} only lives in this process and cannot be pickled; use workers=1."
+_CANNOT_TRAVEL = "the {what} only lives in this process and cannot be sent to another; use workers=1."
 
 
 class _Shared:
     """Models and datasets of jobs, as workers find them: files that all of them map, else their addresses."""
 
-    def __init__(self, pool: ProcessPool, device: torch.device) -> None:
-        self._pool, self._device = pool, device
+    def __init__(self, pool: ProcessPool) -> None:
+        self._pool = pool
         self._models: dict[int, ModelAddress] = {}
         self._datasets: dict[int, DatasetAddress] = {}
 
     def locate(self, planned: PlannedJob) -> tuple[ModelAddress, DatasetAddress]:
         """Where a worker finds the model and the dataset of a job; an error where they do not fit each other."""
         check_depth(planned.threat, planned.dataset)
-        if id(planned.model) not in self._models:
-            model = ready_model(planned.model, planned.dataset, torch.device("cpu"))
-            file = self._pool.share_model(model, f"model-{len(self._models)}")
-            address: ModelAddress | None = planned.model_entry if file is None else file
-            if address is None:
-                raise GauntletError(_CANNOT_TRAVEL.format(what="model"))
-            self._models[id(planned.model)] = address
+        if type(planned.threat).__module__ == "__main__":
+            raise GauntletError(_CANNOT_TRAVEL.format(what="threat"))
         if id(planned.dataset) not in self._datasets:
             entry: DatasetAddress | None = planned.dataset_entry
             if entry is None:
@@ -207,6 +215,13 @@ class _Shared:
             if entry is None:
                 raise GauntletError(_CANNOT_TRAVEL.format(what="dataset"))
             self._datasets[id(planned.dataset)] = entry
+        if id(planned.model) not in self._models:
+            model = ready_model(planned.model, planned.dataset, torch.device("cpu"))
+            file = self._pool.share_model(model, f"model-{len(self._models)}")
+            address: ModelAddress | None = planned.model_entry if file is None else file
+            if address is None:
+                raise GauntletError(_CANNOT_TRAVEL.format(what="model"))
+            self._models[id(planned.model)] = address
         return self._models[id(planned.model)], self._datasets[id(planned.dataset)]
 
 
@@ -215,6 +230,7 @@ class _LoadedOnce(ModelSource):
 
     def __init__(self, source: GauntletModel | ModelSource) -> None:
         self.source = source
+        self.prepared: tuple[tuple[str, ...], GauntletModel] | None = None
         self._model: GauntletModel | None = None
 
     @property

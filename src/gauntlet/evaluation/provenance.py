@@ -44,7 +44,7 @@ def describe_run(
         "threads": threads or torch.get_num_threads(),
         "batch_size": batch_size,
         "precision": precision,
-        "tf32": device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32,
+        "tf32": device.type == "cuda" and (torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32),
         "preparation": None if preparation is None else list(preparation),
         "command": command_line(),
     }

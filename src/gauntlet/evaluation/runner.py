@@ -54,7 +54,7 @@ def run_jobs(
     Args:
         jobs: from `plan_jobs`.
         store: where results are looked up and written.
-        executor: who computes; by default a LocalExecutor, which starts one process per core unless the run is short.
+        executor: who computes; this process by default. `LocalExecutor()` uses every core, as the command line does.
         progress: told what is going on; without it the log is told what failed.
         listeners: told of every evaluation this run finishes.
         again: compute also what is stored.
@@ -70,7 +70,7 @@ def run_jobs(
     with ExitStack() as at_end, RunLog(outcome, store, len(jobs)) as log:
         for listener in listeners:
             at_end.callback(listener.close)
-        for ended in (executor or LocalExecutor()).run(missing, store, progress, again=again):
+        for ended in (executor or LocalExecutor(1)).run(missing, store, progress, again=again):
             if isinstance(ended, Failure):
                 outcome.failures.append(ended)
                 job = ended.planned.job

@@ -94,3 +94,9 @@ def begin_session(store: Store, planned: PlannedJob, device: torch.device, threa
         started = replace(started, preparation=store.keep_preparation(started, ()))
     figure = counter.running_figure()
     return Session(store, started, counter, images, done, started.views, figure, started.preparation)
+
+
+def images_done(store: Store, jobs: Sequence[PlannedJob]) -> int:
+    """How many images of some jobs are committed already."""
+    begun = [store.started(planned.job.key) for planned in jobs]
+    return sum(len(store.positions(started)) for started in begun if started is not None)

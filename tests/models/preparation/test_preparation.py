@@ -17,6 +17,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.models import DetectionModel, SegmentationModel, wrap_model
 from gauntlet.models.preparation import choose_steps, choosing, parse_steps, prepare
 from gauntlet.models.preparation.folding import FixedLeakyReLU, Pair, ScaleAndShift, fold, foldable_pairs
+from tiny import TinyDataset
 
 
 def lively_norm(channels: int, **options: bool) -> nn.BatchNorm2d:
@@ -224,3 +225,93 @@ def test_shipped_models_prepared_give_the_same_outputs(name: str) -> None:
     else:
         output, expected = prepared(images), model(images)
     assert torch.allclose(output, expected, rtol=0, atol=1e-4 * float(expected.detach().abs().max()))
+
+
+class Doubling(nn.BatchNorm2d):
+    """A batch norm that does more than its name says."""
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(features)
+
+
+class Peeking(nn.Module):
+    """Uses a kernel besides the module that holds it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution, self.norm = nn.Conv2d(3, 3, 1, bias=False), lively_norm(3)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        again = nn.functional.conv2d(images, self.convolution.weight)
+        result: torch.Tensor = self.norm(self.convolution(images)) + again
+        return result
+
+
+class Shared(Branching):
+    """Below a module that cannot be traced, one convolution stands in two sequences."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        shared = nn.Conv2d(3, 3, 1)
+        self.body = nn.Sequential(nn.Sequential(shared, lively_norm(3)), nn.Sequential(shared, lively_norm(3)))
+
+
+class Beside(Branching):
+    """Below a module that cannot be traced, a convolution is used alone too: only its outputs tell."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = super().forward(images) + self.body[0](images)
+        return result
+
+
+def test_what_folding_would_change_is_left_alone() -> None:
+    hooked = nn.Sequential(nn.Conv2d(3, 3, 1), lively_norm(3)).eval()
+    hooked[1].register_forward_hook(lambda module, inputs, output: output + 1)
+    doubled = nn.Sequential(nn.Conv2d(3, 3, 1), Doubling(3)).eval()
+    for module in (hooked, doubled, Peeking().eval(), Shared().eval()):
+        assert list(foldable_pairs(module)) == []
+        images = torch.rand(1, 3, 6, 6)
+        expected = module(images)
+        fold(module)
+        assert torch.allclose(module(images), expected, atol=1e-5)
+
+
+def test_a_fold_that_was_asked_for_and_changes_the_function_is_refused(own_cache: Path) -> None:
+    model = wrap_model(Beside(), num_classes=4)
+    attack = {"attack": {"name": "bim", "steps": 1}}
+    data = TinyDataset(2, sizes=((8, 12),))
+    data.class_names = ("a", "b", "c", "d")
+    with pytest.raises(GauntletError, match="the preparation 'fold' changes what 'Beside' computes; use --prepare off"):
+        gauntlet.evaluate(model, data, attack, prepare="fold")
+    chosen = gauntlet.evaluate(model, data, attack, prepare="auto").provenance["preparation"]
+    assert "fold" not in chosen
+
+
+def test_a_remembered_choice_is_checked_for_another_network_with_the_same_weights(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    plain, beside = Branching(), Beside()
+    beside.load_state_dict(plain.state_dict())
+    models = [wrap_model(each, num_classes=4, name="one") for each in (plain, beside)]
+    assert models[0].identity == models[1].identity
+    monkeypatch.setattr(choosing, "_machine_key", lambda *_: "the same")
+    timed(monkeypatch, [1.0, 0.7, 0.9, 0.8])
+    assert choose_steps(models[0], (16, 16), 2) == ("fold",)
+    timed(monkeypatch, [1.0, 0.9])  # fold is not the same function here: two candidates are left
+    assert choose_steps(models[1], (16, 16), 2) == ("channels-last",)
+
+
+class Flat(nn.Module):
+    """A network without a gradient."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images.detach().round()
+
+
+def test_a_model_that_cannot_be_timed_is_left_to_the_attack(own_cache: Path) -> None:
+    model = wrap_model(Flat(), num_classes=3)
+    assert choose_steps(model, (8, 12), 1) == ()
+    assert not own_cache.exists()
+    with pytest.raises(GauntletError, match="straight_through"):
+        gauntlet.evaluate(model, TinyDataset(1, sizes=((8, 12),)), {"attack": {"name": "bim", "steps": 1}})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.counting import COUNTERS
-from gauntlet.evaluation.failures import Failure
+from gauntlet.evaluation.failures import Failure, describe_error
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 from gauntlet.evaluation.progress import Progress
@@ -17,14 +17,26 @@ from gauntlet.evaluation.units import Unit
 from gauntlet.evaluation.workers.orders import Delivery, Order, PickledFile
 from gauntlet.evaluation.workers.pool import Delivered, Died, Failed, Pool, Ready, WorkerHandle
 from gauntlet.results.record import Evaluation
+from gauntlet.results.schema import COMPLETE
 
 MAX_TRIES = 3
 IN_FLIGHT = 2  # orders a worker has in hand: one it computes, one that waits, so that it never idles
 
 ModelAddress = ModelEntry | PickledFile
 DatasetAddress = DatasetEntry | PickledFile
-Locate = Callable[[PlannedJob], tuple[ModelAddress, DatasetAddress]]
-"""Says where a worker finds the model and the dataset of a job."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A job whose units can be handed out: where its counts go, and where a worker finds its model and its dataset."""
+
+    session: Session
+    model: ModelAddress
+    dataset: DatasetAddress
+
+
+Begin = Callable[[PlannedJob], Begun]
+"""Begins a job; called when the first of its units is handed out, and not before."""
 
 
 @dataclass
@@ -60,85 +72,112 @@ class _Seat:
     units: list[_PendingUnit] = field(default_factory=list)
 
 
+@dataclass
+class _Queue:
+    """The work on one model: jobs that are not begun, and units of those that are."""
+
+    jobs: deque[int] = field(default_factory=deque)
+    units: deque[_PendingUnit] = field(default_factory=deque)
+
+    def __len__(self) -> int:
+        return len(self.jobs) + len(self.units)
+
+
 class Driver:
     """Runs some jobs on the workers of a pool.
 
+    A job is begun, and what `--again` replaces is deleted, when the first of its units is handed out. What goes wrong
+    with one job ends that job; the others go on.
+
     Args:
-        jobs, sessions: what is computed, and where it goes; one session per job.
+        jobs: what is computed.
+        begin: begins one of them.
         progress: told what is going on.
+        done: how many images of the jobs are in the store already.
         pool: the workers.
         count: how many of them.
         device: of the workers.
-        locate: where a worker finds the model and the dataset of a job.
     """
 
     def __init__(
         self,
         jobs: Sequence[PlannedJob],
-        sessions: Sequence[Session],
+        begin: Begin,
         progress: Progress,
+        done: int,
         pool: Pool,
         count: int,
         device: str,
-        locate: Locate,
     ) -> None:
-        self._jobs, self._sessions, self._progress, self._pool, self._device = jobs, sessions, progress, pool, device
-        self._locate = locate
+        self._jobs, self._begin, self._progress, self._done = jobs, begin, progress, done
+        self._pool, self._device = pool, device
+        self._begun: dict[int, Begun] = {}
+        self._units_left: dict[int, int] = {}
+        self._errors: dict[int, str] = {}
+        self._ended: list[Evaluation | Failure] = []
         self._deaths_at_start = 0
-        self._units_left: list[int] = []
-        self._failed: dict[int, str] = {}
-        self._queues: dict[str, deque[_PendingUnit]] = {}
-        # By model and dataset: the preparation that a worker chose, None while it measures.
-        self._preparations: dict[tuple[str, str], tuple[str, ...] | None] = {}
-        for index, (planned, session) in enumerate(zip(jobs, sessions, strict=True)):
-            session.store.forget_failures(session.started)
-            units = session.units_left()
-            self._units_left.append(len(units))
-            self._queue_of(planned).extend(_PendingUnit(index, unit) for unit in units)
+        self._queues: dict[str, _Queue] = {}
+        # By model, dataset and batch size: the preparation that a worker chose, None while it measures.
+        self._preparations: dict[tuple[str, str, int], tuple[str, ...] | None] = {}
+        for index, planned in enumerate(jobs):
+            self._queues.setdefault(_model_name(planned), _Queue()).jobs.append(index)
         self._seats = [_Seat(pool.start()) for _ in range(count)]
 
     def run(self) -> Iterator[Evaluation | Failure]:
         """Yields every job as it ends; a job with a unit that failed for good ends as a Failure."""
-        images = sum(session.images for session in self._sessions)
-        done = sum(len(session.done) for session in self._sessions)
+        images = sum(len(planned.dataset) for planned in self._jobs)
         only = self._jobs[0].job
         what = f"{only.model} | {only.threat}" if len(self._jobs) == 1 else f"{len(self._jobs)} evaluations"
-        self._progress.start(f"{what} on {len(self._seats)} workers", images, done)
-        for index, left in enumerate(self._units_left):
-            if left == 0:  # every image was committed before, only the figures are missing
-                yield self._sessions[index].finish()
+        self._progress.start(f"{what} on {len(self._seats)} workers", images, self._done)
         while any(seat.units for seat in self._seats) or any(self._queues.values()):
-            for job in self._take_in_event():
-                yield self._end(job)
+            self._take_in_event()
             self._hand_out()
+            yield from self._ended
+            self._ended.clear()
 
-    def _take_in_event(self) -> Iterator[int]:
-        """Waits for the next thing that happens to a worker; yields the job that ended with it, if one did."""
+    def _take_in_event(self) -> None:
+        """Waits for the next thing that happens to a worker."""
         event = self._pool.wait()
         seat = next(seat for seat in self._seats if seat.worker is event.worker)
         if isinstance(event, Ready):
             seat.ready = True
         elif isinstance(event, Died):
-            yield from self._replace(seat, event.reason)
+            self._replace(seat, event.reason)
         elif isinstance(event, Failed):
-            yield from self._try_again(seat.units.pop(0), event.error)
+            self._try_again(seat.units.pop(0), event.error, final=event.final)
         elif isinstance(event, Delivered):
-            yield from self._commit(seat.units.pop(0), event.delivery)
+            pending = seat.units.pop(0)
+            if pending.job in self._begun:  # else its job has ended with an error meanwhile
+                self._guarded(pending.job, lambda: self._commit(pending, event.delivery))
 
-    def _commit(self, pending: _PendingUnit, delivery: Delivery) -> Iterator[int]:
-        session = self._sessions[pending.job]
+    def _guarded(self, job: int, action: Callable[[], None]) -> None:
+        """Does something for a job; an error ends the job, and only it."""
+        try:
+            action()
+        except Exception as error:
+            self._drop(job, describe_error(error))
+
+    def _drop(self, job: int, error: str) -> None:
+        """Ends a job with an error; its units are forgotten."""
+        self._begun.pop(job, None)
+        queue = self._queues[_model_name(self._jobs[job])]
+        queue.units = deque(pending for pending in queue.units if pending.job != job)
+        self._ended.append(Failure(self._jobs[job], error))
+
+    def _commit(self, pending: _PendingUnit, delivery: Delivery) -> None:
+        session = self._begun[pending.job].session
         chosen = session.keep_preparation(delivery.preparation)
         if pending.chooses:
-            self._preparations[self._pair(self._jobs[pending.job])] = chosen
+            self._preparations[self._choice_key(pending.job)] = chosen
             pending.chooses = False
         if chosen != delivery.preparation:  # another driver began this evaluation with another choice: that one holds
-            self._queue_of(self._jobs[pending.job]).appendleft(pending)
+            self._queues[_model_name(self._jobs[pending.job])].units.appendleft(pending)
             return
         session.commit(pending.unit, delivery.rows, delivery.views, delivery.seconds)
         self._progress.advance(len(delivery.rows), session.figure, session.running_figure.name)
-        yield from self._one_less(pending.job)
+        self._one_less(pending.job)
 
-    def _replace(self, seat: _Seat, reason: str) -> Iterator[int]:
+    def _replace(self, seat: _Seat, reason: str) -> None:
         """Puts a new worker in the place of a dead one; the unit it computed counts a try, the one that waited none."""
         if not seat.ready:
             self._deaths_at_start += 1
@@ -149,38 +188,49 @@ class Driver:
         self._seats[self._seats.index(seat)] = _Seat(self._pool.start())
         for pending in seat.units[1:]:
             self._release(pending)
-            self._queue_of(self._jobs[pending.job]).appendleft(pending)
+            self._queues[_model_name(self._jobs[pending.job])].units.appendleft(pending)
         for pending in seat.units[:1]:
-            yield from self._try_again(pending, f"the worker died: {reason}")
+            self._try_again(pending, f"the worker died: {reason}")
 
-    def _try_again(self, pending: _PendingUnit, error: str) -> Iterator[int]:
-        """Puts a unit back into its queue; after the last try it is set aside. Yields its job if that ended it."""
+    def _try_again(self, pending: _PendingUnit, error: str, *, final: bool = False) -> None:
+        """Puts a unit back into its queue; after the last try it is set aside.
+
+        Args:
+            pending: the unit.
+            error: what went wrong.
+            final: it would go wrong again, and with the other units too (bad input): the job ends.
+        """
         self._release(pending)
-        pending.tries += 1
-        if pending.tries < MAX_TRIES:
-            self._queue_of(self._jobs[pending.job]).append(pending)
+        if pending.job not in self._begun:
             return
-        session, unit = self._sessions[pending.job], pending.unit
+        session, unit = self._begun[pending.job].session, pending.unit
+        pending.tries += 1
+        if not final and pending.tries < MAX_TRIES:
+            self._queues[_model_name(self._jobs[pending.job])].units.append(pending)
+            return
         session.store.set_aside(session.started, unit.start, unit.stop, error)
-        self._failed[pending.job] = f"images {unit.start} to {unit.stop - 1}, {MAX_TRIES} tries: {error}"
-        yield from self._one_less(pending.job)
+        if final:
+            self._drop(pending.job, error)
+            return
+        self._errors[pending.job] = f"images {unit.start} to {unit.stop - 1}, {MAX_TRIES} tries: {error}"
+        self._one_less(pending.job)
 
     def _release(self, pending: _PendingUnit) -> None:
         """Leaves the choice of a preparation, which this unit was to make, to the next one."""
         if pending.chooses:
-            del self._preparations[self._pair(self._jobs[pending.job])]
+            self._preparations.pop(self._choice_key(pending.job), None)
             pending.chooses = False
 
-    def _one_less(self, job: int) -> Iterator[int]:
-        """Counts a unit of a job as ended; yields the job when it was the last one."""
+    def _one_less(self, job: int) -> None:
+        """Counts a unit of a job as ended, and ends the job with its last one."""
         self._units_left[job] -= 1
-        if self._units_left[job] == 0:
-            yield job
-
-    def _end(self, job: int) -> Evaluation | Failure:
-        if job in self._failed:
-            return Failure(self._jobs[job], self._failed[job])
-        return self._sessions[job].finish()
+        if self._units_left[job] > 0:
+            return
+        begun = self._begun.pop(job)
+        if job in self._errors:
+            self._ended.append(Failure(self._jobs[job], self._errors[job]))
+        else:
+            self._ended.append(begun.session.finish())
 
     def _hand_out(self) -> None:
         """Gives every worker units, of the model it has loaded while there are any."""
@@ -189,60 +239,80 @@ class Driver:
                 pending = self._next_unit(seat)
                 if pending is None:
                     break
-                planned = self._jobs[pending.job]
-                seat.model = _model_name(planned)
+                begun = self._begun[pending.job]
+                seat.model = _model_name(self._jobs[pending.job])
                 seat.units.append(pending)
-                session = self._sessions[pending.job]
-                pending.chooses = session.preparation is None
+                pending.chooses = begun.session.preparation is None
                 if pending.chooses:
-                    self._preparations[self._pair(planned)] = None
-                self._pool.send(seat.worker, self._order(planned, session, pending.unit))
+                    self._preparations[self._choice_key(pending.job)] = None
+                self._pool.send(seat.worker, self._order(self._jobs[pending.job], begun, pending.unit))
 
     def _next_unit(self, seat: _Seat) -> _PendingUnit | None:
         taken = {other.model for other in self._seats if other is not seat}
         names = sorted(self._queues, key=lambda name: (name != seat.model, name in taken, -len(self._queues[name])))
         for name in names:
             queue = self._queues[name]
-            for position, pending in enumerate(queue):
-                if self._may_start(pending):
-                    del queue[position]
-                    return pending
+            pending = self._startable(queue)
+            while pending is None and queue.jobs:
+                job = queue.jobs.popleft()
+                self._guarded(job, lambda job=job: self._begin_job(job))  # type: ignore[misc]
+                pending = self._startable(queue)
+            if pending is not None:
+                return pending
+        return None
+
+    def _begin_job(self, job: int) -> None:
+        """Begins a job and queues its units; one that another process completed meanwhile ends at once."""
+        planned = self._jobs[job]
+        begun = self._begin(planned)
+        session = begun.session
+        if session.started.state == COMPLETE and (stored := session.store.load(planned.job.key)) is not None:
+            self._ended.append(stored)
+            return
+        session.store.forget_failures(session.started)
+        units = session.units_left()
+        if not units:  # every image was committed before, only the figures are missing
+            self._ended.append(session.finish())
+            return
+        self._begun[job], self._units_left[job] = begun, len(units)
+        self._queues[_model_name(planned)].units.extend(_PendingUnit(job, unit) for unit in units)
+
+    def _startable(self, queue: _Queue) -> _PendingUnit | None:
+        """Takes the first unit whose preparation is settled, or that nobody is settling."""
+        for position, pending in enumerate(queue.units):
+            if self._may_start(pending):
+                del queue.units[position]
+                return pending
         return None
 
     def _may_start(self, pending: _PendingUnit) -> bool:
-        """Whether the preparation of a unit's model is settled, or nobody is settling it yet."""
-        session = self._sessions[pending.job]
-        if session.preparation is not None:
+        session, key = self._begun[pending.job].session, self._choice_key(pending.job)
+        if session.preparation is not None or key not in self._preparations:
             return True
-        pair = self._pair(self._jobs[pending.job])
-        if pair not in self._preparations:
-            return True
-        chosen = self._preparations[pair]
+        chosen = self._preparations[key]
         if chosen is None:
             return False
         session.keep_preparation(chosen)
         return True
 
-    def _order(self, planned: PlannedJob, session: Session, unit: Unit) -> Order:
-        model, dataset = self._locate(planned)
+    def _order(self, planned: PlannedJob, begun: Begun, unit: Unit) -> Order:
         return Order(
-            model,
-            dataset,
+            begun.model,
+            begun.dataset,
             planned.threat.describe(),
             COUNTERS[planned.job.task].metric_options(planned.dataset),
             planned.settings.seed,
             planned.settings.precision,
             self._device,
-            session.started.batch_size,
-            session.preparation,
+            begun.session.started.batch_size,
+            begun.session.preparation,
             unit,
         )
 
-    def _queue_of(self, planned: PlannedJob) -> deque[_PendingUnit]:
-        return self._queues.setdefault(_model_name(planned), deque())
-
-    def _pair(self, planned: PlannedJob) -> tuple[str, str]:
-        return _model_name(planned), repr(planned.dataset_entry or id(planned.dataset))
+    def _choice_key(self, job: int) -> tuple[str, str, int]:
+        planned = self._jobs[job]
+        dataset = repr(planned.dataset_entry or id(planned.dataset))
+        return _model_name(planned), dataset, planned.settings.batch_size
 
 
 def _model_name(planned: PlannedJob) -> str:

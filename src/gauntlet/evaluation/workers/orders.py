@@ -49,6 +49,19 @@ class Order:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """A unit that a worker could not compute.
+
+    Attributes:
+        error: why, in one line.
+        final: whether it is bad input, which fails again however often it is tried.
+    """
+
+    error: str
+    final: bool
+
+
+@dataclass(frozen=True)
 class Delivery:
     """What a worker sends back: counts, a few hundred bytes an image.
 

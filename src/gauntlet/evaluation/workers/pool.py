@@ -28,10 +28,17 @@ class Delivered:
 
 @dataclass(frozen=True)
 class Failed:
-    """A worker could not compute the oldest of its orders, and goes on with the next."""
+    """A worker could not compute the oldest of its orders, and goes on with the next.
+
+    Attributes:
+        worker: which one.
+        error: why, in one line.
+        final: whether it is bad input, which fails again however often it is tried.
+    """
 
     worker: WorkerHandle
     error: str
+    final: bool = False
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,13 @@ from pathlib import Path
 import torch
 
 from gauntlet.datasets.contract import Dataset
-from gauntlet.evaluation.workers.orders import READY, Delivery, Order, PickledFile
+from gauntlet.evaluation.workers.orders import Delivery, Order, PickledFile, Refusal
 from gauntlet.evaluation.workers.pool import Delivered, Died, Event, Failed, Ready
 from gauntlet.models import GauntletModel
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+# The driver's own path and nothing before it: a file queue.py in the working folder must not be taken for Python's.
+_START = f"import sys; sys.path.remove(''); import runpy; runpy.run_module({__package__!r}, run_name='__main__')"
 _PATIENCE = 5.0  # seconds that a worker without a connection has to exit by itself
 
 
@@ -53,9 +55,9 @@ class ProcessPool:
     def start(self) -> ProcessWorker:
         place = next(name for name in self._places() if name not in self._workers)
         ours, theirs = socket.socketpair()
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         environment.update(dict.fromkeys(_THREADS, "1"))
-        command = [sys.executable, "-m", __package__, str(theirs.fileno()), str(self._folder), place.partition(" ")[2]]
+        command = [sys.executable, "-c", _START, str(theirs.fileno()), str(self._folder), place.partition(" ")[2]]
         process = subprocess.Popen(
             command,
             env=environment,
@@ -86,7 +88,7 @@ class ProcessPool:
             return Died(worker, self._bury(worker))
         if isinstance(answer, Delivery):
             return Delivered(worker, answer)
-        return Ready(worker) if answer == READY else Failed(worker, str(answer))
+        return Failed(worker, answer.error, answer.final) if isinstance(answer, Refusal) else Ready(worker)
 
     def _bury(self, worker: ProcessWorker) -> str:
         """Removes a worker that is gone; gives the reason."""
@@ -111,6 +113,8 @@ class ProcessPool:
     def share_model(self, model: GauntletModel, name: str) -> PickledFile | None:
         """A model as a file that every worker maps into its memory; None for one that cannot be pickled."""
         path = self._folder / f"{name}.pt"
+        if any(_only_lives_here(type(module)) for module in model.modules()):
+            return None
         try:
             torch.save(model, path)
         except Exception:  # pickling runs foreign code
@@ -120,6 +124,8 @@ class ProcessPool:
 
     def share_dataset(self, dataset: Dataset, name: str) -> PickledFile | None:
         """A dataset as a file; None for one that cannot be pickled."""
+        if _only_lives_here(type(dataset)):
+            return None
         try:
             data = pickle.dumps(dataset)
         except Exception:  # pickling runs foreign code
@@ -127,3 +133,8 @@ class ProcessPool:
         path = self._folder / f"{name}.pkl"
         path.write_bytes(data)
         return PickledFile(str(path))
+
+
+def _only_lives_here(kind: type) -> bool:
+    """Whether a class is of the main script or notebook, which workers do not import."""
+    return kind.__module__ == "__main__"

@@ -62,7 +62,8 @@ class RayPool:
             return Died(worker, str(error).splitlines()[0])
         except errors.RayError as error:
             del worker.answers[0]
-            return Failed(worker, describe_error(getattr(error, "cause", None) or error))
+            cause = getattr(error, "cause", None) or error
+            return Failed(worker, describe_error(cause), isinstance(cause, GauntletError))
         del worker.answers[0]
         if not worker.ready:
             worker.ready = True

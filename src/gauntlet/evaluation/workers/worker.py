@@ -12,13 +12,12 @@ import torch
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.evaluation.counting import build_counter
-from gauntlet.evaluation.jobs import ready_model, steps_for
+from gauntlet.evaluation.jobs import prepare_for, ready_model, steps_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.evaluation.units import UnitComputer
 from gauntlet.evaluation.workers.orders import Delivery, Order, PickledFile
 from gauntlet.models import GauntletModel, resolve_model
-from gauntlet.models.preparation import prepare
 from gauntlet.threats.build import rebuild_threat
 
 
@@ -43,9 +42,8 @@ class Worker:
         model = ready_model(self._model(order.model), dataset, choose_device(order.device))
         steps = steps_for(model, dataset, order.batch_size) if order.preparation is None else order.preparation
         counter = build_counter(model.task, order.metric, precision=order.precision)
-        computer = UnitComputer(
-            dataset, self._prepare(model, steps), rebuild_threat(order.threat), order.seed, counter, model.device
-        )
+        prepared, threat = self._prepare(model, dataset, steps), rebuild_threat(order.threat)
+        computer = UnitComputer(dataset, prepared, threat, order.seed, counter, model.device)
         rows, views = computer.compute(computer.load(order.unit))
         return Delivery(rows, views, time.perf_counter() - began, steps)
 
@@ -70,7 +68,7 @@ class Worker:
             self._loaded = (source, model)
         return self._loaded[1]
 
-    def _prepare(self, model: GauntletModel, steps: tuple[str, ...]) -> GauntletModel:
+    def _prepare(self, model: GauntletModel, dataset: Dataset, steps: tuple[str, ...]) -> GauntletModel:
         if self._prepared is None or self._prepared[0] is not model or self._prepared[1] != steps:
-            self._prepared = (model, steps, prepare(model, steps))
+            self._prepared = (model, steps, prepare_for(model, dataset, steps))
         return self._prepared[2]
