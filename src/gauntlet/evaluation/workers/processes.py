@@ -27,8 +27,19 @@ from gauntlet.evaluation.workers.pool import Delivered, Died, Event, Failed, Rea
 from gauntlet.models import GauntletModel
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-# The driver's own path and nothing before it: a file queue.py in the working folder must not be taken for Python's.
-_START = f"import sys; sys.path.remove(''); import runpy; runpy.run_module({__package__!r}, run_name='__main__')"
+_PATHS = "GAUNTLET_WORKER_PATHS"
+# What the driver can import, the worker can too, and the same copy of this package; but the driver's folders come last:
+# a file queue.py in the working folder must not be taken for Python's.
+_START = f"""
+import os, sys
+sys.path = [each for each in sys.path if each]
+sys.path += [each for each in os.environ[{_PATHS!r}].split(os.pathsep) if each not in sys.path]
+sys.path.insert(0, {str(Path(__file__).resolve().parents[3])!r})
+import gauntlet
+del sys.path[0]
+import runpy
+runpy.run_module({__package__!r}, run_name="__main__")
+"""
 _PATIENCE = 5.0  # seconds that a worker without a connection has to exit by itself
 
 
@@ -55,8 +66,7 @@ class ProcessPool:
     def start(self) -> ProcessWorker:
         place = next(name for name in self._places() if name not in self._workers)
         ours, theirs = socket.socketpair()
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-        environment.update(dict.fromkeys(_THREADS, "1"))
+        environment = {**os.environ, **dict.fromkeys(_THREADS, "1"), _PATHS: os.pathsep.join(map(_absolute, sys.path))}
         command = [sys.executable, "-c", _START, str(theirs.fileno()), str(self._folder), place.partition(" ")[2]]
         process = subprocess.Popen(
             command,
@@ -138,3 +148,7 @@ class ProcessPool:
 def _only_lives_here(kind: type) -> bool:
     """Whether a class is of the main script or notebook, which workers do not import."""
     return kind.__module__ == "__main__"
+
+
+def _absolute(path: str) -> str:
+    return path or os.getcwd()
