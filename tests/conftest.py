@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,11 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the real images and checkpoints are not on this machine")
     return SHARED
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_preparations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Choices of preparations are remembered for the tests only, not in the home of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GAUNTLET_CACHE", str(tmp_path_factory.mktemp("gauntlet-cache")))
+        yield
