@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -336,11 +337,26 @@ def test_a_fault_of_one_job_ends_that_job_only(monkeypatch: pytest.MonkeyPatch) 
     assert "the disk is full" in outcome.failures[0].error
 
 
+def test_an_evaluation_that_somebody_removes_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, jobs = Store(), planned("clean", "fog", "snow")
+    add = Store.add_images
+
+    def removing(self: Store, started: Started, *rest: Any) -> None:
+        if started.key == jobs[0].job.key:
+            self.delete(started.key)
+        add(self, started, *rest)
+
+    monkeypatch.setattr(Store, "add_images", removing)
+    outcome = run_jobs(jobs, store, executor=LocalExecutor(2))
+    assert sorted(each.threat for each in outcome.computed) == ["fog 3", "snow 3"]
+    assert [failure.planned.job.threat for failure in outcome.failures] == ["clean"]
+
+
 def test_bad_input_is_tried_once_and_ends_its_job() -> None:
     """The second model does not fit the dataset; the first is computed all the same."""
     good = content("clean")
-    bad = {"address": "python:nets:street_network", "options": {"num_classes": 11, "ignore_index": 11, "stride": 0}}
-    plan = parse_plan({**good, "models": [*good["models"], {**bad, "options": {"num_classes": 5}}]})  # type: ignore[misc]
+    misfit = {"address": "python:nets:street_network", "options": {"num_classes": 5}}
+    plan = parse_plan({**good, "models": [*good["models"], misfit]})  # type: ignore[misc]
     outcome = run_jobs(plan_jobs(plan), Store(), executor=LocalExecutor(2))
     assert len(outcome.computed) == 1
     assert "has 5 classes, the dataset 'streets' 11" in outcome.failures[0].error

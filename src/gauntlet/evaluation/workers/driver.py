@@ -144,7 +144,7 @@ class Driver:
         elif isinstance(event, Died):
             self._replace(seat, event.reason)
         elif isinstance(event, Failed):
-            self._try_again(seat.units.pop(0), event.error, final=event.final)
+            self._give_back(seat.units.pop(0), event.error, final=event.final)
         elif isinstance(event, Delivered):
             pending = seat.units.pop(0)
             if pending.job in self._begun:  # else its job has ended with an error meanwhile
@@ -186,40 +186,36 @@ class Driver:
         else:
             self._progress.note_once(f"a worker died ({reason}); its work is done again by another.")
         self._seats[self._seats.index(seat)] = _Seat(self._pool.start())
-        for pending in seat.units[1:]:
-            self._release(pending)
-            self._queues[_model_name(self._jobs[pending.job])].units.appendleft(pending)
-        for pending in seat.units[:1]:
-            self._try_again(pending, f"the worker died: {reason}")
+        for index, pending in enumerate(seat.units):
+            self._give_back(pending, f"the worker died: {reason}", counts=index == 0)
 
-    def _try_again(self, pending: _PendingUnit, error: str, *, final: bool = False) -> None:
-        """Puts a unit back into its queue; after the last try it is set aside.
+    def _give_back(self, pending: _PendingUnit, error: str, *, counts: bool = True, final: bool = False) -> None:
+        """Puts a unit that was not computed back into its queue; after the last try it is set aside.
 
         Args:
-            pending: the unit.
+            pending: the unit; nothing happens to one whose job has ended meanwhile.
             error: what went wrong.
+            counts: whether this was a try; a unit that only waited in a worker that died was not tried.
             final: it would go wrong again, and with the other units too (bad input): the job ends.
         """
-        self._release(pending)
-        if pending.job not in self._begun:
-            return
-        session, unit = self._begun[pending.job].session, pending.unit
-        pending.tries += 1
-        if not final and pending.tries < MAX_TRIES:
-            self._queues[_model_name(self._jobs[pending.job])].units.append(pending)
-            return
-        session.store.set_aside(session.started, unit.start, unit.stop, error)
-        if final:
-            self._drop(pending.job, error)
-            return
-        self._errors[pending.job] = f"images {unit.start} to {unit.stop - 1}, {MAX_TRIES} tries: {error}"
-        self._one_less(pending.job)
-
-    def _release(self, pending: _PendingUnit) -> None:
-        """Leaves the choice of a preparation, which this unit was to make, to the next one."""
-        if pending.chooses:
+        if pending.chooses:  # the next unit chooses how the model is prepared
             self._preparations.pop(self._choice_key(pending.job), None)
             pending.chooses = False
+        if pending.job not in self._begun:
+            return
+        pending.tries += counts
+        if not final and pending.tries < MAX_TRIES:
+            self._queues[_model_name(self._jobs[pending.job])].units.append(pending)
+        else:
+            self._guarded(pending.job, lambda: self._set_aside(pending, error, final=final))
+
+    def _set_aside(self, pending: _PendingUnit, error: str, *, final: bool) -> None:
+        session, unit = self._begun[pending.job].session, pending.unit
+        session.store.set_aside(session.started, unit.start, unit.stop, error)
+        if final:
+            raise GauntletError(error)
+        self._errors[pending.job] = f"images {unit.start} to {unit.stop - 1}, {MAX_TRIES} tries: {error}"
+        self._one_less(pending.job)
 
     def _one_less(self, job: int) -> None:
         """Counts a unit of a job as ended, and ends the job with its last one."""
@@ -280,7 +276,12 @@ class Driver:
     def _startable(self, queue: _Queue) -> _PendingUnit | None:
         """Takes the first unit whose preparation is settled, or that nobody is settling."""
         for position, pending in enumerate(queue.units):
-            if self._may_start(pending):
+            try:
+                may_start = self._may_start(pending)
+            except Exception as error:  # somebody removed the evaluation, or the store is gone
+                self._drop(pending.job, describe_error(error))
+                return self._startable(queue)
+            if may_start:
                 del queue.units[position]
                 return pending
         return None
