@@ -10,6 +10,7 @@ import typer
 from gauntlet.cli.app import app
 from gauntlet.cli.evaluations import print_many
 from gauntlet.cli.shared_options import DeviceOption
+from gauntlet.errors import GauntletError
 
 MODELS = ["streets/enet", "streets/enet-at"]
 """One network, trained normally and on attacked images: the difference is what Gauntlet is for."""
@@ -28,24 +29,22 @@ def demo(
     device: DeviceOption = "auto",
 ) -> None:
     """Run shipped models through a suite on generated street scenes; print a leaderboard and write a report."""
-    from gauntlet.datasets import load_dataset
-    from gauntlet.evaluation import evaluate
+    from gauntlet.evaluation.local import LocalExecutor
+    from gauntlet.evaluation.plan import parse_plan, plan_jobs
     from gauntlet.evaluation.progress import Terminal
-    from gauntlet.models.sources import shipped
+    from gauntlet.evaluation.runner import run_jobs
     from gauntlet.report import Options, write_report
     from gauntlet.results import open_store
-    from gauntlet.threats import suites
 
-    dataset = load_dataset("streets", split="val", limit=images)
-    results = []
+    scenes = {"name": "streets", "split": "val", "limit": images}
+    plan = parse_plan({"models": list(models), "datasets": [scenes], "suites": [suite]})
     with open_store(output / "results.db") as store:
         with Terminal() as progress:
-            for name in models:
-                source = shipped.find(name)
-                results += [
-                    evaluate(source, dataset, threat, store=store, device=device, progress=progress)
-                    for threat in suites.build(suite, source.task)
-                ]
+            jobs = plan_jobs(plan, device, progress)
+            outcome = run_jobs(jobs, store, executor=LocalExecutor(), progress=progress)
+        if outcome.failures:
+            raise GauntletError(outcome.failures[0].error)
+        results = [stored for planned in jobs if (stored := store.load(planned.job.key)) is not None]
         report = write_report(store, output / "report.html", options=Options("Gauntlet demo", gallery=2))
     typer.echo(f"{images} images of streets/val")
     print_many(results)
