@@ -154,9 +154,11 @@ def steps_for(model: GauntletModel, dataset: Dataset, batch_size: int) -> tuple[
 
 def prepare_for(model: GauntletModel, dataset: Dataset, steps: Sequence[str]) -> GauntletModel:
     """A model with some preparations; an error where it would no longer be the same function."""
+    if not steps:
+        return model
     prepared = prepare(model, steps)
     height, width = dataset[0].image.shape[:2]
-    if prepared is not model and not same_function(model, prepared, (height, width)):
+    if not same_function(model, prepared, (height, width)):
         raise GauntletError(
             f"the preparation '{','.join(steps)}' changes what '{model.identity.name}' computes; use --prepare off."
         )
