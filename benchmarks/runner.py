@@ -200,7 +200,10 @@ def _two_threads(description: dict[str, object], images: int) -> float:
 
     torch.set_num_threads(2)
     model, data, threat = load_model(MODEL), load_dataset("streets", limit=images), build_threat(description)
-    batches = [collate([data[at] for at in range(start, min(start + 4, images))]) for start in range(0, images, 4)]
+    batches = [
+        collate([data[at] for at in range(start, min(start + 4, images))], ignore_index=data.ignore_index)
+        for start in range(0, images, 4)
+    ]
     threat.perturb(model, batches[0], [ImageSeed(0, sample.id) for sample in batches[0].samples])  # warm-up
     began = time.perf_counter()
     for batch in batches:

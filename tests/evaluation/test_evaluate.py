@@ -127,11 +127,11 @@ class Breaking(TinyDataset):
 def test_an_interrupted_evaluation_goes_on_where_it_was(tiny_model: SegmentationModel) -> None:
     store, data = Store(), Breaking(at=7)
     with pytest.raises(OSError, match="disk gone"):
-        gauntlet.evaluate(tiny_model, data, PGD, store=store, batch_size=2)
+        gauntlet.evaluate(tiny_model, data, PGD, store=store, batch_size=2, prepare="off")
     data.at, data.read = None, []
-    resumed = gauntlet.evaluate(tiny_model, data, PGD, store=store, batch_size=3)
+    resumed = gauntlet.evaluate(tiny_model, data, PGD, store=store, batch_size=3, prepare="off")
     assert sorted(data.read) == [6, 7, 8]  # units of 2 as the first run began them; 0 to 5 were committed
-    whole = gauntlet.evaluate(tiny_model, TinyDataset(9), PGD, batch_size=2)
+    whole = gauntlet.evaluate(tiny_model, TinyDataset(9), PGD, batch_size=2, prepare="off")
     assert resumed.figures == whole.figures
     assert resumed.per_image["mIoU"].tolist() == whole.per_image["mIoU"].tolist()
 
