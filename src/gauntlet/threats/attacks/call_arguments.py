@@ -20,8 +20,8 @@ from gauntlet.threats.attacks.engine.regions import Region
 from gauntlet.threats.attacks.engine.targets import Target
 from gauntlet.threats.attacks.presets import build
 
-Labels = torch.Tensor | Sequence[Boxes]
-Radius = Number | None
+Truth = torch.Tensor | Sequence[Boxes]
+Bound = Number | None
 Steps = int | None
 Inner = Attack | Mapping[str, Any] | str
 
@@ -122,7 +122,7 @@ class TogCall(StepsCall, total=False):
     confidence: Number
 
 
-class MislabelingCall(TogCall, total=False):
+class MislabelCall(TogCall, total=False):
     """`towards`: the least likely class of a detection, or the most likely other one."""
 
     towards: Literal["ll", "ml"]
@@ -140,7 +140,7 @@ class SeaCall(ApgdCall, total=False):
     radius: Literal["reduction", "fixed"]
 
 
-class MinimumNormCall(SingleCall, total=False):
+class MinimumCall(SingleCall, total=False):
     """Options of attacks that look for the smallest perturbation, see `MinimumNorm`.
 
     Attributes:
@@ -152,13 +152,13 @@ class MinimumNormCall(SingleCall, total=False):
     clip: Literal["elementwise", "rescale"]
 
 
-class AlmaCall(MinimumNormCall, total=False):
+class AlmaCall(MinimumCall, total=False):
     """`penalty_grad`: the exact gradient of the penalty, or that of the public code."""
 
     penalty_grad: Literal["exact", "reference"]
 
 
-class DagCall(MinimumNormCall, total=False):
+class DagCall(MinimumCall, total=False):
     """`steps` None is 200 on pixels and 150 on a detector.
 
     `on_fail`: which image to return for one that resists. `strong`: the criterion of the public code.
@@ -168,7 +168,7 @@ class DagCall(MinimumNormCall, total=False):
     strong: bool
 
 
-class FmnCall(MinimumNormCall, total=False):
+class FmnCall(MinimumCall, total=False):
     """`gamma`, `last_gamma`: relative change of the radius, first and last. `pixels`: those that the loss is over."""
 
     gamma: Number
@@ -176,7 +176,7 @@ class FmnCall(MinimumNormCall, total=False):
     pixels: Literal["open", "all"]
 
 
-class MinimalPgdCall(MinimumNormCall, total=False):
+class MinimalPgdCall(MinimumCall, total=False):
     """`loss`: of PGD. `rounds`: bisections of the radius. `largest`: radius; None for 1 in linf and 80 in l2."""
 
     loss: str
@@ -210,21 +210,21 @@ CALL_ARGUMENTS = ("target", "region", "fooling_region", "seed", "start")
 """What `Attack.__call__` takes; all else is an option of `build`."""
 
 
-def run(name: str, model: Any, images: torch.Tensor, labels: Labels, more: Mapping[str, Any], **budget: Any) -> Outcome:
+def run(name: str, model: Any, images: torch.Tensor, labels: Truth, more: Mapping[str, Any], **budget: Any) -> Outcome:
     """Builds the attack of a name and calls it; `more` has options and arguments of the call."""
     outcome: Outcome = _run(name, (model, images, labels), {**budget, **more})
     return outcome
 
 
 def run_battery(
-    name: str, model: Any, images: torch.Tensor, labels: Labels, more: Mapping[str, Any], **budget: Any
+    name: str, model: Any, images: torch.Tensor, labels: Truth, more: Mapping[str, Any], **budget: Any
 ) -> BatteryOutcome:
     """Builds a battery and calls it; arguments as for `run`."""
     outcome: BatteryOutcome = _run(name, (model, images, labels), {**budget, **more})
     return outcome
 
 
-def _run(name: str, batch: tuple[Any, torch.Tensor, Labels], options: dict[str, Any]) -> Any:
+def _run(name: str, batch: tuple[Any, torch.Tensor, Truth], options: dict[str, Any]) -> Any:
     call = {key: options.pop(key) for key in CALL_ARGUMENTS if key in options}
     if "labels_from" in options:
         options["labels"] = options.pop("labels_from")
