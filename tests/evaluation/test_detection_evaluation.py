@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import torch
 
 import gauntlet
 from gauntlet.analysis import gam, leaderboard, rem
-from gauntlet.cli import app as application
 from gauntlet.cli import commands  # noqa: F401 - registers the commands
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.estimate import estimate
@@ -310,20 +308,6 @@ def folder(tmp_path: Path) -> Path:
     }
     (root / "instances.json").write_text(json.dumps(content))
     return root
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gauntlet", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            application.main()
-        captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
-
-    return run
 
 
 def test_run_evaluates_a_detector_and_finds_it_again(call: Call, folder: Path, detector: TinyDetector) -> None:

@@ -201,7 +201,7 @@ def pairs(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
     return one, {**other, **{key: one[key] for key in keep}}
 
 
-def told_apart(one: dict[str, Any], other: dict[str, Any]) -> None:
+def assert_told_apart(one: dict[str, Any], other: dict[str, Any]) -> None:
     """Names are equal exactly where descriptions are."""
     first, second = build_threat(one), build_threat(other)
     same = json.dumps(first.describe(), sort_keys=True) == json.dumps(second.describe(), sort_keys=True)
@@ -211,7 +211,7 @@ def told_apart(one: dict[str, Any], other: dict[str, Any]) -> None:
 @settings(deadline=None, max_examples=200)
 @given(pairs())
 def test_attacks_of_different_description_have_different_names(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    told_apart({"attack": pair[0]}, {"attack": pair[1]})
+    assert_told_apart({"attack": pair[0]}, {"attack": pair[1]})
 
 
 def test_the_ignore_index_is_not_named() -> None:
@@ -231,7 +231,7 @@ def test_rounds_of_different_description_have_different_names(
     region: dict[str, Any],
     other_region: dict[str, Any],
 ) -> None:
-    told_apart(
+    assert_told_apart(
         {"region_aware": {"attack": pair[0], "rounds": rounds, "literal": literal, "region": region}},
         {"region_aware": {"attack": pair[1], "rounds": other_rounds, "literal": other_literal, "region": other_region}},
     )
@@ -260,7 +260,7 @@ GRIDS = st.fixed_dictionaries(
 @settings(deadline=None, max_examples=75)
 @given(CORRUPTIONS, CORRUPTIONS)
 def test_corruptions_of_different_description_have_different_names(one: dict[str, Any], other: dict[str, Any]) -> None:
-    told_apart({"corruption": one}, {"corruption": other})
+    assert_told_apart({"corruption": one}, {"corruption": other})
 
 
 PLACES = GRIDS | st.builds(lambda mask: {"region": mask}, MASKS)
@@ -271,7 +271,7 @@ PLACES = GRIDS | st.builds(lambda mask: {"region": mask}, MASKS)
 def test_localized_threats_of_different_description_have_different_names(
     one: dict[str, Any], other: dict[str, Any], place: dict[str, Any], other_place: dict[str, Any]
 ) -> None:
-    told_apart({"localized": {"corruption": one, **place}}, {"localized": {"corruption": other, **other_place}})
+    assert_told_apart({"localized": {"corruption": one, **place}}, {"localized": {"corruption": other, **other_place}})
 
 
 BATTERY_OPTIONS = st.fixed_dictionaries(

@@ -66,7 +66,7 @@ class Branching(nn.Module):
         return result
 
 
-def same_function(module: nn.Module, size: tuple[int, int] = (9, 12)) -> None:
+def assert_same_function(module: nn.Module, size: tuple[int, int] = (9, 12)) -> None:
     """Folded, a module gives the same outputs and gradients to 1e-5 of the largest."""
     module = module.eval().requires_grad_(False)
     images = torch.rand(2, 3, *size, requires_grad=True)
@@ -95,13 +95,13 @@ def test_a_folded_convolution_is_the_same_function(
     torch.manual_seed(seed)
     kind = nn.ConvTranspose2d if transposed else nn.Conv2d
     convolution = kind(3, groups * width, 3, stride=2, groups=groups, bias=bias)
-    same_function(nn.Sequential(convolution, lively_norm(groups * width, affine=affine), nn.PReLU()))
+    assert_same_function(nn.Sequential(convolution, lively_norm(groups * width, affine=affine), nn.PReLU()))
 
 
 def test_only_a_norm_that_alone_takes_the_output_is_folded_the_others_become_scale_and_shift() -> None:
     module = Joined().eval()
     assert list(foldable_pairs(module)) == [Pair("plain", "last")]
-    same_function(module)
+    assert_same_function(module)
     assert isinstance(module.joint, ScaleAndShift)
     assert isinstance(module.norm, ScaleAndShift)
     assert isinstance(module.last, nn.Identity)
@@ -110,7 +110,7 @@ def test_only_a_norm_that_alone_takes_the_output_is_folded_the_others_become_sca
 def test_inside_a_module_that_cannot_be_traced_blocks_are_still_found() -> None:
     module = Branching().eval()
     assert list(foldable_pairs(module)) == [Pair("body.0", "body.1")]
-    same_function(module)
+    assert_same_function(module)
     assert isinstance(module.body[2], FixedLeakyReLU)
 
 
@@ -119,8 +119,8 @@ def test_a_convolution_called_twice_or_with_a_computed_kernel_is_left_alone() ->
     twice = nn.Sequential(shared, lively_norm(3), shared, lively_norm(3)).eval()
     computed = nn.Sequential(parametrizations.weight_norm(nn.Conv2d(3, 3, 1)), lively_norm(3)).eval()
     assert list(foldable_pairs(twice)) == list(foldable_pairs(computed)) == []
-    same_function(twice)
-    same_function(computed)
+    assert_same_function(twice)
+    assert_same_function(computed)
 
 
 def test_a_norm_in_training_mode_is_left_alone() -> None:
