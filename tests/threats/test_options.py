@@ -167,6 +167,14 @@ OWN: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "mifgsm": GRADIENT,
     "apgd": BALL,
     "sea-jsd": {**BALL, "radius": st.sampled_from(["reduction", "fixed"])},
+    "apgd-jsd": {
+        **BALL,
+        "radius": st.sampled_from(["reduction", "fixed", "wide"]),
+        "returns": st.sampled_from(["best", "best-miou"]),
+        "first_step": st.sampled_from([0.5, 2]),
+        "warm_start": st.sampled_from(["accuracy", "miou"]),
+        "worth_from": st.sampled_from([0, 0.01]),
+    },
     "alma-prox": {**MINIMUM, **LINF, "penalty_grad": st.sampled_from(["exact", "reference"])},
     "dag": {**MINIMUM, "on_fail": st.sampled_from(["last", "clean"]), "strong": st.booleans()},
     "fmn": {**MINIMUM, "gamma": NUMBERS, "last_gamma": NUMBERS, "pixels": st.sampled_from(["open", "all"])},
@@ -176,7 +184,7 @@ OWN: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "tog-untargeted": {**GRADIENT, "goal": st.sampled_from(["untargeted", "vanishing"]), "confidence": NUMBERS},
     "tog-mislabeling": {**GRADIENT, "towards": st.sampled_from(["ll", "ml"]), "confidence": NUMBERS},
 }
-APGD = ("apgd", "sea-jsd")
+APGD = ("apgd", "sea-jsd", "apgd-jsd")
 
 
 NAMES = st.sampled_from(sorted(OWN))

@@ -35,6 +35,7 @@ EXACT: list[dict[str, Any]] = [
     {"name": "sea-mce", "steps": 2, "returns": "last"},
     {"name": "sea-mce-bal", "steps": 2, "returns": "last"},
     {"name": "sea-mce", "steps": 10, "returns": "last", "radius": "fixed"},
+    {"name": "apgd-jsd", "steps": 10, "returns": "last", "radius": "wide"},
     {"name": "alma-prox", "steps": 4},
     {"name": "fmn", "steps": 4},
     {"name": "pdpgd", "steps": 4, "samples": 2},
@@ -49,6 +50,7 @@ REACHED: list[dict[str, Any]] = [
     {"name": "apgd", "steps": 5, "epsilon": 1e-6},
     {"name": "apgd", "steps": 5, "epsilon": 1e-6, "restarts": 2, "returns": "last"},
     {"name": "sea-bce", "steps": 20, "epsilon": 1e-6},
+    {"name": "apgd-jsd", "steps": 6, "epsilon": 1e-6, "returns": "best-miou", "restarts": 2},
     {"name": "dag", "steps": 3, "alpha": 1e-6},
     {"name": "minimal-pgd", "steps": 2, "rounds": 3, "largest": 1e-6},
 ]

@@ -140,6 +140,24 @@ class SeaCall(ApgdCall, total=False):
     radius: Literal["reduction", "fixed"]
 
 
+class LeanCall(BallCall, total=False):
+    """What members of the battery `gauntlet` take, see `Lean`.
+
+    Attributes:
+        returns: as `ApgdCall`, or the point of lowest mIoU.
+        radius: as `SeaCall`, or 1.5 epsilon for the first 40 % of the steps.
+        first_step: of every stage, in units of its radius.
+        warm_start, worth_from: in a battery, the metric by whose worst case so far it starts, and the figures below
+            which an image is left out.
+    """
+
+    returns: Literal["best", "best-loss", "last", "best-miou"]
+    radius: Literal["reduction", "fixed", "wide"]
+    first_step: Number
+    warm_start: Literal["accuracy", "miou"] | None
+    worth_from: Number
+
+
 class MinimumCall(SingleCall, total=False):
     """Options of attacks that look for the smallest perturbation, see `MinimumNorm`.
 

@@ -22,6 +22,7 @@ from gauntlet.threats.attacks.call_arguments import (
     DagCall,
     FmnCall,
     Inner,
+    LeanCall,
     MinimalPgdCall,
     MinimumCall,
     MislabelCall,
@@ -185,6 +186,20 @@ def sea(
 ) -> BatteryOutcome:
     """SEA: JSD, MCE, MSL and BCE (Croce et al. 2024; docs/specs/attacks.md, 6)."""
     return run_battery("sea", model, images, labels, more, epsilon=epsilon, budget=budget)
+
+
+def apgd_jsd(
+    model: Any, images: Tensor, labels: Truth, *, epsilon: Bound = None, steps: int = 50, **more: Unpack[LeanCall]
+) -> Outcome:
+    """APGD on the Jensen-Shannon divergence, compared by it too (ours; docs/specs/attacks.md, 19)."""
+    return run("apgd-jsd", model, images, labels, more, epsilon=epsilon, steps=steps)
+
+
+def gauntlet(
+    model: Any, images: Tensor, labels: Truth, *, epsilon: Bound = None, budget: Number = 1, **more: Unpack[BatteryCall]
+) -> BatteryOutcome:
+    """The lean battery: the worst case of `halmosi` with a twelfth of its passes (ours; docs/specs/attacks.md, 19)."""
+    return run_battery("gauntlet", model, images, labels, more, epsilon=epsilon, budget=budget)
 
 
 # Smallest perturbations; with an `epsilon` the images are clipped to it.

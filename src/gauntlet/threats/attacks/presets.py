@@ -9,7 +9,7 @@ from typing import Any
 
 from gauntlet.errors import unknown_name
 from gauntlet.threats.attacks.algorithms.alma import AlmaProx
-from gauntlet.threats.attacks.algorithms.apgd import AutoPgd, Sea
+from gauntlet.threats.attacks.algorithms.apgd import AutoPgd, Lean, Sea
 from gauntlet.threats.attacks.algorithms.dag import DenseAdversary
 from gauntlet.threats.attacks.algorithms.fmn import FastMinimumNorm
 from gauntlet.threats.attacks.algorithms.gradient import (
@@ -48,6 +48,7 @@ register("sea-mce", Sea, loss="mce")
 register("sea-msl", Sea, loss="msl")
 register("sea-bce", Sea, loss="segpgd")
 register("sea-mce-bal", Sea, loss="mce-bal")
+register("apgd-jsd", Lean, loss="jsd-self")  # ours; section 19
 
 # Smallest perturbation.
 register("alma-prox", AlmaProx)  # Rony et al. 2023; section 9
@@ -68,6 +69,18 @@ attacks.add(RegionAware.name, RegionAware)
 
 # Batteries: the name that results go under, the attack, and its options; the order decides ties.
 battery_members.add("sea", {name: (name, {}) for name in ("sea-jsd", "sea-mce", "sea-msl", "sea-bce")})
+battery_members.add(
+    "gauntlet",  # ours, section 19: a cold climb, a wide one from its best point, one that lowers the mIoU
+    {
+        "jsd": ("apgd-jsd", {}),
+        "jsd-wide": ("apgd-jsd", {"steps": 130, "radius": "wide", "warm_start": "accuracy", "worth_from": 0.01}),
+        "jsd-balanced": (
+            "apgd-jsd",
+            {"loss": "jsd-bal", "steps": 25, "first_step": 0.5, "warm_start": "miou", "returns": "best-miou"},
+        ),
+    },
+    aliases=("lean",),
+)
 battery_members.add("semsegbench", {name: (name, {}) for name in ("pgd", "segpgd", "cospgd")})
 battery_members.add("detecbench", {name: (name, {"steps": 20, "alpha": 0.01}) for name in ("bim", "pgd")})
 battery_members.add(

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
 
-from gauntlet.tasks import DETECTION
+from gauntlet.numbers import parse_fraction
+from gauntlet.tasks import DETECTION, SEGMENTATION
 from gauntlet.threats.attacks.algorithms.gradient import BallAttack, Best
 from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.engine.constraints import Ball
-from gauntlet.threats.attacks.engine.option_checks import one_of
-from gauntlet.threats.attacks.engine.problem import BatchProblem, PassResult
+from gauntlet.threats.attacks.engine.option_checks import one_of, positive
+from gauntlet.threats.attacks.engine.problem import BatchProblem, PassResult, Problem
 from gauntlet.threats.attacks.engine.result import Result
 from gauntlet.threats.attacks.engine.step_rules import unit
 from gauntlet.threats.passes import Passes
 
+BEST_MIOU = "best-miou"
 MOMENTUM = 0.75
 RISING_SHARE = 0.75
 """A window in which the loss rose less often than this halves the step (rho of the paper)."""
@@ -30,7 +32,8 @@ class Ascent:
 
     Attributes:
         points, fooled: the iterate with the most fooled pixels, and how many, int64 (N,); on a detector that of the
-            points of highest loss that were looked at.
+            points of highest loss that were looked at. With returns="best-miou" that of the lowest mIoU, and
+            `Pixels.won_overlap` there.
         peak_points, last_points: the iterate with the highest tracked loss, and the last one; only of the images that
             did not leave early (all of them unless the attack returns the best).
         halvings: how often the step of each image was halved, int64 (N,).
@@ -95,8 +98,23 @@ class Climb:
     fooled: torch.Tensor
 
     @classmethod
-    def begin(cls, problem: BatchProblem, allowed: Ball, points: torch.Tensor, first: PassResult, steps: int) -> Climb:
-        """A run of `steps` steps from given points; `first` is what a pass with a gradient saw there."""
+    def begin(
+        cls,
+        problem: BatchProblem,
+        allowed: Ball,
+        points: torch.Tensor,
+        first: PassResult,
+        steps: int,
+        first_step: float,
+    ) -> Climb:
+        """A run of `steps` steps from given points.
+
+        Args:
+            problem, allowed, points: see the attributes.
+            first: what a pass with a gradient saw at the points.
+            steps: how many there will be.
+            first_step: length of the first one in units of the radius.
+        """
         counts = problem.counts
         return cls(
             problem=problem,
@@ -106,7 +124,7 @@ class Climb:
             points=points,
             previous=points,
             slope=first.gradient,
-            size=(2 * allowed.radius).to(points.dtype),
+            size=(first_step * allowed.radius).to(points.dtype),
             peak=first.tracked,
             peak_points=points,
             peak_slope=first.gradient,
@@ -181,6 +199,11 @@ class AutoPgd(BallAttack):
 
     returnable: ClassVar[Sequence[str]] = ("best", "best-loss", "last")
 
+    @property
+    def first_length(self) -> float:
+        """Length of the first step of a run in units of its radius."""
+        return 2.0
+
     def climb_passes(self, task: str) -> Passes:
         return self.ascent_passes(self.steps, task)
 
@@ -199,33 +222,35 @@ class AutoPgd(BallAttack):
         details = {"halvings": end.halvings.tolist()}
         if self.returns == "best":
             return Result(allowed.finish(end.points), end.fooled, details=details)
-        points = end.last_points if self.returns == "last" else end.peak_points
+        points = {"last": end.last_points, "best-loss": end.peak_points, BEST_MIOU: end.points}[self.returns]
         return Result(allowed.finish(points), None, details=details)
 
     def ascend(self, problem: BatchProblem, allowed: Ball, points: torch.Tensor, steps: int) -> Ascent:
-        """N steps from given points; with returns="best" an image leaves once it is seen to be lost entirely."""
+        """N steps from given points; with a best one to return an image leaves once it is seen to be lost entirely."""
         loss = self.pixel_loss
+        by_overlap = self.returns == BEST_MIOU
+        stopping = self.returns == "best" or by_overlap
         counting = problem.count_every == 1
         looking = self.returns == "best" and not counting
         halvings = torch.zeros_like(problem.counts)
         windows = Windows(steps)
-        first = problem.evaluate(points, loss, 0.0, count=counting, track=True)
-        run = Climb.begin(problem, allowed, points, first, steps)
-        best = Best(points)
+        first = problem.evaluate(points, loss, 0.0, count=counting, track=True, overlap=by_overlap)
+        run = Climb.begin(problem, allowed, points, first, steps, self.first_length)
+        best = Best(points, torch.float64 if by_overlap else torch.int64)
         if counting:
-            best.offer(run.rows, points, first.fooled)
+            best.offer(run.rows, points, first.overlap if by_overlap else first.fooled)
         for step in range(steps):
-            if self.returns == "best" and not run.keep_open():
+            if stopping and not run.keep_open():
                 break
             run.move(self.norm, 1.0 if step == 0 else MOMENTUM)
             last = step == steps - 1
             seen = run.problem.evaluate(
-                run.points, loss, (step + 1) / steps, gradient=not last, count=counting, track=True
+                run.points, loss, (step + 1) / steps, gradient=not last, count=counting, track=True, overlap=by_overlap
             )
             run.note(seen, step)
             if counting:
                 run.fooled = seen.fooled
-                best.offer(run.rows, run.points, run.fooled)
+                best.offer(run.rows, run.points, seen.overlap if by_overlap else seen.fooled)
             elif looking and (last or run.problem.counts_after(step + 1)):
                 run.fooled = run.problem.won(run.peak_points)
                 best.offer(run.rows, run.peak_points, run.fooled)
@@ -235,8 +260,12 @@ class AutoPgd(BallAttack):
         return Ascent(best.points, best.fooled, run.peak_points, run.points, halvings)
 
 
-STAGES = ((2.0, 0.3), (1.5, 0.3), (1.0, None))
-"""SEA's radii in units of epsilon, each with its share of the steps (the last one takes the rest)."""
+SCHEDULES: Mapping[str, Sequence[tuple[float, float]]] = {
+    "reduction": ((2.0, 0.3), (1.5, 0.3)),  # SEA's
+    "fixed": (),
+    "wide": ((1.5, 0.4),),  # ours
+}
+"""Radii in units of epsilon, each with its share of the steps; epsilon itself takes the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,24 +282,24 @@ class Sea(AutoPgd):
     random_start: bool = True
     radius: str = "reduction"
 
+    schedules: ClassVar[Sequence[str]] = ("reduction", "fixed")
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of(self.radius, "radius", ("reduction", "fixed"))
+        one_of(self.radius, "radius", self.schedules)
 
     def climb_passes(self, task: str) -> Passes:
-        if self.radius == "fixed":
-            return super().climb_passes(task)
         return sum((self.ascent_passes(steps, task) for _, steps in self.stages() if steps), Passes())
 
     def stages(self) -> list[tuple[float, int]]:
         """The radii in units of epsilon, each with its number of steps."""
-        early = [(factor, int(share * self.steps)) for factor, share in STAGES if share is not None]
-        return [*early, (STAGES[-1][0], self.steps - sum(steps for _, steps in early))]
+        early = [(factor, int(share * self.steps)) for factor, share in SCHEDULES[self.radius]]
+        return [*early, (1.0, self.steps - sum(steps for _, steps in early))]
 
     def climb(self, problem: BatchProblem, seeds: Sequence[int], start: torch.Tensor | None, restart: int) -> Result:
         if self.radius == "fixed":
             return super().climb(problem, seeds, start, restart)
-        allowed = self.ball(problem, STAGES[0][0])
+        allowed = self.ball(problem, self.stages()[0][0])
         points = self.first_points(allowed, seeds, start, restart)
         halvings = torch.zeros_like(problem.counts)
         for factor, steps in self.stages():
@@ -283,3 +312,52 @@ class Sea(AutoPgd):
             points = end.points
         end.halvings = halvings
         return self._result(allowed, end)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lean(Sea):
+    """APGD as a member of the battery `gauntlet` (docs/specs/attacks.md, 19).
+
+    Attributes:
+        radius: "wide", 1.5 epsilon for the first 40 % of the steps, besides those of `Sea`.
+        returns: "best-miou" for the point with the lowest mIoU of the image, besides those of `AutoPgd`.
+        first_step: length of the first step of a stage in units of its radius.
+        warm_start: in a battery, the metric, "accuracy" or "miou", by whose worst case so far it starts; None for a
+            start of its own. An attack outside a battery is given its `start` by the caller.
+        worth_from: in a battery, leave out an image whose figures are all at most this.
+    """
+
+    steps: int = 50
+    radius: str = "fixed"
+    first_step: float = 2.0
+    warm_start: str | None = None
+    worth_from: float = 0.0
+
+    returnable: ClassVar[Sequence[str]] = (*AutoPgd.returnable, BEST_MIOU)
+    schedules: ClassVar[Sequence[str]] = tuple(SCHEDULES)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set(
+            first_step=positive(self.first_step, "first_step"),
+            worth_from=parse_fraction(self.worth_from, "worth_from"),
+        )
+        if self.warm_start is not None:
+            one_of(self.warm_start, "warm_start", Problem.metrics)
+
+    @property
+    def first_length(self) -> float:
+        return self.first_step
+
+    @property
+    def starts_from(self) -> str | None:
+        return self.warm_start
+
+    @property
+    def worth_above(self) -> float:
+        return self.worth_from
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Pixels only: mIoU and its losses have no counterpart on boxes."""
+        return (SEGMENTATION,)

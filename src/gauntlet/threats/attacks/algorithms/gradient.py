@@ -36,11 +36,12 @@ class Best:
 
     Args:
         points: (N, 3, H, W), what to return for an image that is never offered anything.
+        kind: of `fooled`: counts of pixels, or float64 where points are ranked by another gain of at least 0.
     """
 
-    def __init__(self, points: torch.Tensor) -> None:
+    def __init__(self, points: torch.Tensor, kind: torch.dtype = torch.int64) -> None:
         self.points = points
-        self.fooled = torch.full((len(points),), -1, dtype=torch.int64, device=points.device)
+        self.fooled = torch.full((len(points),), -1, dtype=kind, device=points.device)
 
     def offer(self, rows: torch.Tensor, points: torch.Tensor, fooled: torch.Tensor, *, strict: bool = False) -> None:
         """Points of some rows, in order, with their fooled counts; `strict` keeps the earlier one of a tie."""

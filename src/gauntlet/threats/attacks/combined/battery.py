@@ -105,7 +105,8 @@ class Battery(BatchAttack[BatteryOutcome]):
             rows = self._rows(attack, table.worst)
             made = table.images.clone()
             if len(rows):
-                outcome = _attacked(call.select(rows), attack, f"battery|{name}")
+                begin = None if attack.starts_from is None else table.chosen[attack.starts_from]
+                outcome = _attacked(replace(call, start=begin).select(rows), attack, f"battery|{name}")
                 made[rows.to(made.device)] = outcome.images
                 table.add(index, rows, outcome, isinstance(attack, MinimumNorm))
             if self.keep:
@@ -118,6 +119,8 @@ class Battery(BatchAttack[BatteryOutcome]):
         counted = ~torch.isnan(figures).all(0)
         if self.skip and not (self.table and isinstance(attack, MinimumNorm)):
             counted &= (figures > 0).any(0)
+        if attack.worth_above > 0:
+            counted &= (figures > attack.worth_above).any(0)
         return torch.nonzero(counted).flatten()
 
 

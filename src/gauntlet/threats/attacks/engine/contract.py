@@ -100,6 +100,16 @@ class Attack(BatchAttack[Outcome]):
         return False
 
     @property
+    def starts_from(self) -> str | None:
+        """The metric by whose worst case so far a battery starts it; None for a start of its own."""
+        return None
+
+    @property
+    def worth_above(self) -> float:
+        """A battery leaves out images whose every figure is at most this already."""
+        return 0.0
+
+    @property
     def tasks(self) -> tuple[str, ...]:
         """What the attack can be used on, "segmentation" and "detection"."""
         return (SEGMENTATION,)

@@ -62,18 +62,22 @@ def still_to_win(pixels: Pixels, progress: float) -> torch.Tensor:
     return (~pixels.fooled).to(pixels.logits.dtype)
 
 
-def rare_classes_first(pixels: Pixels, progress: float) -> torch.Tensor:
-    """`still_to_win` times one over the image's own pixel count of the class, scaled to sum 1 over classes.
-
-    SEA takes the counts of a training set (`balanced`); where no weights are given, an image's own take their place.
-    """
+def equal_classes(pixels: Pixels, progress: float) -> torch.Tensor:
+    """One over the image's own pixel count of the class, scaled to sum 1 over the classes that occur."""
     count, classes = pixels.logits.shape[:2]
     counts = pixels.logits.new_zeros(count, classes)
     counts.scatter_add_(1, pixels.labels.flatten(1), pixels.counted.flatten(1).to(counts.dtype))
     shares = torch.where(counts > 0, 1 / counts.clamp_min(1), torch.zeros_like(counts))
     shares = shares / shares.sum(1, keepdim=True).clamp_min(1e-12)
-    own = shares.gather(1, pixels.labels.flatten(1)).view_as(pixels.labels)
-    return own * still_to_win(pixels, progress)
+    return shares.gather(1, pixels.labels.flatten(1)).view_as(pixels.labels)
+
+
+def rare_classes_first(pixels: Pixels, progress: float) -> torch.Tensor:
+    """`still_to_win` times `equal_classes`.
+
+    SEA takes the counts of a training set (`balanced`); where no weights are given, an image's own take their place.
+    """
+    return equal_classes(pixels, progress) * still_to_win(pixels, progress)
 
 
 def segpgd_weight(pixels: Pixels, progress: float) -> torch.Tensor:
@@ -141,6 +145,8 @@ losses.add("cospgd-sigmoid", PixelLoss(cross_entropy, sigmoid_cosine_weight, _CE
 losses.add("mce", PixelLoss(cross_entropy, still_to_win, _CE))
 losses.add("mce-bal", PixelLoss(cross_entropy, rare_classes_first, _CE))
 losses.add("jsd", PixelLoss(jensen_shannon, None, _CE))
+losses.add("jsd-self", PixelLoss(jensen_shannon))  # ours: iterates are compared by the loss that is climbed
+losses.add("jsd-bal", PixelLoss(jensen_shannon, equal_classes))  # ours: every class of the image counts alike
 losses.add("msl", PixelLoss(spherical, still_to_win))
 losses.add("cosine", PixelLoss(logit_cosine))
 losses.add("dl", PixelLoss(logit_difference))

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from gauntlet.threats.attacks.engine.labels import image_figures, label_map
 from gauntlet.threats.attacks.engine.norms import class_length
 
 _SHORTEST = 1e-8  # below this a vector of logits has no direction (docs/specs/attacks.md, 7)
@@ -166,6 +167,13 @@ class Pixels:
     def fooled_counts(self) -> torch.Tensor:
         """Counted pixels per image where the attack has what it wants, int64 (N,)."""
         return (self.fooled & self.counted).flatten(1).sum(1)
+
+    @cached_property
+    def won_overlap(self) -> torch.Tensor:
+        """1 - mIoU of every image with its labels, mIoU itself where they are the target, float64 (N,)."""
+        logits = self.logits.detach()
+        overlap = image_figures(label_map(logits), self.labels, self.counted, logits.shape[1])[1]
+        return (overlap if self.targeted else 1 - overlap).to(logits.device)
 
     @cached_property
     def exponentials(self) -> torch.Tensor:

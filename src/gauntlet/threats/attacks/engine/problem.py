@@ -71,11 +71,12 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a pass is to report: the gradient, how much is won, the tracked loss."""
+    """What a pass is to report: the gradient, how much is won in pixels and in mIoU, the tracked loss."""
 
     gradient: bool
     count: bool
     track: bool
+    overlap: bool = False
 
 
 @dataclass
@@ -87,11 +88,13 @@ class PassResult:
             asked for.
         fooled: how much the attack has of what it wants, out of `counts`, int64 (N,); empty when not asked for.
         tracked: the loss that iterates are compared by, (N,); empty when not asked for.
+        overlap: `Pixels.won_overlap`, float64 (N,); empty when not asked for, and on detectors.
     """
 
     gradient: torch.Tensor
     fooled: torch.Tensor
     tracked: torch.Tensor
+    overlap: torch.Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
 
 
 Visit = Callable[[Pixels, slice], torch.Tensor]
@@ -153,6 +156,7 @@ class BatchProblem(ABC):
         gradient: bool = True,
         count: bool = False,
         track: bool = False,
+        overlap: bool = False,
     ) -> PassResult:
         """The loss at some points, its gradient, how much is won there.
 
@@ -163,8 +167,9 @@ class BatchProblem(ABC):
             gradient: whether to differentiate.
             count: whether to count what is won.
             track: whether to report the tracked loss.
+            overlap: whether to report what is won of the mIoU; pixels only.
         """
-        return self.answer(points, loss, progress, Wanted(gradient, count, track))
+        return self.answer(points, loss, progress, Wanted(gradient, count, track, overlap))
 
     @abstractmethod
     def won(self, points: torch.Tensor) -> torch.Tensor:
@@ -278,6 +283,7 @@ class Problem(BatchProblem):
     def answer(self, points: torch.Tensor, loss: PixelLoss, progress: float, wanted: Wanted) -> PassResult:
         fooled = torch.empty(len(points) if wanted.count else 0, dtype=torch.int64, device=points.device)
         tracked = torch.empty(len(points) if wanted.track else 0, dtype=points.dtype, device=points.device)
+        overlap = torch.empty(len(points) if wanted.overlap else 0, dtype=torch.float64, device=points.device)
 
         def visit(pixels: Pixels, part: slice) -> torch.Tensor:
             values = loss(pixels, progress)
@@ -285,9 +291,11 @@ class Problem(BatchProblem):
                 fooled[part] = pixels.fooled_counts
             if wanted.track:
                 tracked[part] = loss.tracked(pixels, progress).detach().flatten(1).mean(1)
+            if wanted.overlap:
+                overlap[part] = pixels.won_overlap
             return values
 
-        return PassResult(self.sweep(points, visit, gradient=wanted.gradient), fooled, tracked)
+        return PassResult(self.sweep(points, visit, gradient=wanted.gradient), fooled, tracked, overlap)
 
     def sweep(self, points: torch.Tensor, visit: Visit, *, gradient: bool = True) -> torch.Tensor:
         """One forward pass, a visit of the logits, and the gradient of the sum of what the visits return.
