@@ -36,8 +36,8 @@ def build_battery(
     """A battery by its name, or one of one's own.
 
     Args:
-        name: "gauntlet", "sea", "halmosi", "semsegbench", for detectors "detecbench" or "detectors", or a registered one; any name
-            where `members` are given.
+        name: "gauntlet" (or "lean"), "sea", "halmosi", "semsegbench", for detectors "detecbench" or "detectors", or a
+            registered one; any name where `members` are given.
         epsilon: the radius, 8/255 by default; results of minimum-perturbation attacks are clipped to it.
         budget: factor on every attack's number of steps, 1 for the published ones.
         members: descriptions of attacks by the name that results go under, in place of a registered set.
