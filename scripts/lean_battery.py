@@ -156,10 +156,10 @@ def head(images: int) -> str:
     return f"""# The lean battery: what it costs, what it reaches
 
 Worst case in per cent on the first {images} images of streets/val (fewer where the table says so) at {EPSILON}, seed 0;
-lower is stronger. Accuracy and mIoU are means over images of each image's lowest figure; "greedy" is `mIoU_greedy`, for
-a single attack mIoU. Passes are forward passes per image, as counted. Single attacks keep their best iterate and have as
-many passes as `gauntlet` at most ({PASSES}). Made by `python scripts/lean_battery.py --store ...`, which says how.
-The battery is defined in [specs/attacks.md](specs/attacks.md), section 19.
+lower is stronger. Accuracy and mIoU are means over images of each image's lowest figure; "greedy" is `mIoU_greedy`,
+for a single attack mIoU. Passes are forward passes per image, as counted. Single attacks keep their best iterate and
+have as many passes as `gauntlet` at most ({PASSES}). Made by `python scripts/lean_battery.py --store ...`, which says
+how. The battery is defined in [specs/attacks.md](specs/attacks.md), section 19.
 """
 
 

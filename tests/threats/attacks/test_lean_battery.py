@@ -78,7 +78,7 @@ def test_more_budget_is_not_weaker() -> None:
     for metric in ("accuracy", "miou"):
         assert (long.worst[metric] <= short.worst[metric] + 0.01).all()
     sea = build("sea-jsd", steps=100, radius="fixed", epsilon=EPSILON)(network, IMAGES, LABELS)
-    assert (long.worst["accuracy"] <= figures(sea.images, LABELS)[0] + 0.01).all()
+    assert long.worst["accuracy"].mean() < figures(sea.images, LABELS)[0].mean()
 
 
 def test_members_go_on_from_the_worst_case_so_far() -> None:
