@@ -31,7 +31,8 @@ class Battery(BatchAttack[BatteryOutcome]):
     Args:
         name: what it is called.
         members: attacks by name; the order decides ties.
-        skip: leave out an image once all its figures are 0: no attack can lower any of them.
+        skip: leave out an image once all its figures are 0: no attack can lower any of them. What a member finds not
+            worth its passes (`Attack.worth_above`) is left out in any case, since it is part of the member.
         table: run the minimum-perturbation attacks on every image all the same, for a complete `minimum_table`.
         keep: whether the outcome holds every attack's images.
         together: attack the images of a batch together. One by one is the default: kernels round differently for
