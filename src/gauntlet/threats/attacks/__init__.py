@@ -52,7 +52,7 @@ from gauntlet.threats.attacks.functions import (
 )
 from gauntlet.threats.attacks.presets import batteries, build, names
 from gauntlet.threats.attacks.registration import attacks, register
-from gauntlet.threats.attacks.straight_through import straight_through
+from gauntlet.models.straight_through import straight_through
 
 __all__ = [
     "Attack",
