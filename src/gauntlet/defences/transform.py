@@ -23,7 +23,7 @@ from gauntlet.defences.transformations.blur import NO_BLUR, blur
 from gauntlet.defences.transformations.grey import grey
 from gauntlet.defences.transformations.hsv import TURN, hsv_jitter
 from gauntlet.defences.transformations.jpeg import jpeg
-from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.randomness import RandomPart
 from gauntlet.numbers import Number, parse_number
@@ -121,7 +121,7 @@ class Jpeg(Kind):
 
     def canonical(self, given: TransformSettings) -> dict[str, Any]:
         low, high = _range(given.fixed if given.fixed is not None else given.quality, (50, 100), "quality of jpeg")
-        if not (low.is_integer() and high.is_integer() and 1 <= low and high <= 100):
+        if not (low.is_integer() and high.is_integer() and low >= 1 and high <= 100):
             raise GauntletError(f"the quality of jpeg must be whole numbers from 1 to 100, not {low:g} to {high:g}.")
         return {"quality": None, "fixed": int(low)} if low == high else {"quality": (int(low), int(high))}
 
@@ -179,8 +179,10 @@ class Hsv(Kind):
         return generator.uniform(-reach, reach, (*size, 1 if settings.shared else 3))
 
     def apply(self, settings: TransformSettings, images: torch.Tensor, parameters: Sequence[Any]) -> torch.Tensor:
-        fields = [np.broadcast_to(np.asarray(each, dtype=np.float64), (1, 1, 1)) if np.ndim(each) == 0 else each
-                  for each in parameters]
+        fields = [
+            np.broadcast_to(np.asarray(each, dtype=np.float64), (1, 1, 1)) if np.ndim(each) == 0 else each
+            for each in parameters
+        ]
         shifts = torch.from_numpy(np.stack(fields)).permute(0, 3, 1, 2).to(images)  # (N, 3 or 1, H, W)
         return hsv_jitter(images, shifts, UNITS[settings.units or "8bit"])
 
@@ -193,7 +195,9 @@ class Grey(Kind):
             return {}
         weights = parse_numbers(given.fixed, "a weight of grey")
         if len(weights) != 3 or min(weights) < 0 or abs(sum(weights) - 1) > 1e-6:
-            raise GauntletError(f"the fixed weights of grey must be three numbers from 0 on that sum to 1, not {weights}.")
+            raise GauntletError(
+                f"the fixed weights of grey must be three numbers from 0 on that sum to 1, not {weights}."
+            )
         return {"fixed": weights}
 
     def draw(self, settings: TransformSettings, generator: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
