@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError
+from gauntlet.models.randomness import random_parts
 from gauntlet.samples import Boxes
 from gauntlet.tasks import DETECTION, SEGMENTATION
 
@@ -34,6 +35,7 @@ class GauntletModel(nn.Module, ABC):
         class_names: K names.
         ignore_index: label of pixels that count for nothing, or None.
         identity: name and digest of the weights.
+        random: whether it draws in a forward pass.
     """
 
     task: ClassVar[str]
@@ -75,6 +77,11 @@ class GauntletModel(nn.Module, ABC):
         """Floating-point type of the parameters (float32 for a model without any)."""
         tensor = next((p for p in self.parameters() if p.is_floating_point()), None)
         return tensor.dtype if tensor is not None else torch.float32
+
+    @property
+    def random(self) -> bool:
+        """Whether it draws in a forward pass, which then needs numbers (`models.randomness`)."""
+        return bool(random_parts(self))
 
     def freeze(self) -> GauntletModel:
         """Eval mode and no parameter gradients: an attack differentiates the input only."""

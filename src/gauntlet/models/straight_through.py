@@ -1,4 +1,4 @@
-"""Attacking what is random or has no useful gradient: straight-through parts; for EOT see `samples` of an attack."""
+"""Parts of a model without a useful gradient (JPEG, rounding): the function forwards, the identity backwards."""
 
 from __future__ import annotations
 
