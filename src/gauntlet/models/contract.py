@@ -34,9 +34,11 @@ class GauntletModel(nn.Module, ABC):
         class_names: K names.
         ignore_index: label of pixels that count for nothing, or None.
         identity: name and digest of the weights.
+        preparation: steps of `models.preparation` that were taken to make it faster.
     """
 
     task: ClassVar[str]
+    preparation: tuple[str, ...] = ()
 
     def __init__(
         self,
