@@ -16,7 +16,8 @@ def transfer(frame: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:
     """Ratios of attacked to clean figures for every pair of target and source model.
 
     An attack whose description names a `source_model` was made there; one that names none was made on the model
-    itself (white box). Figures that are printed as IoU ratios are taken as they are.
+    itself (white box). A transferred attack goes under the name of the attack alone. Figures that are printed as IoU
+    ratios are taken as they are.
 
     Args:
         frame: tidy figures with clean and attack rows.
@@ -29,11 +30,14 @@ def transfer(frame: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:
     rows = of_metric(frame, metric)
     printed = frame[frame["metric"].eq(RATIO)] if metric is None else rows.iloc[:0]
     rows = pd.concat([rows, printed]) if len(printed) else rows
-    attacks = rows[rows["kind"].eq("attack")]
+    attacks = rows[rows["kind"].isin(["attack", "transfer"])]
     if "transform" in attacks:  # attacks on transformed inputs are another table, see `transform_matrix`
         attacks = attacks[attacks["transform"].eq("")]
     sources = threat_settings(attacks)["source_model"]
-    attacks = attacks.assign(made_on=sources.where(sources.ne(""), attacks["model"]))
+    attacks = attacks.assign(
+        made_on=sources.where(sources.ne(""), attacks["model"]),
+        threat=[name.removesuffix(f" from {source}") for name, source in zip(attacks["threat"], sources, strict=True)],
+    )
     units = unit_columns(rows)
     attacks = one_each(attacks, [*units, "metric", "threat", "made_on"])
     attacks = with_clean(attacks, rows, [*units, "metric"])

@@ -163,3 +163,19 @@ def prepare_for(model: GauntletModel, dataset: Dataset, steps: Sequence[str]) ->
             f"the preparation '{','.join(steps)}' changes what '{model.identity.name}' computes; use --prepare off."
         )
     return prepared
+
+
+def with_preparation(threat: Threat, prepare: str, dataset: Dataset, batch_size: int) -> Threat:
+    """A threat whose own models are prepared as the evaluated one would be, were it attacked.
+
+    Args:
+        threat: any; most have no models of their own.
+        prepare: see `Settings`.
+        dataset, batch_size: whose images are attacked, and how many at a time.
+    """
+
+    def prepared(model: GauntletModel) -> GauntletModel:
+        steps = parse_steps(prepare)
+        return prepare_for(model, dataset, steps_for(model, dataset, batch_size) if steps is None else steps)
+
+    return threat.with_preparation(prepared)

@@ -19,7 +19,14 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.failures import Failure, describe_error
-from gauntlet.evaluation.jobs import PlannedJob, check_depth, prepare_for, ready_model, steps_for
+from gauntlet.evaluation.jobs import (
+    PlannedJob,
+    check_depth,
+    prepare_for,
+    ready_model,
+    steps_for,
+    with_preparation,
+)
 from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.evaluation.session import begin_session, images_done
@@ -59,7 +66,8 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
         if session.preparation is None:
             session.keep_preparation(steps_for(model, dataset, session.started.batch_size))
         model = _prepared(planned.model, model, dataset, session.preparation or ())
-        computer = UnitComputer(dataset, model, planned.threat, settings.seed, session.counter, device, progress)
+        threat = with_preparation(planned.threat, settings.prepare, dataset, session.started.batch_size)
+        computer = UnitComputer(dataset, model, threat, settings.seed, session.counter, device, progress)
         began = time.perf_counter()
         for unit, groups in computer.load_ahead(session.units_left()):
             rows, views = computer.compute(groups)

@@ -36,9 +36,11 @@ class GauntletModel(nn.Module, ABC):
         ignore_index: label of pixels that count for nothing, or None.
         identity: name and digest of the weights.
         random: whether it draws in a forward pass.
+        preparation: steps of `models.preparation` that were taken to make it faster.
     """
 
     task: ClassVar[str]
+    preparation: tuple[str, ...] = ()
 
     def __init__(
         self,

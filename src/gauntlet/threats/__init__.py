@@ -5,6 +5,7 @@ from gauntlet.threats.contract import Candidate, Perturbed, Threat, threats
 from gauntlet.threats.kinds import attack as _attack  # noqa: F401 - these register themselves
 from gauntlet.threats.kinds import corruption as _corruption  # noqa: F401
 from gauntlet.threats.kinds import localized as _localized  # noqa: F401
+from gauntlet.threats.kinds import transfer as _transfer  # noqa: F401
 from gauntlet.threats.passes import Passes
 
 __all__ = [

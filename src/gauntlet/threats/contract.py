@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -16,6 +16,13 @@ from gauntlet.samples import Batch, Boxes
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.options import Option, merged
 from gauntlet.threats.passes import Passes
+
+
+class Preparation(Protocol):
+    """Makes the passes of a model faster, as an evaluation prepares the model that it attacks."""
+
+    def __call__(self, model: GauntletModel) -> GauntletModel:
+        """The prepared model."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,14 @@ class Threat(ABC):
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """A canonical, JSON-able description; `rebuild_threat` makes an equal threat of it."""
+
+    def written(self) -> dict[str, Any]:
+        """A description from which another process builds this threat; with addresses where `describe` has digests."""
+        return self.describe()
+
+    def with_preparation(self, preparation: Preparation) -> Threat:
+        """The same threat, with its own models (a source of transferred images) prepared as the evaluated one is."""
+        return self
 
     @property
     @abstractmethod

@@ -36,6 +36,7 @@ class Option:
         text: the value as a text, for the name.
         swept: whether a list or a range stands for one threat per value.
         rectangle: whether a mapping may also be a value, {height: 32, width: 64}.
+        mapping: whether any other mapping may be a value too.
         axis: title of the x axis of curves along it; "" where no curve is drawn.
         grey_levels: whether it is a difference of pixel values on the [0, 1] scale, which people read in grey levels.
         follows: options that its default is computed from.
@@ -47,6 +48,7 @@ class Option:
     text: Callable[[Any], str] = value_text
     swept: bool = False
     rectangle: bool = False
+    mapping: bool = False
     axis: str = ""
     grey_levels: bool = False
     follows: tuple[str, ...] = ()

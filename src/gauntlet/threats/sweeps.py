@@ -70,7 +70,7 @@ def _values(key: str, value: Any, option: Option, parent: str) -> list[Any]:
             raise GauntletError(f"the list of values for '{key}' is empty; write at least one.")
         return value
     if isinstance(value, Mapping):
-        return [value] if option.rectangle and "range" not in value else _range(key, value)
+        return [value] if (option.rectangle or option.mapping) and "range" not in value else _range(key, value)
     if isinstance(value, str) and ".." in value:
         try:
             low, high = (int(each) for each in value.split(".."))

@@ -300,12 +300,13 @@ class Driver:
         return Order(
             begun.model,
             begun.dataset,
-            planned.threat.describe(),
+            planned.threat.written(),
             COUNTERS[planned.job.task].metric_options(planned.dataset),
             planned.settings.seed,
             planned.settings.precision,
             self._device,
             begun.session.started.batch_size,
+            planned.settings.prepare,
             begun.session.preparation,
             unit,
         )

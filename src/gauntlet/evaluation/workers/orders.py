@@ -27,11 +27,12 @@ class Order:
 
     Attributes:
         model, dataset: where the worker finds them.
-        threat: its description.
+        threat: what it is built from (`Threat.written`).
         metric: options of the metric.
         seed, precision: of the evaluation.
         device: where to compute.
         batch_size: images of a full unit.
+        prepare: what the evaluation asks for, "auto", "off" or steps; for models that the threat has of its own.
         preparation: steps of `models.preparation`; None when the worker is to measure which are the fastest.
         unit: the images.
     """
@@ -44,6 +45,7 @@ class Order:
     precision: str
     device: str
     batch_size: int
+    prepare: str
     preparation: tuple[str, ...] | None
     unit: Unit
 

@@ -12,7 +12,7 @@ import torch
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.evaluation.counting import build_counter
-from gauntlet.evaluation.jobs import prepare_for, ready_model, steps_for
+from gauntlet.evaluation.jobs import prepare_for, ready_model, steps_for, with_preparation
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.evaluation.units import UnitComputer
@@ -42,7 +42,8 @@ class Worker:
         model = ready_model(self._model(order.model), dataset, choose_device(order.device))
         steps = steps_for(model, dataset, order.batch_size) if order.preparation is None else order.preparation
         counter = build_counter(model.task, order.metric, precision=order.precision)
-        prepared, threat = self._prepare(model, dataset, steps), rebuild_threat(order.threat)
+        prepared = self._prepare(model, dataset, steps)
+        threat = with_preparation(rebuild_threat(order.threat), order.prepare, dataset, order.batch_size)
         computer = UnitComputer(dataset, prepared, threat, order.seed, counter, model.device)
         rows, views = computer.compute(computer.load(order.unit))
         return Delivery(rows, views, time.perf_counter() - began, steps)

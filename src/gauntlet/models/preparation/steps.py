@@ -74,10 +74,9 @@ def prepare(model: Model, steps: Sequence[str]) -> Model:
         return model
     identity = model.identity  # of the weights as they were given, not of the folded ones
     prepared = copy_sharing_weights(model)
-    prepared._identity = identity
-    for name in STEPS:
-        if name in steps:
-            STEPS[name](prepared)
+    prepared._identity, prepared.preparation = identity, tuple(name for name in STEPS if name in steps)
+    for name in prepared.preparation:
+        STEPS[name](prepared)
     prepared.freeze()
     return prepared
 

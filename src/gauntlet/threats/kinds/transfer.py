@@ -1,0 +1,264 @@
+"""Attacks made on one model and shown to another: {"transfer": {"source_model": ADDRESS, "attack": {...}}}.
+
+docs/specs/defences.md, 3; Arnab et al. 2018, Tables 1, 2 and 17 to 20.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from gauntlet.errors import GauntletError
+from gauntlet.models import GauntletModel, resolve_model
+from gauntlet.models.contract import ModelIdentity, SegmentationModel
+from gauntlet.models.sources.contract import LoadedModel, ModelSource
+from gauntlet.samples import Batch, Sample
+from gauntlet.seeding import ImageSeed
+from gauntlet.tasks import SEGMENTATION
+from gauntlet.threats.attacks.engine.labels import label_map
+from gauntlet.threats.contract import Perturbed, Preparation, Threat, threats
+from gauntlet.threats.image_cache import ImageCache, MadeImage, content_key
+from gauntlet.threats.kinds.attack import AttackThreat, need_labels
+from gauntlet.threats.kinds.corruption import parse_options
+from gauntlet.threats.options import Option, options_of
+from gauntlet.threats.passes import Passes
+
+INNER = "inner"
+"""The source of the unaware attack: the model inside the wrapper that is evaluated."""
+SOURCE = Option("always", written="from {value}", swept=True, mapping=True)
+CACHE = ImageCache("transfer")
+
+
+class TransferOptions(BaseModel):
+    """What is transferred, and from where.
+
+    Attributes:
+        source_model: where the attack is made: an address, {"address": ..., "options": {...}} as in a plan, a model,
+            or "inner" for the model inside the evaluated wrapper.
+        attack: the options of the attack, its region among them.
+        source_digest: of the source's weights, in stored descriptions; another model of the same name is refused.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    source_model: Annotated[str | dict[str, Any] | GauntletModel, SOURCE]
+    attack: dict[str, Any]
+    source_digest: Annotated[str | None, Option("never")] = None
+
+
+@threats.register("transfer")
+class TransferThreat(Threat):
+    """Images that an attack made on a source model; the evaluated model only looks at them.
+
+    The images of one source serve every target: they are kept in a cache, found by the source, the attack, the seed
+    and the images themselves. Where the evaluated model is the source, this is the plain attack, bit for bit.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = parse_options("transfer", TransferOptions, options)
+        self.inner = AttackThreat(self.options.attack)
+        self.version = self.inner.version  # type: ignore[misc]
+        self._preparation: Preparation | None = None
+        self._identity: ModelIdentity | None = None
+        if not isinstance(self.options.source_model, GauntletModel):
+            _address(self.options.source_model)
+
+    @property
+    def name(self) -> str:
+        """Such as "pgd linf 8/255 x20 from streets/enet"."""
+        return f"{self.inner.name} from {self._source_name}"
+
+    @property
+    def _source_name(self) -> str:
+        source = self.options.source_model
+        named = source == INNER or (isinstance(source, str) and self.options.source_digest is not None)
+        return str(source) if named else self.identity.name
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Name and digest of the source; its weights are not loaded."""
+        if self._identity is None:
+            self._identity = _source(self.options.source_model).identity
+            stored = self.options.source_digest
+            if stored is not None and stored != self._identity.digest:
+                raise GauntletError(
+                    f"the source model '{self._identity.name}' has other weights ({self._identity.digest}) than the "
+                    f"one that the images were made on ({stored})."
+                )
+        return self._identity
+
+    @classmethod
+    def declared_options(cls) -> dict[str, Option]:
+        return options_of(TransferOptions)
+
+    def passes(self, task: str = "segmentation") -> Passes:
+        return self.inner.passes(task) + Passes(forward=1)  # at most: cached images cost the last look only
+
+    def describe(self) -> dict[str, Any]:
+        if self.options.source_model == INNER:
+            source: dict[str, Any] = {"source_model": INNER}
+        else:
+            digest = self.options.source_digest or self.identity.digest
+            source = {"source_model": self._source_name, "source_digest": digest}
+        return {"transfer": {**source, **self.inner.describe()}}
+
+    def written(self) -> dict[str, Any]:
+        source = self.options.source_model
+        if isinstance(source, GauntletModel):
+            raise GauntletError(
+                "the source model of a transfer only lives in this process and cannot be sent to another; give its "
+                "address, or use workers=1."
+            )
+        return {"transfer": {"source_model": source, **self.inner.describe()}}
+
+    def with_preparation(self, preparation: Preparation) -> TransferThreat:
+        prepared = TransferThreat(dict(self.options))
+        prepared._preparation, prepared._identity = preparation, self._identity
+        return prepared
+
+    def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
+        source = self._ready_source(model)
+        is_target = source is model
+        batch_for_source = batch if is_target else _for_source(self.inner, source, model, batch)
+        # The images of a batch may round differently in a batch of another size, or after another preparation.
+        how = [source.identity.digest, self.inner.describe(), self.version, source.preparation, len(batch)]
+        keys = [
+            content_key(how, seed.run_seed, seed.image_id, image.cpu().numpy(), *_truth_of(sample, batch.ignore_index))
+            for seed, image, sample in zip(seeds, batch.images, batch.samples, strict=True)
+        ]
+        with CACHE.making(keys[0]):
+            made = [CACHE.read(key) for key in keys]
+            if any(each is None for each in made):
+                made = _attack(self.inner, source, batch_for_source, seeds)
+                for key, each in zip(keys, made, strict=True):
+                    CACHE.write(key, each)
+        entries = [each for each in made if each is not None]
+        images = torch.stack([torch.from_numpy(each.image) for each in entries]).to(batch.images.device)
+        details = {name: [each.details[name] for each in entries] for name in entries[0].details}
+        details["source_is_target"] = [is_target] * len(batch)
+        return Perturbed(images, self.inner.region.masks(batch, seeds), details=details)
+
+    def _ready_source(self, target: GauntletModel) -> GauntletModel:
+        """The source, prepared and on the target's device; the target itself where they are the same model."""
+        given = self.options.source_model
+        if given == INNER:
+            source = _inner_of(target)
+        elif self.identity.digest == target.identity.digest:
+            return target
+        else:
+            source = given if isinstance(given, GauntletModel) else _loaded(json.dumps(_address(given)))
+        if source.task != target.task:
+            raise GauntletError(
+                f"the source '{source.identity.name}' is a {source.task} model and '{target.identity.name}' a "
+                f"{target.task} model; images are transferred within one task."
+            )
+        source = source.freeze().to(target.device)
+        return source if self._preparation is None or source.preparation else self._preparation(source)
+
+
+def _attack(inner: AttackThreat, source: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> list[MadeImage]:
+    """The images that the attack makes on the source, with what is known of each and what the source says to it."""
+    made = inner.perturb(source, batch, seeds)
+    details = {**made.details, **_source_counts(source, batch, made.images)}
+    images = made.images.cpu().numpy()
+    return [
+        MadeImage(image, {name: values[index] for name, values in details.items()})
+        for index, image in enumerate(images)
+    ]
+
+
+def _source_counts(source: GauntletModel, batch: Batch, images: torch.Tensor) -> dict[str, list[list[int]]]:
+    """Pixels of every class on the attacked images, by what the source says: they prove that the attack worked there.
+
+    Lists of K numbers per image: pixels of the class that the source still finds, all of them, and all that it calls
+    so. Empty for detectors.
+    """
+    if not isinstance(source, SegmentationModel):
+        return {}
+    with torch.inference_mode():
+        seen = label_map(source(images))
+    labels = need_labels(batch)
+    counted = torch.ones_like(labels, dtype=torch.bool) if batch.ignore_index is None else labels != batch.ignore_index
+
+    def per_class(values: torch.Tensor, where: torch.Tensor) -> list[list[int]]:
+        pairs = zip(values, where, strict=True)
+        return [torch.bincount(value[here], minlength=source.num_classes).tolist() for value, here in pairs]
+
+    return {
+        "source_correct": per_class(labels, counted & (seen == labels)),
+        "source_pixels": per_class(labels, counted),
+        "source_predicted": per_class(seen, counted),
+    }
+
+
+def _for_source(inner: AttackThreat, source: GauntletModel, target: GauntletModel, batch: Batch) -> Batch:
+    """The batch as the source can be attacked on it; an error where its classes are not the target's.
+
+    A source with other classes is attacked away from its own prediction. Void pixels stay void.
+    """
+    if source.class_names == target.class_names:
+        return batch
+    attack = inner.attack
+    own_prediction = getattr(attack, "labels", None) == "prediction" and attack.target is None
+    if source.task != SEGMENTATION or not own_prediction:
+        raise GauntletError(
+            f"the source '{source.identity.name}' has other classes than '{target.identity.name}'; only an untargeted "
+            "attack away from the source's own prediction (labels: prediction) can be transferred then."
+        )
+    labels = need_labels(batch)
+    with torch.inference_mode():
+        own = label_map(source(batch.images))
+    void = torch.zeros_like(labels, dtype=torch.bool) if batch.ignore_index is None else labels == batch.ignore_index
+    return replace(batch, labels=torch.where(void, labels, own))
+
+
+def _truth_of(sample: Sample, ignore_index: int | None) -> list[Any]:
+    """What an attack is told about an image."""
+    boxes = sample.boxes
+    objects = [] if boxes is None else [boxes.xyxy, boxes.classes]
+    return [ignore_index, *([] if sample.labels is None else [np.asarray(sample.labels)]), *objects]
+
+
+def _inner_of(target: GauntletModel) -> GauntletModel:
+    inner = getattr(target, "inner", None)
+    if not isinstance(inner, GauntletModel):
+        raise GauntletError(
+            f"'{target.identity.name}' has no model inside it that images could be made on; give the address of a "
+            "source_model in place of 'inner'."
+        )
+    return inner
+
+
+def _address(source: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The address and the options of a source, as a plan writes them."""
+    if isinstance(source, str):
+        return source, {}
+    options = source.get("options", {})
+    if (
+        set(source) - {"address", "options"}
+        or not isinstance(source.get("address"), str)
+        or not isinstance(options, dict)
+    ):
+        raise GauntletError(f"a source_model is an address or {{address: ..., options: {{...}}}}, not {dict(source)}.")
+    return source["address"], options
+
+
+def _source(given: str | Mapping[str, Any] | GauntletModel) -> ModelSource:
+    if isinstance(given, GauntletModel):
+        return LoadedModel(given)
+    address, options = _address(given)
+    return resolve_model(address, **options)
+
+
+@lru_cache(maxsize=2)
+def _loaded(written: str) -> GauntletModel:
+    """The model of an address and options in JSON; a worker builds the threat anew for every unit, not its source."""
+    address, options = json.loads(written)
+    return resolve_model(address, **options).load()

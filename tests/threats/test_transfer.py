@@ -1,0 +1,276 @@
+"""Attacks made on one model and shown to another (docs/specs/defences.md, 3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from gauntlet.analysis import transfer_matrix
+from gauntlet.errors import GauntletError
+from gauntlet.evaluation import evaluate
+from gauntlet.evaluation.local import LocalExecutor
+from gauntlet.evaluation.plan import parse_plan, plan_jobs
+from gauntlet.evaluation.runner import run_jobs
+from gauntlet.models import SegmentationModel, wrap_model
+from gauntlet.results import Evaluation, Store
+from gauntlet.threats import build_threat, build_threats, rebuild_threat
+from gauntlet.threats.image_cache import ImageCache, MadeImage, content_key
+from tiny import TinyDataset, tiny_network
+
+PGD = {"name": "pgd", "epsilon": "8/255", "steps": 3}
+SCENES = {"name": "streets", "options": {"size": [64, 128], "length": 3}}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images that one test makes are not there for the next."""
+    monkeypatch.setenv("GAUNTLET_CACHE", str(tmp_path / "cache"))
+
+
+def tiny(seed: int, name: str = "", classes: int = 3) -> SegmentationModel:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        network = tiny_network()
+        for parameter in network.parameters():
+            torch.nn.init.normal_(parameter, std=0.5)
+    return wrap_model(network, num_classes=classes, name=name or f"tiny-{seed}")
+
+
+def transfer(source: object, **attack: Any) -> dict[str, Any]:
+    return {"transfer": {"source_model": source, "attack": {**PGD, **attack}}}
+
+
+def rows(store: Store, evaluation: Evaluation) -> list[tuple[bytes, dict[str, Any]]]:
+    started = store.started(evaluation.key)
+    assert started is not None
+    return [(row.counts, dict(row.details)) for row in store.image_rows(started)]
+
+
+class CountingPasses:
+    """Counts the images that a model sees."""
+
+    def __init__(self, model: SegmentationModel) -> None:
+        self.images = 0
+        model.register_forward_pre_hook(self._count)
+
+    def _count(self, _: object, inputs: tuple[torch.Tensor, ...]) -> None:
+        self.images += len(inputs[0])
+
+
+@pytest.mark.parametrize("prepare", ["auto", "off"])
+def test_transfer_to_itself_is_the_white_box_attack_bit_for_bit(prepare: str) -> None:
+    store, data, model = Store(), TinyDataset(), tiny(0)
+    white = evaluate(model, data, {"attack": PGD}, store=store, prepare=prepare)
+    own = evaluate(model, data, transfer(model), store=store, prepare=prepare)
+    assert [counts for counts, _ in rows(store, own)] == [counts for counts, _ in rows(store, white)]
+    assert own.figures == white.figures
+    assert own.key != white.key
+    assert all(details["source_is_target"] for _, details in rows(store, own))
+
+
+def test_the_images_of_one_source_are_made_once_for_all_targets() -> None:
+    store, data, source = Store(), TinyDataset(), tiny(0)
+    threat = transfer(source)
+    first = evaluate(tiny(1), data, threat, store=store, prepare="off")
+    passes = CountingPasses(source)
+    second = evaluate(tiny(2), data, threat, store=store, prepare="off")
+    assert passes.images == 0
+    norms = [[details["norm"] for _, details in rows(store, each)] for each in (first, second)]
+    assert norms[0] == norms[1]
+    # The cached images are those that a cold cache gives.
+    cold = evaluate(tiny(2), data, threat, store=Store(), prepare="off")
+    assert cold.figures == second.figures
+
+
+def test_the_source_really_is_fooled_and_its_counts_say_so() -> None:
+    store, data, source = Store(), TinyDataset(), tiny(0)
+    evaluation = evaluate(tiny(1), data, transfer(source), store=store)
+    white = evaluate(source, data, {"attack": PGD}, store=store)
+    details = [each for _, each in rows(store, evaluation)]
+    correct, pixels = (np.sum([each[name] for each in details]) for name in ("source_correct", "source_pixels"))
+    assert correct / pixels == pytest.approx(white.figures["aAcc"])
+    assert all(sum(each["source_predicted"]) == sum(each["source_pixels"]) for each in details)
+
+
+@pytest.mark.parametrize("change", ["weights", "epsilon", "seed", "images", "labels"])
+def test_whatever_changes_the_images_makes_them_anew(change: str) -> None:
+    data, target = TinyDataset(), tiny(9)
+    source = tiny(0)
+    evaluate(target, data, transfer(source), prepare="off")
+    other = tiny(1, "tiny-0") if change == "weights" else source
+    changed: Any = data
+    if change in ("images", "labels"):
+        changed = ChangedDataset(change)
+    passes = CountingPasses(other)
+    epsilon = "4/255" if change == "epsilon" else "8/255"
+    evaluate(target, changed, transfer(other, epsilon=epsilon), seed=int(change == "seed"), prepare="off")
+    assert passes.images > 0
+
+
+class ChangedDataset(TinyDataset):
+    """One pixel, or one label, is another one."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self._what = what
+
+    def __getitem__(self, index: int) -> Any:
+        sample = super().__getitem__(index)
+        name = "image" if self._what == "images" else "labels"
+        values = getattr(sample, name).copy()
+        values[0, 0] = 1 - values[0, 0] // 255
+        return replace(sample, **{name: values})
+
+
+def test_a_plan_runs_a_matrix_and_analysis_reads_it() -> None:
+    threats: list[object] = ["clean", {"attack": PGD}, transfer(["streets/enet", "streets/pspnet"])]
+    plan = {"models": ["streets/enet", "streets/pspnet"], "datasets": [SCENES], "threats": threats, "batch_size": 3}
+    store = Store()
+    outcome = run_jobs(plan_jobs(parse_plan(plan)), store)
+    assert not outcome.failures
+    frame = store.frame()
+    crossed = frame[~frame["description"].str.contains('"source_model"') | frame["threat"].ne("")]
+    matrix = transfer_matrix(crossed, "pgd linf 8/255 x3")
+    assert list(matrix.index) == list(matrix.columns) == ["streets/enet", "streets/pspnet"]
+    for model in matrix.index:
+        own = frame[frame["model"].eq(model) & frame["metric"].eq("mIoU") & frame["class_name"].eq("")]
+        values = own.groupby("kind")["value"].first()
+        assert matrix.loc[model, model] == pytest.approx(values["attack"] / values["clean"])
+        assert matrix.loc[model, model] < matrix.loc[model].max()  # a white-box attack is the strongest here
+
+
+@pytest.mark.slow
+def test_two_workers_and_one_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = {"models": ["streets/enet"], "datasets": [SCENES], "threats": [transfer("streets/pspnet")], "batch_size": 1}
+    stores = [Store(), Store()]
+    for workers, store in enumerate(stores, start=1):
+        monkeypatch.setenv("GAUNTLET_CACHE", str(tmp_path / f"cache-{workers}"))
+        outcome = run_jobs(plan_jobs(parse_plan({**plan, "prepare": "off"})), store, executor=LocalExecutor(workers))
+        assert not outcome.failures
+    first, second = (store.frame().sort_values(["view", "metric", "class_name"])["value"].tolist() for store in stores)
+    assert np.array_equal(first, second, equal_nan=True)
+
+
+def test_the_orientation_of_the_matrix() -> None:
+    """Only B is fooled by what was made on A; A keeps everything of what was made on B."""
+    figures = {("A", None): 0.1, ("B", None): 0.2, ("A", "B"): 0.8, ("B", "A"): 0.3}
+    rows: list[dict[str, object]] = [
+        dict(task="segmentation", model=model, threat="clean", kind="clean", description="{}", metric="mIoU", value=0.8)
+        for model in "AB"
+    ]
+    for (target, source), value in figures.items():
+        name = "pgd" if source is None else f"pgd from {source}"
+        description = "{}" if source is None else f'{{"transfer": {{"source_model": "{source}"}}}}'
+        kind = "attack" if source is None else "transfer"
+        rows.append(
+            dict(task="segmentation", model=target, threat=name, kind=kind, description=description, metric="mIoU",
+                 value=value)
+        )  # fmt: skip
+    matrix = transfer_matrix(pd.DataFrame(rows), "pgd")
+    assert matrix.loc["A", "B"] == pytest.approx(1.0)
+    assert matrix.loc["B", "A"] == pytest.approx(0.375)
+    assert matrix.loc["A", "A"] == pytest.approx(0.125)
+
+
+def test_descriptions() -> None:
+    threat = build_threat(transfer("streets/enet"))
+    description = threat.describe()
+    inner = description["transfer"]
+    assert (inner["source_model"], len(inner["source_digest"])) == ("streets/enet", 16)
+    assert threat.name == "pgd linf 8/255 x3 from streets/enet"
+    again = rebuild_threat(description)
+    assert (again.describe(), again.name) == (description, threat.name)
+    assert rebuild_threat(threat.written()).describe() == description
+    assert build_threat(transfer({"address": "streets/enet"})).describe() == description
+    assert [each.name for each in build_threats(transfer(["streets/enet", "streets/pspnet"]))] == [
+        "pgd linf 8/255 x3 from streets/enet",
+        "pgd linf 8/255 x3 from streets/pspnet",
+    ]
+
+
+def test_a_source_with_other_weights_than_the_stored_one_is_refused() -> None:
+    description = build_threat(transfer("streets/enet")).describe()
+    description["transfer"]["source_digest"] = "0" * 16
+    with pytest.raises(GauntletError, match="has other weights"):
+        evaluate(tiny(1), TinyDataset(), rebuild_threat(description))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"attack": PGD}, "needs the option 'source_model'"),
+        ({"source_model": "streets/enet"}, "needs the option 'attack'"),
+        ({"source_model": {"adress": "streets/enet"}, "attack": PGD}, "a source_model is an address or"),
+        ({"source_model": "streets/enet", "attack": {"name": "halmosi"}}, "is described by {battery"),
+        ({"source_model": "streets/enet", "attack": PGD, "sorce": 1}, "unknown option"),
+    ],
+)
+def test_bad_descriptions_are_one_sentence(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(GauntletError, match=sentence):
+        build_threat({"transfer": options})
+
+
+def test_an_unknown_source_is_told_before_anything_is_computed() -> None:
+    plan = parse_plan({"models": ["streets/enet"], "datasets": [SCENES], "threats": [transfer("streets/ent")]})
+    with pytest.raises(GauntletError, match="unknown model 'streets/ent'; did you mean 'streets/enet'"):
+        plan_jobs(plan)
+
+
+def test_other_classes_need_an_attack_on_the_sources_own_prediction() -> None:
+    network = torch.nn.Conv2d(3, 5, 1)
+    torch.nn.init.normal_(network.weight, generator=torch.Generator().manual_seed(0))
+    source = wrap_model(network, num_classes=5, name="five")
+    data, target = TinyDataset(), tiny(1)
+    with pytest.raises(GauntletError, match="has other classes than 'tiny-1'"):
+        evaluate(target, data, transfer(source))
+    store = Store()
+    own = evaluate(target, data, transfer(source, name="ifgsm"), store=store)
+    details = [each for _, each in rows(store, own)]
+    assert all(len(each["source_correct"]) == 5 for each in details)
+    assert sum(map(sum, (each["source_correct"] for each in details))) < sum(
+        map(sum, (each["source_pixels"] for each in details))
+    )
+
+
+def test_inner_needs_a_model_inside() -> None:
+    with pytest.raises(GauntletError, match="has no model inside it"):
+        evaluate(tiny(1), TinyDataset(), transfer("inner"))
+
+
+def test_a_region_is_kept() -> None:
+    store = Store()
+    region = {"square": {"size": 4, "position": "centre"}}
+    evaluation = evaluate(tiny(1), TinyDataset(), transfer(tiny(0), region=region), store=store)
+    assert {figure.view for figure in evaluation.all_figures} >= {"inside", "outside"}
+
+
+def test_images_keep_changes_below_a_grey_level_and_the_oldest_go() -> None:
+    cache = ImageCache("made", limit=3 * 13_000)
+    image = np.full((3, 32, 32), 0.25, np.float32) + np.float32(0.25 / 255)
+    keys = [content_key("entry", index) for index in range(200)]
+    for key in keys:
+        cache.write(key, MadeImage(image, {"norm": 0.1}))
+    kept = [key for key in keys if cache.read(key) is not None]
+    assert keys[-1] in kept
+    assert keys[0] not in kept
+    entry = cache.read(keys[-1])
+    assert entry is not None
+    assert np.array_equal(entry.image, image)
+    assert entry.details == {"norm": 0.1}
+
+
+def test_a_damaged_entry_is_made_again() -> None:
+    data, source = TinyDataset(), tiny(0)
+    before = evaluate(tiny(1), data, transfer(source))
+    cache = ImageCache("transfer")
+    entries = list(cache.folder.glob("*/*.npz"))
+    assert len(entries) == len(data)
+    for entry in entries:
+        entry.write_bytes(entry.read_bytes()[:100])
+    assert evaluate(tiny(1), data, transfer(source)).figures == before.figures
