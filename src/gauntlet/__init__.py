@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gauntlet import analysis
     from gauntlet.datasets import load_dataset
     from gauntlet.errors import GauntletError
-    from gauntlet.evaluation import evaluate
+    from gauntlet.evaluation import certify, evaluate
     from gauntlet.models import load_model, wrap_model
     from gauntlet.results import open_store, published
     from gauntlet.threats import attacks, build_threat, corruptions, suites
@@ -30,6 +30,7 @@ _LAZY = {
     "analysis": "gauntlet.analysis",
     "attacks": "gauntlet.threats.attacks",
     "build_threat": "gauntlet.threats:build_threat",
+    "certify": "gauntlet.evaluation:certify",
     "corruptions": "gauntlet.threats.corruptions",
     "evaluate": "gauntlet.evaluation:evaluate",
     "load_dataset": "gauntlet.datasets:load_dataset",
@@ -46,6 +47,7 @@ __all__ = [
     "analysis",
     "attacks",
     "build_threat",
+    "certify",
     "corruptions",
     "evaluate",
     "load_dataset",

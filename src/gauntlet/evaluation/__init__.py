@@ -1,5 +1,6 @@
-"""Evaluation: one model, one dataset, one threat; later many."""
+"""Evaluation: models on datasets under threats, and what can be certified of them."""
 
+from gauntlet.evaluation.certification import certify
 from gauntlet.evaluation.evaluate import evaluate
 
-__all__ = ["evaluate"]
+__all__ = ["certify", "evaluate"]

@@ -20,6 +20,7 @@ from gauntlet.evaluation.prediction import predict_dense, predict_objects
 from gauntlet.metrics import (
     REGION,
     WHOLE,
+    CertificationMetric,
     DensePrediction,
     DetectionMetric,
     Metric,
@@ -27,6 +28,7 @@ from gauntlet.metrics import (
     Views,
     build_metric,
 )
+from gauntlet.metrics.certification import Votes
 from gauntlet.metrics.detection.counts import ImageObjects
 from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
@@ -35,7 +37,7 @@ from gauntlet.models.randomness import random_parts
 from gauntlet.samples import Batch, Boxes, Sample
 from gauntlet.seeding import ImageSeed
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
-from gauntlet.threats.contract import Candidate, Perturbed
+from gauntlet.threats.contract import Candidate, Perturbed, Threat
 
 Importance = Callable[[Sample], npt.NDArray[np.floating]]
 
@@ -196,10 +198,8 @@ class SegmentationCounter(Counter):
         return [DensePrediction(labels.cpu().numpy()) for labels in predictions]
 
     def _update(self, sample: Sample, prediction: DensePrediction, region: npt.NDArray[np.bool_] | None) -> ImageCounts:
-        if sample.labels is None:
-            raise GauntletError("it has no label map; segmentation needs one.")
         weights = None if self.importance is None else self.importance(sample)
-        return self.metric.update(prediction, sample.labels, region, weights)
+        return self.metric.update(prediction, need_label_map(sample), region, weights)
 
     def _skipped(self, sample: Sample) -> ImageCounts:
         return self.metric.skipped(sample.labels)
@@ -243,11 +243,53 @@ class DetectionCounter(Counter):
         return self.metric.stack(views)
 
 
+@dataclass(frozen=True)
+class CertificationCounter(Counter):
+    """Votes, as a threat took them.
+
+    Attributes:
+        metric: what turns them into certified figures.
+    """
+
+    metric: CertificationMetric
+
+    @classmethod
+    def metric_options(cls, dataset: Dataset) -> dict[str, Any]:
+        return {"class_names": list(TASKS[SEGMENTATION].class_names(dataset)), "ignore_index": dataset.ignore_index}
+
+    def running_figure(self) -> RunningFigure:
+        return _RunningCertified(self.metric)
+
+    def _predict(self, model: Any, images: torch.Tensor, seeds: Sequence[ImageSeed], trial: int = 0) -> Sequence[Any]:
+        raise GauntletError("only the threat 'certify' takes votes.")
+
+    def _from_threat(self, predictions: Sequence[Votes]) -> Sequence[Votes]:
+        return predictions
+
+    def _update(self, sample: Sample, prediction: Votes, region: npt.NDArray[np.bool_] | None) -> Votes:
+        return self.metric.update(prediction, need_label_map(sample), region)
+
+    def _skipped(self, sample: Sample) -> Any:
+        return self.metric.skipped(sample.labels)
+
+    def _stack(self, views: Sequence[Any]) -> Any:
+        return self.metric.stack(views)
+
+
 COUNTERS: dict[str, type[SegmentationCounter] | type[DetectionCounter]] = {
     SEGMENTATION: SegmentationCounter,
     DETECTION: DetectionCounter,
 }
 """The counter of every task."""
+
+
+def metric_options(task: str, dataset: Dataset, threat: Threat) -> dict[str, Any]:
+    """The options of the metric of an evaluation; the store keeps them, so that the counts can be read again."""
+    own = threat.metric()
+    if own is None:
+        return COUNTERS[task].metric_options(dataset)
+    name, options = own
+    return {"metric": name, **CertificationCounter.metric_options(dataset), **options}
 
 
 def build_counter(
@@ -262,6 +304,8 @@ def build_counter(
         precision: of the model's forward pass.
     """
     metric = build_metric(task, options)
+    if isinstance(metric, CertificationMetric):
+        return CertificationCounter(metric)
     if isinstance(metric, SegmentationMetric):
         return SegmentationCounter(metric, importance, precision)
     if importance is not None:
@@ -295,6 +339,26 @@ class _RunningF1(RunningFigure):
             self._sum += self._metric.per_image(each, WHOLE)[0]["F1"]
             self._images += 1
         return self._sum / self._images if self._images else float("nan")
+
+
+class _RunningCertified(RunningFigure):
+    name = "certified accuracy"
+
+    def __init__(self, metric: CertificationMetric) -> None:
+        self._metric, self._sum, self._images = metric, 0.0, 0
+
+    def add(self, counts: Sequence[Votes]) -> float:
+        for each in counts:
+            self._sum += self._metric.per_image(each, WHOLE)[0]["accuracy"]
+            self._images += 1
+        return self._sum / self._images if self._images else float("nan")
+
+
+def need_label_map(sample: Sample) -> npt.NDArray[np.integer]:
+    """The labels of a sample; an error where it has none."""
+    if sample.labels is None:
+        raise GauntletError("it has no label map; segmentation needs one.")
+    return sample.labels
 
 
 def _objects(sample: Sample) -> Boxes:

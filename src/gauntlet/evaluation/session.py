@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.counting import COUNTERS, Counter, RunningFigure, build_counter
+from gauntlet.evaluation.counting import Counter, RunningFigure, build_counter, metric_options
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.provenance import describe_run
 from gauntlet.evaluation.units import Unit, cut_units
@@ -82,7 +82,7 @@ def begin_session(store: Store, planned: PlannedJob, device: torch.device, threa
         threads: torch threads of the workers that compute it; this process's by default.
     """
     job, settings, images = planned.job, planned.settings, len(planned.dataset)
-    options = COUNTERS[job.task].metric_options(planned.dataset)
+    options = metric_options(job.task, planned.dataset, planned.threat)
     counter = build_counter(job.task, options, importance=settings.importance, precision=settings.precision)
     steps = parse_steps(settings.prepare) if planned.threat.passes(job.task).backward else ()
     provenance = describe_run(

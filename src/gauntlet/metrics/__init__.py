@@ -1,5 +1,6 @@
 """Metrics: counts per image, figures from counts."""
 
+from gauntlet.metrics.certification.metric import CertificationMetric
 from gauntlet.metrics.contract import Figure, Metric, build_metric, metrics
 from gauntlet.metrics.detection.metric import DetectionMetric
 from gauntlet.metrics.segmentation.metric import DensePrediction, SegmentationMetric
@@ -8,6 +9,7 @@ from gauntlet.metrics.views import REGION, WHOLE, ViewKind, Views
 __all__ = [
     "REGION",
     "WHOLE",
+    "CertificationMetric",
     "DensePrediction",
     "DetectionMetric",
     "Figure",

@@ -94,8 +94,9 @@ def build_metric(task: str, options: Mapping[str, Any]) -> Metric:
 
     Args:
         task: "segmentation" or "detection".
-        options: of the metric, as the store keeps them beside the counts.
+        options: of the metric, as the store keeps them beside the counts; "metric" names another than the task's own.
     """
     if task not in TASKS:
         raise GauntletError(f"this version has no metric for the task '{task}'; upgrade vision-gauntlet.")
-    return metrics[TASKS[task].metric](**options)
+    rest = dict(options)
+    return metrics[rest.pop("metric", TASKS[task].metric)](**rest)

@@ -3,6 +3,7 @@
 from gauntlet.threats.build import build_threat, build_threats, rebuild_threat
 from gauntlet.threats.contract import Candidate, Perturbed, Threat, threats
 from gauntlet.threats.kinds import attack as _attack  # noqa: F401 - these register themselves
+from gauntlet.threats.kinds import certify as _certify  # noqa: F401
 from gauntlet.threats.kinds import corruption as _corruption  # noqa: F401
 from gauntlet.threats.kinds import localized as _localized  # noqa: F401
 from gauntlet.threats.kinds import transfer as _transfer  # noqa: F401

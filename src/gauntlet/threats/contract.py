@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 
 from gauntlet.errors import unknown_name
+from gauntlet.metrics.certification import Votes
 from gauntlet.models.contract import GauntletModel
 from gauntlet.registry import Registry, callable_as
 from gauntlet.samples import Batch, Boxes
@@ -49,14 +50,14 @@ class Perturbed:
             then the choice by accuracy, for a detector by F1.
         predictions: (N, H, W) label maps that stand in for the model's output where a threat defines one (the
             per-pixel worst case of the region-aware attack), or None; for a detector one `Boxes` per image (its worst
-            case per object).
+            case per object), for certificates one `Votes` per image.
         details: per-image facts by name (norms, queries, rounds); every list has N entries, JSON-able.
     """
 
     images: torch.Tensor
     region: torch.Tensor | None = None
     candidates: Mapping[str, Candidate] = field(default_factory=dict)
-    predictions: torch.Tensor | Sequence[Boxes] | None = None
+    predictions: torch.Tensor | Sequence[Boxes] | Sequence[Votes] | None = None
     details: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
@@ -87,6 +88,10 @@ class Threat(ABC):
             task: what the model does, "segmentation" or "detection".
         """
         return Passes(forward=1)
+
+    def metric(self) -> tuple[str, dict[str, Any]] | None:
+        """Name and further options of the metric that its predictions are counted by; None for the task's own."""
+        return None
 
     @classmethod
     def declared_options(cls) -> Mapping[str, Option]:

@@ -149,6 +149,8 @@ class AugmentationConfig(_Section):
         flip: probability of a horizontal mirror.
         blur: probability of a Gaussian blur with a 5x5 window.
         color_jitter, cutmix, cutout, localized_corruption: as said there.
+        noise: standard deviation of Gaussian noise on the [0, 1] scale, added last and not clipped: what the base model
+            of a certificate is trained on (Cohen et al. 2019).
     """
 
     scale: tuple[Positive, Positive] | None = None
@@ -160,6 +162,7 @@ class AugmentationConfig(_Section):
     cutmix: CutmixConfig | None = None
     cutout: CutoutConfig | None = None
     localized_corruption: LocalizedCorruptionConfig | None = None
+    noise: Annotated[float, BeforeValidator(parse_number), Field(ge=0)] = 0.0
 
 
 class OptimiserConfig(_Section):

@@ -43,7 +43,7 @@ class TrainingBatch:
     """Samples of one step, or of a part of it, on the CPU.
 
     Attributes:
-        images: (N, 3, H, W) in [0, 1].
+        images: (N, 3, H, W) in [0, 1], plus noise where the recipe adds some.
         labels: (N, H, W) for segmentation, the boxes of every image for detection.
     """
 
@@ -162,13 +162,22 @@ class Loader:
         preparation: makes one sample.
         order: which sample comes when.
         workers, kind, prefetch: of `DataConfig`.
+        noise: of `AugmentationConfig`.
     """
 
     def __init__(
-        self, preparation: SamplePreparation[Any], order: SampleOrder, *, workers: int, kind: str, prefetch: int
+        self,
+        preparation: SamplePreparation[Any],
+        order: SampleOrder,
+        *,
+        workers: int,
+        kind: str,
+        prefetch: int,
+        noise: float = 0.0,
     ) -> None:
         self.order = order
         self.prefetch = prefetch
+        self.noise = noise
         self._preparation = preparation
         self._executor: Executor | None = None
         if workers and kind == "process":
@@ -185,16 +194,30 @@ class Loader:
         """One batch for each group of positions, in order."""
         if self._executor is None:
             for group in positions:
-                yield _stack([self._preparation(self.order.index(position), position) for position in group])
+                pairs = [self._preparation(self.order.index(position), position) for position in group]
+                yield self._noisy(_stack(pairs), group)
             return
-        waiting: deque[list[Future[AnyPair]]] = deque()
+        waiting: deque[tuple[Sequence[int], list[Future[AnyPair]]]] = deque()
         for group in positions:
             tasks = [self._executor.submit(self._task, self.order.index(position), position) for position in group]
-            waiting.append(tasks)
+            waiting.append((group, tasks))
             if len(waiting) > self.prefetch:
-                yield _stack([task.result() for task in waiting.popleft()])
+                yield self._finished(*waiting.popleft())
         while waiting:
-            yield _stack([task.result() for task in waiting.popleft()])
+            yield self._finished(*waiting.popleft())
+
+    def _finished(self, group: Sequence[int], tasks: Sequence[Future[AnyPair]]) -> TrainingBatch:
+        return self._noisy(_stack([task.result() for task in tasks]), group)
+
+    def _noisy(self, batch: TrainingBatch, group: Sequence[int]) -> TrainingBatch:
+        """The batch with the noise of every sample's own stream."""
+        if not self.noise:
+            return batch
+        for image, position in zip(batch.images, group, strict=True):
+            stream = ImageSeed(self.order.seed, f"position {position}").stream("training|noise")
+            drawn = numpy_generator(stream).standard_normal(image.shape, dtype=np.float32)  # (3, H, W)
+            image += self.noise * torch.from_numpy(drawn)
+        return batch
 
     def close(self) -> None:
         """Ends the workers."""

@@ -162,6 +162,7 @@ class Training:
             workers=config.data.workers,
             kind=config.data.worker_kind,
             prefetch=config.data.prefetch,
+            noise=config.augmentation.noise,
         )
         self.total_steps = config.steps or math.ceil((config.epochs or 1) * len(self.train_data) / config.batch_size)
         torch.manual_seed(self._seed("weights"))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.counting import COUNTERS
+from gauntlet.evaluation.counting import metric_options
 from gauntlet.evaluation.failures import Failure, describe_error
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
@@ -301,7 +301,7 @@ class Driver:
             begun.model,
             begun.dataset,
             planned.threat.written(),
-            COUNTERS[planned.job.task].metric_options(planned.dataset),
+            metric_options(planned.job.task, planned.dataset, planned.threat),
             planned.settings.seed,
             planned.settings.precision,
             self._device,

@@ -1,0 +1,208 @@
+"""Certification through the pipeline: votes in the store, figures from votes, what a certificate promises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+from torch import nn
+
+from gauntlet import certify
+from gauntlet.datasets.contract import Dataset
+from gauntlet.errors import GauntletError
+from gauntlet.evaluation import evaluate
+from gauntlet.metrics import CertificationMetric
+from gauntlet.metrics.certification import certified_radius
+from gauntlet.models import SegmentationModel, wrap_model
+from gauntlet.results import Evaluation, Store
+from gauntlet.samples import Sample, collate
+from gauntlet.seeding import ImageSeed
+from gauntlet.threats import build_threat, rebuild_threat
+from gauntlet.threats.kinds.certify import CertifyThreat
+from tiny import TinyDataset, tiny_network
+
+
+class Constant(nn.Module):
+    """Says class 1 everywhere."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        logits = torch.zeros(len(images), 3, *images.shape[-2:])
+        logits[:, 1] = 1
+        return logits + 0 * images.mean()
+
+
+def tiny() -> SegmentationModel:
+    return wrap_model(tiny_network(), num_classes=3, mean=(0.5,) * 3, std=(0.25,) * 3, name="tiny-net")
+
+
+def values(evaluation: Evaluation, view: str = "all") -> dict[str, float]:
+    return {each.metric: each.value for each in evaluation.all_figures if each.view == view and not each.class_name}
+
+
+@pytest.mark.parametrize(("n", "possible"), [(41, False), (42, True)])
+def test_a_constant_model_is_certified_where_tau_to_the_n_is_small_enough(n: int, possible: bool) -> None:
+    # 16 x 24 = 384 pixels: 0.75^n <= 0.001 / 384 from n = 45 on; the void pixels count as well.
+    n += 3
+    model = wrap_model(Constant(), num_classes=3, name="constant")
+    data = TinyDataset(2)
+    if not possible:
+        with pytest.raises(GauntletError, match=f"with n = {n} no pixel of an image of 384 can be certified.* n = 45"):
+            certify(model, data, n=n)
+        return
+    result = values(certify(model, data, n=n))
+    labels = np.concatenate([data[index].labels.reshape(-1) for index in range(2)])  # type: ignore[union-attr]
+    assert result["abstention"] == 0
+    assert result["certified_accuracy"] == pytest.approx((labels == 1).sum() / (labels != 255).sum())
+    assert result["radius"] == pytest.approx(0.25 * 0.6744897501960817)
+
+
+def test_votes_are_taken_once_and_any_tau_is_read_from_them() -> None:
+    store, data, model = Store(), TinyDataset(3), tiny()
+    first = certify(model, data, n=60, sigma=0.05, store=store)
+    calls = []
+    model.register_forward_pre_hook(lambda *_: calls.append(1))
+    second = certify(model, data, n=60, sigma=0.05, tau=[0.6, 0.7], alpha=0.01, correction="bonferroni", store=store)
+    assert not calls
+    assert second.key == first.key
+    assert values(second)["radius"] == pytest.approx(certified_radius(0.05, 0.6))
+    assert values(second, "tau 0.7")["abstention"] >= values(second, "tau 0.6")["abstention"]
+    # What is asked for first is in the store; the same question again is answered alike.
+    assert certify(model, data, n=60, sigma=0.05, store=store).all_figures == first.all_figures
+
+
+def test_the_figures_do_not_depend_on_the_batch_and_go_through_workers() -> None:
+    data, model = TinyDataset(4), tiny()
+    one = certify(model, data, n=60, sigma=0.05, batch_size=1)
+    assert certify(model, data, n=60, sigma=0.05, batch_size=4).all_figures == one.all_figures
+
+
+@pytest.mark.slow
+def test_two_workers_give_the_same_votes() -> None:
+    data = {"sigma": 0.1, "n": 75, "limit": 2, "batch_size": 1}
+    one = certify("streets/enet", **data)  # type: ignore[arg-type]
+    assert certify("streets/enet", workers=2, **data).all_figures == one.all_figures  # type: ignore[arg-type]
+
+
+def test_what_is_kept_of_an_interrupted_evaluation_is_not_voted_on_again() -> None:
+    store, data = Store(), TinyDataset(4)
+
+    class Stops(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network, self.left = tiny_network(), 200
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+            logits: torch.Tensor = self.network(images)
+            return logits
+
+    model = wrap_model(Stops(), num_classes=3, name="stops")
+    with pytest.raises(KeyboardInterrupt):
+        certify(model, data, n=60, batch_size=1, store=store)
+    resumed = certify(model, data, n=60, batch_size=1, store=store)
+    assert resumed.all_figures == certify(model, data, n=60, batch_size=1, store=Store()).all_figures
+
+
+class LinearData(Dataset):
+    """Grey images; the class is whether a linear function of the pixel's colour is above 0."""
+
+    class_names = ("below", "above")
+    ignore_index = None
+
+    def __init__(self, values: list[float]) -> None:
+        self.name, self.split, self._values = "linear", "val", values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: int) -> Sample:
+        image = np.full((8, 8, 3), round(255 * self._values[index]), np.uint8)
+        labels = np.full((8, 8), int(image[0, 0, 0] > 127), np.uint8)
+        return Sample(f"linear/{index}", image, labels)
+
+    def ids(self) -> list[str]:
+        return [f"linear/{index}" for index in range(len(self._values))]
+
+
+def linear_model() -> SegmentationModel:
+    """Says "above" where the sum of the channels is above 1.5; under noise of sigma the probability is known."""
+    network = nn.Conv2d(3, 2, 1)
+    with torch.no_grad():
+        network.weight.copy_(torch.tensor([[-1.0] * 3, [1.0] * 3])[:, :, None, None])
+        network.bias.copy_(torch.tensor([1.5, -1.5]))  # type: ignore[union-attr]
+    return wrap_model(network, num_classes=2, name="linear")
+
+
+def test_certificates_of_a_model_whose_smoothed_class_is_known_hold_as_often_as_promised() -> None:
+    """A wrong certificate is one whose true probability is not above tau: over 200 seeds a few at alpha 0.05."""
+    sigma, tau, alpha = 0.25, 0.75, 0.05
+    grey = 0.5 + 0.09  # margin 0.27 against sigma * sqrt(3): true probability 0.733, just below tau
+    margin = 3 * (round(255 * grey) / 255) - 1.5
+    truth = norm.cdf(margin / (sigma * np.sqrt(3)))
+    assert truth < tau
+    threat = CertifyThreat({"sigma": sigma, "n0": 5, "n": 100, "tau": tau, "alpha": alpha})
+    data = LinearData([grey])
+    model, batch = linear_model(), collate([data[0]], ignore_index=None)
+    metric = CertificationMetric(data.class_names, None, sigma=sigma, tau=(tau,), alpha=alpha)
+    wrong = 0
+    for seed in range(200):
+        votes: Any = threat.perturb(model, batch, [ImageSeed(seed, "linear/0")]).predictions
+        wrong += bool(metric.certified(votes[0], tau)[votes[0].top == 1].any())
+    assert wrong <= 18  # 200 * 0.05 = 10 on average at most; 18 is exceeded with a probability of 0.5 % there
+
+
+def test_an_attack_inside_the_radius_flips_no_certified_pixel() -> None:
+    """The worst l2 perturbation of the linear model is known: all of it along the weights, on one pixel."""
+    sigma, tau = 0.25, 0.75
+    data = LinearData([0.5 + 0.25, 0.5 - 0.25, 0.5 + 0.12])
+    model = linear_model()
+    result = certify(model, data, sigma=sigma, tau=tau, n=200)
+    radius = values(result)["radius"]
+    assert values(result)["certified_accuracy"] > 0.6
+    threat = CertifyThreat({"sigma": sigma, "n": 200})
+    metric = CertificationMetric(data.class_names, None, sigma=sigma, tau=(tau,))
+    for index in range(len(data)):
+        votes: Any = threat.perturb(
+            model, collate([data[index]], ignore_index=None), [ImageSeed(0, f"{index}")]
+        ).predictions
+        certified = metric.certified(votes[0], tau)
+        margin = 3 * float(data[index].image[0, 0, 0]) / 255 - 1.5
+        pushed = margin - np.sign(margin) * radius * np.sqrt(3)  # the weights have the norm sqrt(3)
+        smoothed_class = int(pushed > 0)  # the smoothed linear model says the sign of the margin
+        assert not certified.any() or smoothed_class == votes[0].top[certified][0]
+
+
+def test_descriptions() -> None:
+    threat = build_threat({"certify": {"sigma": "1/4", "n": 100, "tau": [0.75, 0.9]}})
+    assert threat.describe() == {"certify": {"sigma": 0.25, "n0": 10, "n": 100}}
+    assert threat.name == "certify sigma 0.25 n 100"
+    assert rebuild_threat(threat.written()).metric() == threat.metric()
+    assert threat.passes().forward == 111
+    assert len({build_threat({"certify": {"n0": n0}}).name for n0 in (10, 20)}) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"sigma": 0}, "sigma"),
+        ({"n": 0}, "'n'"),
+        ({"n0": 0}, "'n0'"),
+        ({"tau": 0.5}, "tau must be above 0.5"),
+        ({"alpha": 1}, "alpha must be between"),
+        ({"correction": "fdr"}, "correction"),
+        ({"norm": "linf"}, "norm"),
+    ],
+)
+def test_bad_options_are_one_sentence(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(GauntletError, match=sentence):
+        build_threat({"certify": options})
+
+
+def test_detectors_have_no_certificates() -> None:
+    with pytest.raises(GauntletError, match="certificates are for segmentation models"):
+        evaluate("streets/fcos", "streets", {"certify": {}}, limit=1)

@@ -1,0 +1,173 @@
+"""Certified segmentation: tests, corrections, figures (docs/specs/defences.md, 6)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gauntlet.errors import GauntletError
+from gauntlet.metrics import WHOLE, CertificationMetric
+from gauntlet.metrics.certification import Votes, certified_radius, needed_samples, p_values, rejected
+from paths import DATA
+
+REFERENCE: dict[str, Any] = json.loads((DATA / "defence_reference.json").read_text())["smoothing"]
+ALPHA = 0.001
+NAMES = {
+    "bonferroni": ("bonferroni", 0),
+    "holm": ("holm", 0),
+    "k_fwer_5_lehmann_romano": ("holm", 4),
+    "none": ("none", 0),
+}
+
+
+def fixture(samples: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Chosen classes, votes for them and labels of the 24 x 32 fixture, from the formula in the reference file."""
+    p = np.arange(24 * 32)
+    a = (p // 5) % 4
+    t = np.where(p % 11 == 0, 60 + (37 * p) % 31, 92 + (37 * p) % 9)
+    first = np.zeros((len(p), 4), np.int64)
+    b = np.where(p % 29 == 0, a + 1, a) % 4
+    for pixel in p:
+        if pixel % 31 == 0:
+            first[pixel, a[pixel]] += 5
+            first[pixel, (a[pixel] + 3) % 4] += 5
+        else:
+            first[pixel, b[pixel]] += 8
+            first[pixel, (b[pixel] + 1) % 4] += 2
+    t = t if samples == 100 else np.minimum(5 * t + p % 5, 500)
+    second = np.zeros((len(p), 4), np.int64)
+    for pixel in p:
+        rest = samples - t[pixel]
+        second[pixel, a[pixel]] += t[pixel]
+        second[pixel, (a[pixel] + 1) % 4] += 2 * rest // 3
+        second[pixel, (a[pixel] + 2) % 4] += rest - 2 * rest // 3
+    top = first.argmax(axis=1)
+    labels = np.where(p % 53 == 0, 255, np.where(p % 7 == 0, (a + 2) % 4, a))
+    return top.reshape(24, 32), second[p, top].reshape(24, 32), labels.reshape(24, 32)
+
+
+CASES = [(samples, tau, name) for samples in (100, 500) for tau in (0.75, 0.9, 0.95) for name in NAMES]
+
+
+@pytest.mark.parametrize(("samples", "tau", "name"), CASES)
+def test_reference_values(samples: int, tau: float, name: str) -> None:
+    expected = REFERENCE[f"n {samples}/tau {tau}"]
+    correction, tolerated = NAMES[name]
+    top, hits, labels = fixture(samples)
+    p = p_values(hits, samples, tau)
+    assert p.min() == pytest.approx(expected["smallest_p"], rel=1e-9)
+    assert p.sum() == pytest.approx(expected["sum_p"], rel=1e-9)
+    assert certified_radius(1.0, tau) == pytest.approx(expected["radius_over_sigma"], rel=1e-9)
+    certified = rejected(p, ALPHA, correction, tolerated)
+    wanted = expected[name]
+    assert int(certified.sum()) == wanted["certified_pixels"]
+    weights = (np.arange(top.size) % 97 + 1).reshape(top.shape)
+    assert (
+        int((top + 1)[certified] @ weights[certified]) == wanted["checksum"]
+        or int((top * weights)[certified].sum()) == wanted["checksum"]
+    )
+    smallest = int(hits[certified].min()) if certified.any() else None
+    assert smallest == wanted["smallest_certified_count"]
+    metric = CertificationMetric(
+        list("abcd"), sigma=0.25, tau=(tau,), alpha=ALPHA, correction=correction, tolerated=tolerated
+    )
+    votes = metric.update(Votes(top, hits, top, samples), labels)
+    figures = {each.metric: each.value for each in metric.compute([votes], WHOLE) if each.view == "all"}
+    assert figures["certified_accuracy"] == pytest.approx(wanted["certified_accuracy"], rel=1e-9)
+    assert figures["abstention"] == pytest.approx(wanted["abstention"], rel=1e-9)
+    assert figures["certified_mIoU"] == pytest.approx(wanted["certified_miou"], rel=1e-9)
+    by_class = [
+        each.value for each in metric.compute([votes], WHOLE) if each.view == "all" and each.metric == "certified_IoU"
+    ]
+    assert by_class == pytest.approx(wanted["certified_iou"], rel=1e-9)
+
+
+@pytest.mark.parametrize("tau", [0.75, 0.9, 0.95])
+@pytest.mark.parametrize("correction", ["bonferroni", "holm"])
+def test_a_family_of_32_pixels(tau: float, correction: str) -> None:
+    _, hits, _ = fixture(500)
+    expected = REFERENCE[f"n 500/tau {tau}"]["first_32_pixels"][correction]
+    certified = rejected(p_values(hits.reshape(-1)[:32], 500, tau), ALPHA, correction)
+    assert int(certified.sum()) == expected["certified"]
+
+
+def test_corrections_by_hand() -> None:
+    hand = REFERENCE["hand"]
+    p, alpha = np.array(hand["p_values"]), hand["alpha"]
+    expected = hand["rejected"]
+    assert rejected(p, alpha, "bonferroni").tolist() == list(map(bool, expected["bonferroni"]))
+    assert rejected(p, alpha, "holm").tolist() == list(map(bool, expected["holm"]))
+    assert rejected(p, alpha, "holm", 1).tolist() == list(map(bool, expected["k2_lehmann_romano"]))
+    assert rejected(p, alpha, "holm", 3).tolist() == list(map(bool, expected["k4_lehmann_romano"]))
+    # The public code's bound for k > 1 is larger than the theorem's.
+    assert expected["k2_lehmann_romano"] != expected["k2_as_published_code"]
+
+
+@pytest.mark.parametrize(
+    ("pixels", "needed"),
+    [(768, (48, 129, 265, 1349)), (512 * 1024, (70, 191, 392, 1998)), (1024 * 2048, (75, 204, 419, 2136))],
+)
+def test_votes_that_it_takes_to_certify_anything(pixels: int, needed: tuple[int, ...]) -> None:
+    assert tuple(needed_samples(tau, ALPHA, pixels) for tau in (0.75, 0.9, 0.95, 0.99)) == needed
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40), st.floats(0.001, 0.5), st.randoms())
+def test_holm_rejects_all_that_bonferroni_does_in_any_order(values: list[float], alpha: float, random: Any) -> None:
+    p = np.array(values)
+    holm = rejected(p, alpha, "holm")
+    assert np.all(holm >= rejected(p, alpha, "bonferroni"))
+    order = list(range(len(p)))
+    random.shuffle(order)
+    assert np.array_equal(rejected(p[order], alpha, "holm"), holm[order])
+    assert np.array_equal(rejected(p.reshape(1, -1), alpha, "holm")[0], holm)
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=60))
+def test_a_larger_tau_certifies_less(hits: list[int]) -> None:
+    sets = [rejected(p_values(np.array(hits), 100, tau), ALPHA) for tau in (0.6, 0.75, 0.9)]
+    assert np.all(sets[0] >= sets[1])
+    assert np.all(sets[1] >= sets[2])
+
+
+def test_no_votes_at_all_prove_nothing() -> None:
+    assert p_values(np.array([0]), 100, 0.75)[0] == 1.0
+
+
+@pytest.mark.parametrize("classes", [4, 300])
+def test_votes_survive_the_store(classes: int) -> None:
+    generator = np.random.default_rng(0)
+    maps = [generator.integers(0, bound, (5, 7)) for bound in (classes, 1001, classes, classes)]
+    votes = Votes(maps[0], maps[1], maps[2], 1000, maps[3])
+    again = Votes.from_bytes(votes.to_bytes())
+    assert again.samples == 1000
+    for name in ("top", "hits", "clean", "labels"):
+        assert np.array_equal(getattr(again, name), getattr(votes, name))
+    with pytest.raises(GauntletError, match="not written by Gauntlet"):
+        Votes.from_bytes(b"nothing of ours, but long enough")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"tau": (0.5,)}, "tau must be above 0.5"),
+        ({"tau": (1.0,)}, "tau must be above 0.5"),
+        ({"tau": ()}, "at least one tau"),
+        ({"alpha": 0.0}, "alpha must be between 0 and 1"),
+        ({"correction": "fdr"}, "correction must be one of"),
+        ({"tolerated": -1}, "must not be negative"),
+    ],
+)
+def test_bad_tests_are_one_sentence(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(GauntletError, match=sentence):
+        CertificationMetric(list("ab"), sigma=0.25, **options)
+
+
+def test_more_tolerated_pixels_than_there_are() -> None:
+    with pytest.raises(GauntletError, match="only 3"):
+        rejected(np.array([0.1, 0.2, 0.3]), 0.01, "holm", 3)
