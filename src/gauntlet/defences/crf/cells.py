@@ -20,7 +20,7 @@ import torch
 
 from gauntlet.defences.crf.blocks import Block, balanced, run
 from gauntlet.defences.crf.messages import answer, hear
-from gauntlet.defences.crf.neighbours import bin_order, bins_in_reach, near_cells
+from gauntlet.defences.crf.neighbours import bins_in_reach, keys_of, near_cells
 
 RADIUS = 3.5
 """How far a pixel hears, from centroid to centroid, in standard deviations."""
@@ -80,20 +80,19 @@ class CellKernel:
 
 def _cut(features: torch.Tensor, side: float, radius: float) -> tuple[Partition, torch.Tensor]:
     """The partition of pixels into cells, and the centroids of the cells, (C, 5)."""
-    corners = torch.floor(features.detach() / side + 0.5).long().cpu().numpy()
-    corners -= corners.min(axis=0)
-    cells, cell = np.unique(np.ravel_multi_index(tuple(corners.T), tuple(corners.max(axis=0) + 1)), return_inverse=True)
-    width = max(1, round(radius / side / 2))
-    reach = bins_in_reach(radius, width * side)
-    places = np.stack(np.unravel_index(cells, tuple(corners.max(axis=0) + 1)), axis=1)
-    order, keys, strides = bin_order(places, width, reach)
+    places = torch.floor(features.detach() / side + 0.5).long().cpu().numpy()
+    places -= places.min(axis=0)
+    _, first, cell = np.unique(keys_of(places)[0], return_index=True, return_inverse=True)
+    width = max(1, round(radius / side / 2))  # cells of a bin: neighbours lie at most two bins or so away
+    bins, strides = keys_of(places[first] // width, margin=bins_in_reach(radius, width * side))
+    order = np.argsort(bins, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     index = torch.from_numpy(rank[cell]).to(features.device)  # (P,), cells numbered by bin
-    counts = torch.bincount(index, minlength=len(cells))
-    sums = features.new_zeros(len(cells), features.shape[1]).index_add(0, index, features)
+    counts = torch.bincount(index, minlength=len(first))
+    sums = features.new_zeros(len(first), features.shape[1]).index_add(0, index, features)
     centroids = sums / counts[:, None]
-    starts, near = near_cells(_columns(centroids), keys, strides, width * side, radius)
+    starts, near = near_cells(_columns(centroids), bins[order], strides, width * side, radius)
     begins = np.append(0, np.cumsum(counts.cpu().numpy()))
     pixels = np.argsort(rank[cell], kind="stable")
     return Partition(index, pixels, begins, starts, near), centroids

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -18,19 +19,16 @@ LARGEST_LIST = 400_000_000
 """Neighbours that are kept at most: 1.6 GB."""
 
 
-def bin_order(cells: Whole, width: int, reach: int) -> tuple[npt.NDArray[np.intp], Whole, Whole]:
-    """Cells (C, D) by the bins of `width` cells a side that they lie in.
+def keys_of(places: Whole, margin: int = 0) -> tuple[Whole, Whole]:
+    """One number for each of the places (N, D) in a grid, and what a step along each of its sides adds to it.
 
-    Returns:
-        the order that sorts cells by bin, the key of each cell in that order, and what a step along each feature adds
-        to a key; a margin of `reach` bins keeps steps from leaving one row and arriving in the next.
+    A margin keeps up to that many steps from leaving one row and arriving in the next.
     """
-    bins = (cells - cells.min(axis=0)) // width
-    extent = bins.max(axis=0) + 1 + 2 * reach
-    strides = np.append(np.cumprod(extent[:0:-1])[::-1], 1).astype(np.int64)
-    keys = bins @ strides
-    order = np.argsort(keys, kind="stable")
-    return order, keys[order], strides
+    extent = [int(side) + 1 + 2 * margin for side in places.max(axis=0)]
+    if math.prod(extent) >= 2**63:
+        raise GauntletError("crf: has more cells than can be numbered; take a larger side or larger bandwidths.")
+    strides = np.array([math.prod(extent[axis + 1 :]) for axis in range(len(extent))], dtype=np.int64)
+    return places @ strides, strides
 
 
 def near_cells(
