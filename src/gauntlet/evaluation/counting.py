@@ -31,7 +31,9 @@ from gauntlet.metrics.detection.counts import ImageObjects
 from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
 from gauntlet.models import GauntletModel
+from gauntlet.models.randomness import random_parts
 from gauntlet.samples import Batch, Boxes, Sample
+from gauntlet.seeding import ImageSeed
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
 from gauntlet.threats.contract import Candidate, Perturbed
 
@@ -71,8 +73,12 @@ class Counter(ABC):
         """A figure that can be followed while the evaluation runs."""
 
     @abstractmethod
-    def _predict(self, model: Any, images: torch.Tensor, ids: Sequence[str]) -> Sequence[Any]:
-        """What the model says about every image."""
+    def _predict(self, model: Any, images: torch.Tensor, seeds: Sequence[ImageSeed], trial: int = 0) -> Sequence[Any]:
+        """What the model says about every image; a random one draws from the seeds and the trial."""
+
+    def trials(self, model: GauntletModel) -> int:
+        """How often the model is asked about images that it sees as a whole."""
+        return 1
 
     @abstractmethod
     def _from_threat(self, predictions: Any) -> Sequence[Any]:
@@ -91,19 +97,29 @@ class Counter(ABC):
         """The views of several counts of one image as one."""
 
     def count(
-        self, model: GauntletModel, batch: Batch, perturbed: Perturbed
+        self, model: GauntletModel, batch: Batch, perturbed: Perturbed, seeds: Sequence[ImageSeed]
     ) -> tuple[list[ImageCounts] | list[ImageObjects], Views]:
-        """Counts of every image of a batch and what their views are."""
+        """Counts of every image of a batch and what their views are.
+
+        A random model has one view per trial; of regions and batteries, whose views are others, the first trial.
+        """
         if perturbed.candidates:
-            return self._count_candidates(model, batch, perturbed.candidates)
+            return self._count_candidates(model, batch, perturbed.candidates, seeds)
+        trials = self.trials(model)
+        if perturbed.predictions is None and perturbed.region is None and trials > 1:
+            per_trial = [
+                self._update_all(batch.samples, self._predict(model, perturbed.images, seeds, trial), None)
+                for trial in range(trials)
+            ]
+            return [self._stack(views) for views in zip(*per_trial, strict=True)], Views.of_trials(trials)
         if perturbed.predictions is None:
-            predictions = self._predict(model, perturbed.images, _ids(batch.samples))
+            predictions = self._predict(model, perturbed.images, seeds)
         else:
             predictions = self._from_threat(perturbed.predictions)
         if perturbed.region is None:
             return self._update_all(batch.samples, predictions, None), WHOLE
         regions = perturbed.region.cpu().numpy().astype(bool)
-        clean = self._predict(model, batch.images, _ids(batch.samples))
+        clean = self._predict(model, batch.images, seeds)
         pairs = zip(
             self._update_all(batch.samples, predictions, regions),
             self._update_all(batch.samples, clean, regions),
@@ -112,7 +128,11 @@ class Counter(ABC):
         return [self._stack(pair) for pair in pairs], REGION
 
     def _count_candidates(
-        self, model: GauntletModel, batch: Batch, candidates: Mapping[str, Candidate]
+        self,
+        model: GauntletModel,
+        batch: Batch,
+        candidates: Mapping[str, Candidate],
+        seeds: Sequence[ImageSeed],
     ) -> tuple[list[Any], Views]:
         """One view per candidate; an image that a battery skipped has no counts in that view."""
         per_candidate: list[list[Any]] = []
@@ -121,7 +141,7 @@ class Counter(ABC):
             ran = candidate.ran.nonzero().flatten().tolist()
             if ran:
                 samples = [batch.samples[index] for index in ran]
-                predictions = self._predict(model, candidate.images[candidate.ran], _ids(samples))
+                predictions = self._predict(model, candidate.images[candidate.ran], [seeds[index] for index in ran])
                 for index, each in zip(ran, self._update_all(samples, predictions, None), strict=True):
                     counts[index] = each
             per_candidate.append(counts)
@@ -164,8 +184,13 @@ class SegmentationCounter(Counter):
     def running_figure(self) -> RunningFigure:
         return _RunningIoU()
 
-    def _predict(self, model: Any, images: torch.Tensor, ids: Sequence[str]) -> list[DensePrediction]:
-        return predict_dense(model, images, ids, self.precision)
+    def trials(self, model: GauntletModel) -> int:
+        return max((part.trials for part in random_parts(model)), default=1)
+
+    def _predict(
+        self, model: Any, images: torch.Tensor, seeds: Sequence[ImageSeed], trial: int = 0
+    ) -> list[DensePrediction]:
+        return predict_dense(model, images, _ids(seeds), self.precision, seeds, trial)
 
     def _from_threat(self, predictions: torch.Tensor) -> list[DensePrediction]:
         return [DensePrediction(labels.cpu().numpy()) for labels in predictions]
@@ -202,8 +227,8 @@ class DetectionCounter(Counter):
     def running_figure(self) -> RunningFigure:
         return _RunningF1(self.metric)
 
-    def _predict(self, model: Any, images: torch.Tensor, ids: Sequence[str]) -> list[Boxes]:
-        return predict_objects(model, images, ids, self.precision)
+    def _predict(self, model: Any, images: torch.Tensor, seeds: Sequence[ImageSeed], trial: int = 0) -> list[Boxes]:
+        return predict_objects(model, images, _ids(seeds), self.precision)
 
     def _from_threat(self, predictions: Sequence[Boxes]) -> Sequence[Boxes]:
         return predictions
@@ -278,5 +303,5 @@ def _objects(sample: Sample) -> Boxes:
     return sample.boxes
 
 
-def _ids(samples: Sequence[Sample]) -> list[str]:
-    return [sample.id for sample in samples]
+def _ids(seeds: Sequence[ImageSeed]) -> list[str]:
+    return [seed.image_id for seed in seeds]

@@ -17,16 +17,23 @@ from gauntlet.evaluation.provenance import choose_device
 from gauntlet.evaluation.units import Unit, load_unit
 from gauntlet.models import DetectionModel
 from gauntlet.models.preparation import parse_steps, prepare
+from gauntlet.models.randomness import ask_equally, random_parts
 from gauntlet.samples import Batch
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Seconds per image that were measured: loading, a forward pass, a forward and backward pass."""
+    """Seconds per image that were measured: loading, a forward pass, a forward and backward pass.
+
+    Attributes:
+        gradient: NaN for a model that has no gradient.
+        trials: how often a random model is asked for the figures.
+    """
 
     load: float
     forward: float
     gradient: float
+    trials: int = 1
 
 
 def estimate(jobs: Sequence[PlannedJob]) -> list[float]:
@@ -46,7 +53,8 @@ def estimate(jobs: Sequence[PlannedJob]) -> list[float]:
             seconds.append(math.nan)
             continue
         passes = planned.threat.passes(planned.job.task)
-        looking = (passes.forward - passes.backward) * measured.forward + passes.backward * measured.gradient
+        looks = passes.forward - passes.backward + measured.trials - 1
+        looking = looks * measured.forward + (passes.backward * measured.gradient if passes.backward else 0)
         seconds.append((measured.load + looking) * len(planned.dataset))
     return seconds
 
@@ -76,16 +84,21 @@ def probe(planned: PlannedJob) -> Probe | None:
             if isinstance(model, DetectionModel):
                 model.predict(batch.images)
             else:
-                model(batch.images)
+                ask_equally(model, batch.images)
 
     def gradient() -> None:
         images = batch.images.clone().requires_grad_()
-        losses = prepared.losses(images, batch.boxes) if isinstance(prepared, DetectionModel) else prepared(images)
+        losses = prepared.losses(images, batch.boxes) if isinstance(prepared, DetectionModel) else ask_equally(prepared, images)
         torch.autograd.grad(losses.sum(), images)
 
-    gradient()
     images = len(batch)
-    return Probe(loading / images, _timed(forward)[0] / images, _timed(gradient)[0] / images)
+    try:
+        gradient()
+        differentiating = _timed(gradient)[0] / images
+    except GauntletError:  # a model without a gradient says so when it is attacked
+        differentiating = math.nan
+    trials = max((part.trials for part in random_parts(model)), default=1)
+    return Probe(loading / images, _timed(forward)[0] / images, differentiating, trials)
 
 
 def _timed(function: Any) -> tuple[float, Any]:

@@ -11,12 +11,19 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics import DensePrediction
 from gauntlet.models import DetectionModel, SegmentationModel
 from gauntlet.models.precision import model_precision
+from gauntlet.models.randomness import EvaluationDraws, drawing, random_parts
 from gauntlet.samples import Boxes
+from gauntlet.seeding import ImageSeed
 
 
 @torch.inference_mode()
 def predict_dense(
-    model: SegmentationModel, images: torch.Tensor, ids: Sequence[str], precision: str = "fp32"
+    model: SegmentationModel,
+    images: torch.Tensor,
+    ids: Sequence[str],
+    precision: str = "fp32",
+    seeds: Sequence[ImageSeed] | None = None,
+    trial: int = 0,
 ) -> list[DensePrediction]:
     """Label maps, confidence and entropy of every image.
 
@@ -25,8 +32,11 @@ def predict_dense(
         images: (N, 3, H, W) in [0, 1].
         ids: N image ids, for messages.
         precision: "fp32" or "bf16" (autocast).
+        seeds: of the images, for a random model; those of run seed 0 by default.
+        trial: which repetition of the inference, for a random model.
     """
-    with model_precision(precision, images.device):
+    draws = EvaluationDraws(seeds or [ImageSeed(0, each) for each in ids], trial)
+    with model_precision(precision, images.device), drawing(random_parts(model), draws):
         logits = model(images)  # (N, K, H, W)
     _check_logits(model, logits, images, ids)
     logits = logits.float()

@@ -144,7 +144,7 @@ class UnitComputer:
         outcome = None
         try:
             perturbed = self._perturb(group)
-            outcome = perturbed, *self.counter.count(self.model, group.batch, perturbed)
+            outcome = perturbed, *self.counter.count(self.model, group.batch, perturbed, group.seeds)
         except torch.cuda.OutOfMemoryError:
             pass  # tried again below: inside this block the traceback would keep the failed pass in memory
         if outcome is None:

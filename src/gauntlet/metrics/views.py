@@ -1,4 +1,4 @@
-"""The views of an image's counts: one of the whole image, one per part of it, or one per attack of a battery."""
+"""The views of an image's counts: one of the whole image, one per part of it, per trial or per attack of a battery."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class ViewKind(Enum):
     """Inside and outside the region a threat acted in, under the threat and clean."""
     CANDIDATES = auto()
     """One view per candidate of a battery: the clean image and every attack."""
+    TRIALS = auto()
+    """One view of the whole image per trial of a random model."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +43,21 @@ class Views:
         """One view per candidate of a battery."""
         return cls(ViewKind.CANDIDATES, tuple(names))
 
+    @classmethod
+    def of_trials(cls, count: int) -> Views:
+        """One view per trial of a random model."""
+        return cls(ViewKind.TRIALS, tuple(f"trial {trial}" for trial in range(count)))
+
     def to_json(self) -> list[str]:
         """The form that a store keeps: the names."""
         return list(self.names)
 
     @classmethod
     def from_json(cls, names: Iterable[str]) -> Views:
-        """What `to_json` gave: names that are neither those of WHOLE nor of REGION are candidates."""
+        """What `to_json` gave: names that are neither those of WHOLE, of REGION nor of trials are candidates."""
         names = tuple(names)
-        return next((each for each in (WHOLE, REGION) if each.names == names), cls.of_candidates(names))
+        known = (WHOLE, REGION, cls.of_trials(len(names)))
+        return next((each for each in known if each.names == names), cls.of_candidates(names))
 
 
 WHOLE = Views(ViewKind.WHOLE, ("all",))

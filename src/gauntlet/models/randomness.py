@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError
@@ -128,6 +129,13 @@ def drawing(parts: Sequence[RandomPart], draws: Draws) -> Iterator[None]:
     finally:
         for part in parts:
             part._draws = None
+
+
+def ask_equally(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
+    """Logits of a model that, if it draws, draws the same each time and the same as its copies."""
+    with drawing(random_parts(model), EqualDraws(len(images))):
+        logits: torch.Tensor = model(images)
+    return logits
 
 
 def _number(text: str) -> int:

@@ -16,6 +16,7 @@ from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation import worst_case
 from gauntlet.metrics.segmentation.confusion import confusion
 from gauntlet.metrics.segmentation.counts import SCALARS, CountTable, ImageCounts, Int64Array
+from gauntlet.metrics.trials import mean_of_trials, trial_figures
 from gauntlet.metrics.views import REGION, ViewKind, Views
 
 
@@ -111,12 +112,16 @@ class SegmentationMetric(Metric):
         for each in counts:
             reduced.add(each)
         if views.kind is ViewKind.WHOLE:
-            return self._headline(reduced.table(0), reduced.foreground(0)) + self._scalar_figures(
-                reduced.table(0), reduced.scalars(0)
-            )
+            return self._whole_figures(reduced, 0)
+        if views.kind is ViewKind.TRIALS:
+            return trial_figures([self._whole_figures(reduced, view) for view in range(len(views))], views)
         if views.kind is ViewKind.REGION:
             return self._region_figures(reduced)
         return self._battery_figures(reduced, views)
+
+    def _whole_figures(self, reduced: _Reduced, view: int) -> list[Figure]:
+        table = reduced.table(view)
+        return self._headline(table, reduced.foreground(view)) + self._scalar_figures(table, reduced.scalars(view))
 
     def _headline(self, table: CountTable, foreground: CountTable | None) -> list[Figure]:
         bounds = segmentation.intervals(table)
@@ -217,7 +222,7 @@ class SegmentationMetric(Metric):
         table = CountTable.of(counts.confusion, len(self.class_names))
         accuracy, iou = segmentation.image_accuracy(table), segmentation.image_iou(table)
         means = divide(counts.scalars[:, :2], table.valid[:, None])
-        return [
+        rows = [
             {
                 "view": name,
                 "accuracy": float(accuracy[view]),
@@ -228,6 +233,7 @@ class SegmentationMetric(Metric):
             }
             for view, name in enumerate(views)
         ]
+        return [mean_of_trials(rows), *rows] if views.kind is ViewKind.TRIALS else rows
 
 
 class _Reduced:

@@ -19,6 +19,7 @@ import torch
 from gauntlet._version import __version__
 from gauntlet.models.contract import DetectionModel, GauntletModel
 from gauntlet.models.preparation.steps import prepare
+from gauntlet.models.randomness import ask_equally
 from gauntlet.samples import Boxes
 
 _LOG = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ def _random_images(model: GauntletModel, size: tuple[int, int], count: int) -> t
 def _output(model: GauntletModel) -> Callable[[torch.Tensor], torch.Tensor]:
     """What an attack differentiates: the logits, or a detector's loss of one object in the middle."""
     if not isinstance(model, DetectionModel):
-        return model
+        return partial(ask_equally, model)
 
     def losses(images: torch.Tensor) -> torch.Tensor:
         height, width = images.shape[-2:]

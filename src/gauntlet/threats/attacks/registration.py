@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 AttackFactory = Callable[..., Any]
 
+SYNONYMS: Mapping[str, str] = {"eot": "samples"}
+"""Other names of options that every attack has."""
+
 
 def names_for(task: str) -> list[str]:
     """The attacks for a task, in the order of registration; those of other packages are for pixels unless they say."""
@@ -41,7 +44,12 @@ class Preset:
     def options(self) -> list[str]:
         """Names that can be set."""
         known = [each.name for each in fields(self.kind) if each.name != "name"]
-        return [*known, *self.kind.synonyms, *self.kind.settled]
+        return [*known, *self.synonyms, *self.kind.settled]
+
+    @property
+    def synonyms(self) -> Mapping[str, str]:
+        """Other names of its options."""
+        return {**SYNONYMS, **self.kind.synonyms}
 
     def __call__(self, **given: Any) -> Attack:
         chosen: dict[str, Any] = {}
@@ -55,7 +63,7 @@ class Preset:
                 if value != only:
                     raise GauntletError(f"the attack '{self.name}' always has {key}={only!r}; leave it out.")
                 continue
-            chosen[self.kind.synonyms.get(key, key)] = value
+            chosen[self.synonyms.get(key, key)] = value
         return self.kind(name=self.name, **{**self.defaults, **chosen})
 
 

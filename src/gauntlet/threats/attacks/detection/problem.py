@@ -12,7 +12,6 @@ import torch
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.detection.overlap import box_iou
 from gauntlet.models.contract import Candidates, DetectionModel
-from gauntlet.models.precision import model_precision
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.detection.aims import Aim, parse_aim, pixel_mask
 from gauntlet.threats.attacks.detection.goals import (
@@ -28,7 +27,6 @@ from gauntlet.threats.attacks.detection.goals import (
 )
 from gauntlet.threats.attacks.detection.matching import confident, counted, f1, recall
 from gauntlet.threats.attacks.detection.targets import wanted_boxes
-from gauntlet.threats.attacks.engine.device import computing_device
 from gauntlet.threats.attacks.engine.losses import PixelLoss
 from gauntlet.threats.attacks.engine.problem import (
     NO_GRADIENT,
@@ -120,9 +118,8 @@ class ObjectProblem(BatchProblem):
         """The objective at some points, checked; a detector that samples draws the same at every step."""
         if self.samples == 1:
             torch.manual_seed(SAMPLER_SEED)
-        with model_precision(self.precision, computing_device(self.model, points)):
+        with self.asking(points):
             values = objective(points)
-        self.tally.forward[self.rows] += 1
         if not isinstance(values, torch.Tensor) or tuple(values.shape) != (len(points),):
             shape = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
             raise GauntletError(
@@ -134,19 +131,16 @@ class ObjectProblem(BatchProblem):
 
     def detections(self, points: torch.Tensor) -> list[Boxes]:
         """What the detector finds in each image; one forward pass."""
-        with torch.no_grad(), model_precision(self.precision, computing_device(self.model, points)):
+        with torch.no_grad(), self.asking(points):
             detected = self.model.predict(points)
-        self.tally.forward[self.rows] += 1
         if len(detected) != len(points):
             raise GauntletError(f"the detector returned boxes for {len(detected)} images of {len(points)}.")
         return detected
 
     def candidates(self, points: torch.Tensor) -> Candidates:
         """What the detector proposes before suppression, without a gradient; one forward pass."""
-        with torch.no_grad(), model_precision(self.precision, computing_device(self.model, points)):
-            proposed = self.model.candidates(points)
-        self.tally.forward[self.rows] += 1
-        return proposed
+        with torch.no_grad(), self.asking(points):
+            return self.model.candidates(points)
 
     def won(self, points: torch.Tensor) -> torch.Tensor:
         shares = torch.tensor(self.goal.share(self.detections(points)), dtype=torch.float64)
@@ -184,6 +178,7 @@ def pose_objects(model: DetectionModel, images: torch.Tensor, boxes: Any, reques
         precision=request.precision,
         rows=torch.arange(len(images)),
         tally=Tally.of(len(images)),
+        seeds=request.seeds,
         truth=truth,
         goal=AwayFromLabels(truth, truth, aim),
         aim=aim,

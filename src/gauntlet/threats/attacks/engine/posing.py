@@ -54,6 +54,7 @@ def pose_pixels(model: Model, images: torch.Tensor, truth: Any, request: Request
         precision=request.precision,
         rows=torch.arange(len(images)),
         tally=Tally.of(len(images)),
+        seeds=request.seeds,
         highest=int(known.max()),
     )
     if request.target is not None:

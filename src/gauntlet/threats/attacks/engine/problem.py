@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -14,6 +15,7 @@ from torch import nn
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.precision import model_precision
+from gauntlet.models.randomness import AttackDraws, RandomPart, drawing, random_parts
 from gauntlet.threats.attacks.engine.device import computing_device
 from gauntlet.threats.attacks.engine.labels import image_figures, label_map
 from gauntlet.threats.attacks.engine.losses import PixelLoss
@@ -112,6 +114,7 @@ class BatchProblem(ABC):
         samples: gradients averaged per step (expectation over transformation).
         precision: "fp32", or "bf16" for the model's own passes under autocast.
         rows: position of each image in the batch that the tally counts.
+        seeds: one per image of that batch, for what a random model draws; 0 for every image where there are none.
         metrics: names of `figures`; the first one decides which images of a battery are handed out.
         count_every: after how many steps what is won is counted, for the best iterate: every step where the pass of the
             step itself tells, more rarely where counting takes a forward pass of its own.
@@ -127,6 +130,7 @@ class BatchProblem(ABC):
     precision: str
     rows: torch.Tensor
     tally: Tally
+    seeds: Sequence[int] | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -176,6 +180,24 @@ class BatchProblem(ABC):
 
         NaN where nothing counts; one forward pass.
         """
+
+    @cached_property
+    def _random_parts(self) -> list[RandomPart]:
+        return random_parts(self.model)
+
+    @contextmanager
+    def asking(self, points: torch.Tensor) -> Iterator[None]:
+        """Around one forward pass: the model's precision, numbers of its own for a random model, and the count.
+
+        A number depends on an image's seed and on how often this image was looked at, so that batch mates and images
+        that were dropped change nothing, and every sample of an averaged gradient is another draw.
+        """
+        passes = self.tally.forward[self.rows].tolist()
+        seeds = [0 if self.seeds is None else self.seeds[row] for row in self.rows.tolist()]
+        device = computing_device(self.model, points)
+        with model_precision(self.precision, device), drawing(self._random_parts, AttackDraws(seeds, passes)):
+            yield
+        self.tally.forward[self.rows] += 1
 
     def counts_after(self, steps: int) -> bool:
         """Whether to count what is won after so many steps."""
@@ -256,9 +278,8 @@ class Problem(BatchProblem):
 
     def logits(self, points: torch.Tensor) -> torch.Tensor:
         """The model's logits in the working type, (N, K, H, W), after a check of their shape."""
-        with model_precision(self.precision, computing_device(self.model, points)):
+        with self.asking(points):
             logits = self.model(points)
-        self.tally.forward[self.rows] += 1
         count, _, height, width = points.shape
         expected = f"({count}, K, {height}, {width})"
         if not isinstance(logits, torch.Tensor):

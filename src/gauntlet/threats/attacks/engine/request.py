@@ -25,7 +25,7 @@ class Request:
         fooling_region: pixels that the attack aims at; on a detector where the centre of an object must lie to be
             aimed at, or its class.
         samples, precision: see `BatchProblem`.
-        seeds: one per image, for regions that are drawn at random.
+        seeds: one per image, for regions that are drawn at random and for models that draw.
         ignore_index: pixels only: the void label, None for none, "model" for the model's own.
         retarget: pixels only: whether a least-likely target is chosen anew at every point.
         own_prediction: pixels only: whether the model's clean prediction takes the place of the ground truth (Arnab
