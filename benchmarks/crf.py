@@ -1,13 +1,13 @@
 """What the CRF costs at 512x1024 with 19 classes, and how far its method for large images is from the exact one.
 
-    python benchmarks/crf.py [cost] [errors] [--sides 2 1 0.5] [--json FILE]
+    python benchmarks/crf.py [cost] [errors] [--sides 2 1 0.5] [--data FOLDER] [--json FILE]
 
 cost: five iterations of the preset crfrnn on two threads, forward alone and with the gradient to logits and image, in a
 process of its own, whose largest resident memory is also stated. Bounds: 15 s, 40 s, 3 GB; exits with 1 when one is
 missed. The images are photographs, enlarged, and a rendered scene where there are none: what it costs depends on how
 many different colours an image has.
 
-errors: photographs of CamVid, reduced and cropped to 120x160, with the logits of a published ENet: mean difference of
+errors: photographs of CamVid, reduced and cropped to 96x128, with the logits of a published ENet: mean difference of
 beliefs, pixels whose class differs, and the cosine between the gradients of the two methods.
 """
 
@@ -20,6 +20,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,17 @@ from torch.nn import functional
 from gauntlet.datasets import load_dataset
 from gauntlet.defences.crf import Crf
 from gauntlet.models import SegmentationModel, load_model
+from gauntlet.samples import collate
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "realdata"
-LARGE, SMALL = (512, 1024), (120, 160)
+LARGE, SMALL = (512, 1024), (96, 128)
 CLASSES, ITERATIONS, THREADS = 19, 5, 2
 BOUNDS = {"forward_s": 15.0, "gradient_s": 40.0, "memory_gb": 3.0}
-PHOTOGRAPHS = ("coco_val/images/000000000285.jpg", "photos/imagecorruptions_test_image.jpg", "camvid/test/0001TP_008550.jpg")
+PHOTOGRAPHS = (
+    "coco_val/images/000000000285.jpg",
+    "photos/imagecorruptions_test_image.jpg",
+    "camvid/test/0001TP_008550.jpg",
+)
 
 
 class Saying(SegmentationModel):
@@ -56,11 +62,11 @@ def photograph(path: Path) -> torch.Tensor:
     return torch.from_numpy(pixels).permute(2, 0, 1)[None].float() / 255
 
 
-def large_images() -> dict[str, torch.Tensor]:
+def large_images(data: Path = REAL_DATA) -> dict[str, torch.Tensor]:
     """Images of 512x1024 pixels by name."""
-    found = {name: REAL_DATA / name for name in PHOTOGRAPHS if (REAL_DATA / name).is_file()}
+    found = {name: data / name for name in PHOTOGRAPHS if (data / name).is_file()}
     if not found:
-        return {"streets": load_dataset("streets", size=LARGE, length=1)[0].image[None]}
+        return {"streets": collate([load_dataset("streets", size=LARGE, length=1)[0]]).images}
     sizes = {name: functional.interpolate(photograph(path), LARGE, mode="bilinear") for name, path in found.items()}
     return {name: (image * 255).round() / 255 for name, image in sizes.items()}
 
@@ -71,7 +77,7 @@ def logits_like(image: torch.Tensor) -> torch.Tensor:
     return functional.interpolate(coarse, image.shape[-2:], mode="bicubic")
 
 
-def _measure(image: torch.Tensor, with_gradient: bool, answer: Any) -> None:
+def _measure(image: torch.Tensor, with_gradient: bool) -> tuple[float, float, float]:
     torch.set_num_threads(THREADS)
     # Loads or compiles the loops, on an image of a few pixels.
     tiny = torch.rand(1, 3, 8, 8, requires_grad=True)
@@ -84,7 +90,7 @@ def _measure(image: torch.Tensor, with_gradient: bool, answer: Any) -> None:
     if with_gradient:
         torch.autograd.grad(functional.cross_entropy(refined, logits.argmax(dim=1)), (logits, image))
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    answer.put((wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6))
+    return wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 def cost(image: torch.Tensor) -> dict[str, float]:
@@ -92,28 +98,28 @@ def cost(image: torch.Tensor) -> dict[str, float]:
     context = multiprocessing.get_context("spawn")
     found: dict[str, float] = {}
     for kind in ("forward", "gradient"):
-        answer = context.Queue()
-        process = context.Process(target=_measure, args=(image, kind == "gradient", answer))
-        process.start()
-        found[f"{kind}_s"], found[f"{kind}_cpu_s"], found["memory_gb"] = answer.get(timeout=3600)
-        process.join()
+        with ProcessPoolExecutor(1, context) as pool:
+            measured = pool.submit(_measure, image, kind == "gradient").result()
+        found[f"{kind}_s"], found[f"{kind}_cpu_s"], found["memory_gb"] = measured
     return found
 
 
-def costs() -> tuple[dict[str, dict[str, float]], bool]:
+def costs(data: Path = REAL_DATA) -> tuple[dict[str, dict[str, float]], bool]:
     """Costs by image, and whether all keep the bounds."""
     rows: dict[str, dict[str, float]] = {}
-    for name, image in large_images().items():
+    for name, image in large_images(data).items():
         rows[name] = cost(image)
-        line = "{:44} forward {forward_s:5.1f} s ({forward_cpu_s:5.1f} of processors), with gradient {gradient_s:5.1f} s "
+        line = (
+            "{:44} forward {forward_s:5.1f} s ({forward_cpu_s:5.1f} of processors), with gradient {gradient_s:5.1f} s "
+        )
         print((line + "({gradient_cpu_s:5.1f}), {memory_gb:.2f} GB").format(name, **rows[name]), flush=True)
     return rows, all(row[name] <= bound for row in rows.values() for name, bound in BOUNDS.items())
 
 
-def camvid_cases() -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
-    """Name, image and logits: three photographs reduced to 120x160, and windows of that size."""
-    network = load_model("camvid/enet", weights=str(REAL_DATA / "checkpoints" / "enet_camvid.pth"))
-    for path in sorted((REAL_DATA / "camvid" / "test").iterdir())[:180:60]:
+def camvid_cases(data: Path = REAL_DATA) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    """Name, image and logits: three photographs reduced to 96x128, and windows of that size."""
+    network = load_model("camvid/enet", weights=str(data / "checkpoints" / "enet_camvid.pth"))
+    for path in sorted((data / "camvid" / "test").iterdir())[:180:60]:
         image = photograph(path)
         with torch.no_grad():
             logits = network(image)
@@ -123,7 +129,9 @@ def camvid_cases() -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
         yield f"{path.stem} window", image[window].contiguous(), logits[window].contiguous()
 
 
-def refined(image: torch.Tensor, logits: torch.Tensor, **settings: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def refined(
+    image: torch.Tensor, logits: torch.Tensor, **settings: Any
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Beliefs, and gradients to logits and image of the cross-entropy to what the logits say."""
     image, logits = image.clone().requires_grad_(), logits.clone().requires_grad_()
     found = Crf(Saying(logits), iterations=ITERATIONS, **settings)(image)
@@ -131,34 +139,40 @@ def refined(image: torch.Tensor, logits: torch.Tensor, **settings: Any) -> tuple
     return (found.detach().softmax(dim=1), *torch.autograd.grad(loss, (logits, image)))
 
 
-def errors(sides: Sequence[float], presets: Sequence[str] = ("crfrnn", "deeplab-resnet", "pydensecrf")) -> list[dict[str, Any]]:
+def errors(sides: Sequence[float], data: Path = REAL_DATA) -> list[dict[str, Any]]:
     """Differences of the cells from the exact kernel, a row for every photograph, preset and side."""
     rows = []
-    for name, image, logits in camvid_cases():
-        for preset in presets:
+    for name, image, logits in camvid_cases(data):
+        for preset in ("crfrnn", "deeplab-resnet", "pydensecrf"):
             exact = refined(image, logits, preset=preset, method="exact")
             for side in sides:
                 cells = refined(image, logits, preset=preset, method="cells", side=side)
-                cosines = [functional.cosine_similarity(a.flatten(), b.flatten(), 0).item() for a, b in zip(exact, cells, strict=True)]
-                rows.append({
-                    "image": name,
-                    "preset": preset,
-                    "side": side,
-                    "mean_dq": (cells[0] - exact[0]).abs().mean().item(),
-                    "changed_percent": 100 * (cells[0].argmax(1) != exact[0].argmax(1)).double().mean().item(),
-                    "cosine_logits": cosines[1],
-                    "cosine_image": cosines[2],
-                })
-                line = "{image:24} {preset:15} side {side:3g}: mean |dQ| {mean_dq:.5f}, changed {changed_percent:.2f} %, "
-                print((line + "cosine to logits {cosine_logits:.4f}, to image {cosine_image:.4f}").format(**rows[-1]), flush=True)
+                rows.append({"image": name, "preset": preset, "side": side, **difference(exact, cells)})
+                print(" ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     return rows
+
+
+def difference(exact: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> dict[str, float]:
+    """How far what `refined` gives with one method is from what it gives with another."""
+    to_logits, to_image = (
+        functional.cosine_similarity(*(each[index].flatten() for each in (exact, other)), dim=0).item()
+        for index in (1, 2)
+    )
+    return {
+        "mean_dq": (other[0] - exact[0]).abs().mean().item(),
+        "changed_percent": 100 * (other[0].argmax(1) != exact[0].argmax(1)).double().mean().item(),
+        "cosine_logits": to_logits,
+        "cosine_image": to_image,
+    }
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> None:
     """Means over photographs."""
     for preset, side in sorted({(row["preset"], row["side"]) for row in rows}):
         chosen = [row for row in rows if (row["preset"], row["side"]) == (preset, side)]
-        mean = {key: float(np.mean([row[key] for row in chosen])) for key in chosen[0] if isinstance(chosen[0][key], float)}
+        mean = {
+            key: float(np.mean([row[key] for row in chosen])) for key in chosen[0] if isinstance(chosen[0][key], float)
+        }
         print(preset, side, json.dumps({key: round(value, 5) for key, value in mean.items()}))
 
 
@@ -166,15 +180,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=["cost"], help="cost, errors or both.")
     parser.add_argument("--sides", type=float, nargs="*", default=[2.0, 1.0, 0.5])
+    parser.add_argument("--data", type=Path, default=REAL_DATA, help="Folder of the photographs.")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     found: dict[str, Any] = {}
     kept = True
     if "cost" in chosen.parts:
-        found["cost"], kept = costs()
+        found["cost"], kept = costs(chosen.data)
     if "errors" in chosen.parts:
         torch.set_num_threads(1)
-        found["errors"] = errors(chosen.sides)
+        found["errors"] = errors(chosen.sides, chosen.data)
         summary(found["errors"])
     if chosen.json:
         chosen.json.write_text(json.dumps(found, indent=1))

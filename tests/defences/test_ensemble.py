@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from defence_cases import CLOSE, REFERENCE, assert_record, gradient_record, images, labels, logit_record, model
 from torch import nn
 
+from defence_cases import CLOSE, REFERENCE, assert_record, gradient_record, images, labels, logit_record, model
 from gauntlet.defences import EnsembleModel
 from gauntlet.defences.ensemble import split_members
 from gauntlet.errors import GauntletError

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional
+
 from defence_cases import (
     REFERENCE,
     assert_record,
@@ -13,9 +16,6 @@ from defence_cases import (
     model,
     odd_images,
 )
-from torch import nn
-from torch.nn import functional
-
 from gauntlet.defences import MultiscaleModel
 from gauntlet.errors import GauntletError
 from gauntlet.models import resolve_model, wrap_model

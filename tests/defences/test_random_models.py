@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from defence_cases import images, labels, model
-from tiny import TinyDataset, tiny_network
 from torch.nn import functional
 
+from defence_cases import images, labels, model
 from gauntlet.defences import EnsembleModel, MultiscaleModel, NoisyModel, SmoothedModel, TransformedModel
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
@@ -30,6 +29,7 @@ from gauntlet.models.tiling import TiledModel
 from gauntlet.results import Store
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import attacks, build_threat
+from tiny import TinyDataset, tiny_network
 
 GREY = "transform:kind=grey,trials=3:python:nets:street_network"
 OPTIONS = {"num_classes": 11, "ignore_index": 11}

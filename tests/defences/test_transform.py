@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from defence_cases import (
     REFERENCE,
     assert_record,
@@ -18,7 +19,6 @@ from defence_cases import (
     model,
     weighted_sum,
 )
-
 from gauntlet.defences import MultiscaleModel, TransformedModel
 from gauntlet.defences.transform import KINDS, TransformSettings
 from gauntlet.defences.transformations.hsv import hsv_jitter, to_hsv, to_rgb

@@ -23,7 +23,7 @@ from gauntlet.defences.transformations.blur import NO_BLUR, blur
 from gauntlet.defences.transformations.grey import grey
 from gauntlet.defences.transformations.hsv import TURN, hsv_jitter
 from gauntlet.defences.transformations.jpeg import jpeg
-from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.randomness import RandomPart
 from gauntlet.numbers import Number, parse_number
@@ -121,7 +121,7 @@ class Jpeg(Kind):
 
     def canonical(self, given: TransformSettings) -> dict[str, Any]:
         low, high = _range(given.fixed if given.fixed is not None else given.quality, (50, 100), "quality of jpeg")
-        if not (low.is_integer() and high.is_integer() and 1 <= low and high <= 100):
+        if not (low.is_integer() and high.is_integer() and low >= 1 and high <= 100):
             raise GauntletError(f"the quality of jpeg must be whole numbers from 1 to 100, not {low:g} to {high:g}.")
         return {"quality": None, "fixed": int(low)} if low == high else {"quality": (int(low), int(high))}
 

@@ -15,7 +15,7 @@ from paths import DATA
 
 
 class Saying(SegmentationModel):
-    """Says the given logits (N, K, H, W) to whatever image, plus nothing: the gradient to the image is the CRF's own."""
+    """Says given logits (N, K, H, W) to every image, so that the gradient to the image is the CRF's own."""
 
     def __init__(self, logits: torch.Tensor) -> None:
         super().__init__(num_classes=logits.shape[1])
@@ -48,7 +48,9 @@ def logits_of(labels: torch.Tensor, down: float, right: float, both: float) -> t
     height, width = labels.shape
     i, j = np.mgrid[:height, :width]
     planes = [
-        1.5 * np.cos(down * i + right * j + 1.7 * k) + 0.8 * np.sin(0.9 * k + both * i * j) + 1.2 * (labels.numpy() == k)
+        1.5 * np.cos(down * i + right * j + 1.7 * k)
+        + 0.8 * np.sin(0.9 * k + both * i * j)
+        + 1.2 * (labels.numpy() == k)
         for k in range(4)
     ]
     return torch.from_numpy(np.stack(planes))[None]

@@ -63,7 +63,9 @@ def test_separable_kernel_is_the_dense_one_of_positions(height: int, width: int,
 
 @settings(deadline=None, max_examples=25)
 @given(pixels=st.integers(1, 60), spread=st.floats(0.1, 30), seed=st.integers(0, 99), classes=st.integers(1, 40))
-def test_small_cells_and_a_wide_radius_are_the_exact_kernel(pixels: int, spread: float, seed: int, classes: int) -> None:
+def test_small_cells_and_a_wide_radius_are_the_exact_kernel(
+    pixels: int, spread: float, seed: int, classes: int
+) -> None:
     features, values = features_of(pixels, spread, seed), values_of(pixels, classes)
     kernel = CellKernel(features, 1e-2 * spread, radius=9.0)
     torch.testing.assert_close(kernel(values), DenseKernel(features)(values), rtol=1e-5, atol=1e-5)

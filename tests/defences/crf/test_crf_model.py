@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from crf_scenes import Saying, beliefs, small_scene
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from crf_scenes import Saying, beliefs, small_scene
 from gauntlet.defences.crf import PRESETS, Crf, CrfSettings
 from gauntlet.errors import GauntletError
 from gauntlet.models import SegmentationModel, load_model, resolve_model
@@ -93,7 +93,7 @@ def test_permuted_classes_permute_beliefs(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["exact", "cells"])
 def test_constant_images_and_logits_stay_constant(method: str) -> None:
-    """With normalisation after, every pixel hears the weights' sum times Q = softmax(z): z + 8 Q after one iteration."""
+    """With normalisation after, every pixel hears the weights' sum times Q: z + 8 softmax(z) after one iteration."""
     image = torch.full((1, 3, 6, 7), 0.4, dtype=torch.float64)
     logits = torch.tensor([0.3, 0.1, -0.2], dtype=torch.float64).view(1, 3, 1, 1).expand(1, 3, 6, 7)
     refined = Crf(Saying(logits), method=method, iterations=1)(image)
@@ -102,7 +102,7 @@ def test_constant_images_and_logits_stay_constant(method: str) -> None:
 
 
 def test_potts_as_a_learned_compatibility(tmp_path: Path) -> None:
-    """mu = 1 - I in a file gives the beliefs of the model without one, which computes with -I."""
+    """A file with mu = 1 - I gives the beliefs of the model without one, which computes with -I."""
     ones = torch.ones(4, dtype=torch.float64)
     tensors = {"compatibility": 1 - torch.eye(4).double(), "w_bilateral": 0.6 * ones, "w_spatial": 0.4 * ones}
     save_file(tensors, tmp_path / "potts.safetensors")

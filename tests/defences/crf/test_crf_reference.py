@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from crf_scenes import Saying, beliefs, large_scene, parameters_of, reference, small_scene
 from safetensors.torch import save_file
 
-from crf_scenes import Saying, beliefs, large_scene, parameters_of, reference, small_scene
 from gauntlet.defences.crf import Crf
+from gauntlet.defences.crf.cells import CellKernel
+from gauntlet.defences.crf.model import bilateral_features
 
 CASES = [name for name in reference() if name.count("/") == 2 and not name.startswith("learned")]
 SOLVED = [(name, iterations) for name in CASES for iterations in reference()[name]]
@@ -96,17 +98,24 @@ def test_gradients(name: str) -> None:
         assert found[key] == pytest.approx(value, rel=1e-9, abs=1e-9), key
 
 
-@pytest.mark.parametrize("name", ["crfrnn", "deeplab", "small"])
-def test_cells_of_side_one_beat_the_lattice(name: str) -> None:
-    """At 72 x 96, ten iterations: mean error and changed labels of the cells stay below those of pydensecrf's lattice."""
+@pytest.mark.parametrize(
+    ("name", "counts"), [("crfrnn", (128, 358)), ("deeplab", (176, 462)), ("small", (435, 1503))]
+)
+def test_cells_are_as_near_to_the_exact_kernel_as_measured(name: str, counts: tuple[int, int]) -> None:
+    """At 72 x 96, ten iterations: the reference's error for both sides, and nearer than pydensecrf's lattice."""
     image, logits = large_scene()
     settings = parameters_of("deeplab_v2_resnet" if name == "deeplab" else name)
     exact = beliefs(image, logits, **settings, method="exact")
-    cells = beliefs(image, logits, **settings, method="cells")
-    lattice = reference()["approximations at 72x96, after, self, 10 iterations"][name]["approximations"]
-    expected = lattice["permutohedral (pydensecrf2)"]
-    assert (cells - exact).abs().mean() <= expected["mean_abs_dq"]
-    assert 100 * (cells.argmax(0) != exact.argmax(0)).double().mean() <= expected["argmax_differs_percent"]
+    measured = reference()["approximations at 72x96, after, self, 10 iterations"][name]["approximations"]
+    lattice = measured["permutohedral (pydensecrf2)"]
+    features = bilateral_features(image[0], settings["theta_alpha"], settings["theta_beta"])
+    for side, count in zip((1.0, 0.5), counts, strict=True):
+        cells = beliefs(image, logits, **settings, method="cells", side=side)
+        error = (cells - exact).abs().mean().item()
+        assert len(CellKernel(features, side).centroids) == count
+        assert error == pytest.approx(measured[f"feature cells {side} ({count} cells)"]["mean_abs_dq"], rel=0.1)
+        assert error <= lattice["mean_abs_dq"]
+        assert 100 * (cells.argmax(0) != exact.argmax(0)).double().mean() <= lattice["argmax_differs_percent"]
 
 
 LATTICE = reference()["pydensecrf2 1.1 (permutohedral, float32) minus exact"]
@@ -114,10 +123,10 @@ LATTICE = reference()["pydensecrf2 1.1 (permutohedral, float32) minus exact"]
 
 @pytest.mark.parametrize("case", list(LATTICE))
 def test_cells_are_as_near_to_the_exact_kernel_as_the_lattice(case: str) -> None:
-    """At 24 x 32, every published case: at most 1.5 times the lattice's mean error, or a thousandth."""
+    """At 24 x 32, every published case: at most 1.5 times the lattice's mean error."""
     name, normalisation, iterations = case.split("/")
     image, logits, _ = small_scene()
     settings = parameters_of(name) | {"normalisation": normalisation, "iterations": iterations}
     exact = beliefs(image, logits, **settings, method="exact")
     cells = beliefs(image, logits, **settings, method="cells")
-    assert (cells - exact).abs().mean() <= max(1.5 * LATTICE[case]["mean_abs_dq"], 1e-3), (cells - exact).abs().mean()
+    assert (cells - exact).abs().mean() <= 1.5 * LATTICE[case]["mean_abs_dq"], (cells - exact).abs().mean()

@@ -22,7 +22,7 @@ from gauntlet.defences.crf.blocks import Block, balanced, run
 from gauntlet.defences.crf.messages import answer, hear
 from gauntlet.defences.crf.neighbours import bins_in_reach, keys_of, near_cells
 
-RADIUS = 3.5
+RADIUS = 4.0
 """How far a pixel hears, from centroid to centroid, in standard deviations."""
 
 CLASSES_AT_ONCE = 32
@@ -131,7 +131,9 @@ class _Hear(torch.autograd.Function):
             answer(*given, *blocks[number], above, wanted, to_sums[number], to_features, to_centroids[number])
 
         run(work, [(number, number + 1) for number in range(len(blocks))])
-        back = [torch.from_numpy(each).to(sums.device) for each in (to_sums.sum(0).T, to_features, to_centroids.sum(0).T)]
+        back = [
+            torch.from_numpy(each).to(sums.device) for each in (to_sums.sum(0).T, to_features, to_centroids.sum(0).T)
+        ]
         return back[0], back[1] if wanted else None, back[2] if wanted else None, None
 
 

@@ -18,8 +18,13 @@ def falloff(x: float) -> float:
     its range. A library's exponential is one call per number, and several times slower.
     """
     s = min(x, _END) * _PART
-    y = _ONE - s * (_ONE - s * _TWO * (_ONE - s * _THREE * (_ONE - s * _FOUR * (_ONE - s * _FIVE * (
-        _ONE - s * _SIX * (_ONE - s * _SEVEN))))))
+    y = _ONE - s * _SEVEN
+    y = _ONE - s * _SIX * y
+    y = _ONE - s * _FIVE * y
+    y = _ONE - s * _FOUR * y
+    y = _ONE - s * _THREE * y
+    y = _ONE - s * _TWO * y
+    y = _ONE - s * y
     y = y * y
     y = y * y
     y = y * y

@@ -151,7 +151,7 @@ def answer(
 
 @compiled
 def _add_scaled(row: Floats, scale: float, target: Floats) -> None:
-    """target += scale * row, as long as the shorter."""
+    """Adds scale * row to target, as far as the shorter goes."""
     for t in range(min(len(row), len(target))):
         target[t] += scale * row[t]
 

@@ -14,6 +14,7 @@ from gauntlet.defences.crf.mean_field import Kernel, NormalisedKernel, Term, mea
 from gauntlet.defences.crf.parameters import CrfParameters, load_parameters
 from gauntlet.defences.crf.separable import SeparableKernel
 from gauntlet.defences.crf.settings import AUTO, EXACT, CrfSettings
+from gauntlet.defences.transform import check_range
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
 
@@ -28,9 +29,6 @@ EXACT_BYTES = 4 * 2**30
 
 REFERENCE_SIDE = 500
 """Longer side of the images that published bandwidths were found on (Pascal VOC)."""
-
-TOLERANCE = 1e-6
-"""How far rounding may carry an image out of [0, 1]."""
 
 
 class Crf(Defence):
@@ -54,7 +52,7 @@ class Crf(Defence):
             self.parameters_found.check(self.num_classes)
 
     def defend(self, images: torch.Tensor) -> torch.Tensor:
-        _check_images(images)
+        check_range(images, self.prefix)
         self._check_size(images)
         logits: torch.Tensor = self.model(images)
         if not bool(logits.detach().isfinite().all()):
@@ -122,9 +120,3 @@ def bilateral_features(image: torch.Tensor, theta_alpha: float, theta_beta: floa
     rows, columns = (torch.arange(side).to(image) / theta_alpha for side in (height, width))
     positions = torch.cartesian_prod(rows, columns)  # (P, 2), row by row
     return torch.cat([positions, image.flatten(1).T * (GREY_LEVELS / theta_beta)], dim=1)
-
-
-def _check_images(images: torch.Tensor) -> None:
-    low, high = (extreme.item() for extreme in images.detach().aminmax())
-    if not (low >= -TOLERANCE and high <= 1 + TOLERANCE):
-        raise GauntletError(f"'crf:' takes images in [0, 1], not [{low:g}, {high:g}].")

@@ -49,7 +49,9 @@ def load_parameters(path: str | Path) -> CrfParameters:
         raise GauntletError(f"the parameters of crf: '{path}' cannot be read as safetensors: {error}") from error
     missing = [name for name in NAMES if name not in tensors]
     if missing:
-        raise GauntletError(f"the parameters of crf: '{path}' lack the tensor '{missing[0]}'; all of {NAMES} are needed.")
+        raise GauntletError(
+            f"the parameters of crf: '{path}' lack the tensor '{missing[0]}'; all of {NAMES} are needed."
+        )
     chosen = {name: tensors[name].to(torch.float64) for name in NAMES}
     unusable = [name for name, tensor in chosen.items() if not bool(tensor.isfinite().all())]
     if unusable:

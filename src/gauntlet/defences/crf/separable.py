@@ -1,4 +1,4 @@
-"""The spatial kernel, exact at any size: a Gaussian of positions is a product of one along rows and one along columns."""
+"""The spatial kernel, exact at any size: a Gaussian of positions is one along rows times one along columns."""
 
 from __future__ import annotations
 

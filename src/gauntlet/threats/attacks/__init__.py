@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from gauntlet.models.straight_through import straight_through
 from gauntlet.threats.attacks.checks import Suspicion, check_attack
 from gauntlet.threats.attacks.combined.battery import Battery
 from gauntlet.threats.attacks.combined.battery_outcome import BatteryOutcome
@@ -52,7 +53,6 @@ from gauntlet.threats.attacks.functions import (
 )
 from gauntlet.threats.attacks.presets import batteries, build, names
 from gauntlet.threats.attacks.registration import attacks, register
-from gauntlet.models.straight_through import straight_through
 
 __all__ = [
     "Attack",
