@@ -29,8 +29,16 @@ def inlined(function: F) -> F:
     return _compile(function, forceinline=True)
 
 
+def summed(function: F) -> F:
+    """As `compiled`, but sums may be added up in any order and fused: for long dot products where speed decides.
+
+    The last bits may then differ between kinds of processors, as they do for torch's own matrix products.
+    """
+    return _compile(function, fastmath={"reassoc", "contract", "nsz"})
+
+
 def _compile(function: F, **options: Any) -> F:
     try:
-        return cast(F, numba.njit(cache=True, **OPTIONS, **options)(function))
+        return cast(F, numba.njit(cache=True, **{**OPTIONS, **options})(function))
     except RuntimeError:  # numba found no folder that it may write to
-        return cast(F, numba.njit(**OPTIONS, **options)(function))
+        return cast(F, numba.njit(**{**OPTIONS, **options})(function))

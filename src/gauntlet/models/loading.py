@@ -17,7 +17,7 @@ sources.add("python", "gauntlet.models.sources.own_models:python")
 for _name in ("hf", "smp", "torchvision", "onnx", "mmseg", "tiled"):
     sources.add(_name, f"gauntlet.models.sources.{_name}:source")
 
-DEFENCES = ("multiscale", "transform", "noise", "ensemble", "smoothed")
+DEFENCES = ("multiscale", "transform", "noise", "ensemble", "crf", "smoothed")
 """Prefixes of the models around other models in `gauntlet.defences`, which is found by name: it imports this room."""
 for _name in DEFENCES:
     sources.add(_name, f"gauntlet.defences.{_name}:source")

@@ -1,0 +1,122 @@
+"""crf: a fully connected CRF behind a model, as in crf:preset=crfrnn,iterations=5:ADDRESS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import torch
+
+from gauntlet.defences.contract import Defence
+from gauntlet.defences.crf.cells import CellKernel
+from gauntlet.defences.crf.dense import DenseKernel
+from gauntlet.defences.crf.mean_field import Kernel, NormalisedKernel, Term, mean_field
+from gauntlet.defences.crf.parameters import CrfParameters, load_parameters
+from gauntlet.defences.crf.separable import SeparableKernel
+from gauntlet.defences.crf.settings import AUTO, EXACT, CrfSettings
+from gauntlet.defences.transform import check_range
+from gauntlet.errors import GauntletError
+from gauntlet.models.contract import GauntletModel
+
+GREY_LEVELS = 255
+"""Colours of the kernel are in grey levels, images in [0, 1]."""
+
+EXACT_PIXELS = 16_384
+"""Up to this many pixels method=auto is exact."""
+
+EXACT_BYTES = 4 * 2**30
+"""Largest exact kernel that is kept."""
+
+REFERENCE_SIDE = 500
+"""Longer side of the images that published bandwidths were found on (Pascal VOC)."""
+
+
+class Crf(Defence):
+    """A model whose logits a fully connected CRF refines: similar and near pixels pull each other to one class.
+
+    Args:
+        model: what gives the unary potentials.
+        settings: those of `CrfSettings`.
+    """
+
+    prefix = "crf"
+    settings_type = CrfSettings
+    settings: CrfSettings
+
+    def __init__(self, model: GauntletModel, **settings: Any) -> None:
+        checked = CrfSettings(**settings)
+        super().__init__([model], checked)
+        self.parameters_found: CrfParameters | None = None
+        if checked.parameters is not None:
+            self.parameters_found = load_parameters(checked.parameters)
+            self.parameters_found.check(self.num_classes)
+
+    def defend(self, images: torch.Tensor) -> torch.Tensor:
+        check_range(images, self.prefix)
+        self._check_size(images)
+        logits: torch.Tensor = self.model(images)
+        if not bool(logits.detach().isfinite().all()):
+            raise GauntletError(f"'{self.model.identity.name}' gave NaN or infinite logits to 'crf:'.")
+        # One image at a time: the shapes of matrix products, and so their last bits, do not depend on batch mates.
+        return torch.stack([self._refine(*each) for each in zip(logits, images, strict=True)])
+
+    def _refine(self, logits: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
+        """The logits of one image (K, H, W) after inference."""
+        kind = torch.promote_types(logits.dtype, torch.float32)  # half precision would lose the sums over pixels
+        unary = logits.to(kind).flatten(1).T.contiguous()  # (P, K)
+        found, settings = self.parameters_found, self.settings
+        compatibility = None if found is None else found.compatibility.to(unary)
+        if settings.clip:
+            unary = unary.softmax(dim=1).clamp(min=cast(float, settings.clip)).log()
+        terms = list(self._terms(image.to(kind), unary))
+        refined = mean_field(unary, terms, cast(int, settings.iterations), compatibility)
+        return refined.T.reshape(logits.shape).to(logits.dtype)
+
+    def _terms(self, image: torch.Tensor, like: torch.Tensor) -> Iterator[Term]:
+        """The kernels that count, with their weights."""
+        settings, found = self.settings, self.parameters_found
+        bilateral = settings.w_bilateral if found is None else found.w_bilateral.to(like)
+        spatial = settings.w_spatial if found is None else found.w_spatial.to(like)
+        size = (image.shape[-2], image.shape[-1])
+        if isinstance(bilateral, torch.Tensor) or bilateral:
+            yield self._term(self._bilateral(image), bilateral)
+        if isinstance(spatial, torch.Tensor) or spatial:
+            theta = cast(float, settings.theta_gamma) * self._scale(size)
+            yield self._term(SeparableKernel(size, theta, like.detach()), spatial)
+
+    def _term(self, kernel: Kernel, weight: Any) -> Term:
+        settings = self.settings
+        normalised = NormalisedKernel(kernel, str(settings.normalisation), self_term=bool(settings.self_term))
+        return Term(normalised, weight)
+
+    def _bilateral(self, image: torch.Tensor) -> Kernel:
+        settings = self.settings
+        size = (image.shape[-2], image.shape[-1])
+        alpha, beta = cast(float, settings.theta_alpha) * self._scale(size), cast(float, settings.theta_beta)
+        features = bilateral_features(image if settings.image_gradient else image.detach(), alpha, beta)
+        if self._exact(size[0] * size[1]):
+            return DenseKernel(features)
+        return CellKernel(features, cast(float, settings.side))
+
+    def _scale(self, size: tuple[int, int]) -> float:
+        return max(size) / REFERENCE_SIDE if self.settings.scale == "auto" else 1.0
+
+    def _exact(self, pixels: int) -> bool:
+        return self.settings.method == EXACT or (self.settings.method == AUTO and pixels <= EXACT_PIXELS)
+
+    def _check_size(self, images: torch.Tensor) -> None:
+        height, width = images.shape[-2:]
+        needed = (height * width) ** 2 * max(4, images.element_size())
+        if self._exact(height * width) and self.settings.w_bilateral != 0 and needed > EXACT_BYTES:
+            raise GauntletError(
+                f"the exact kernel of crf: for {height}x{width} pixels takes {needed / 2**30:.0f} GiB, more than "
+                f"{EXACT_BYTES // 2**30}; use method=cells."
+            )
+
+
+def bilateral_features(image: torch.Tensor, theta_alpha: float, theta_beta: float) -> torch.Tensor:
+    """Position / theta_alpha and colour / theta_beta of every pixel of an image (3, H, W) in [0, 1], (P, 5)."""
+    height, width = image.shape[-2:]
+    rows, columns = (torch.arange(side).to(image) / theta_alpha for side in (height, width))
+    positions = torch.cartesian_prod(rows, columns)  # (P, 2), row by row
+    return torch.cat([positions, image.flatten(1).T * (GREY_LEVELS / theta_beta)], dim=1)

@@ -1,0 +1,115 @@
+"""The kernels of the CRF: derivatives, the cells against the exact kernel, work in blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gauntlet.defences.crf import cells, neighbours
+from gauntlet.defences.crf.blocks import balanced
+from gauntlet.defences.crf.cells import CellKernel
+from gauntlet.defences.crf.dense import DenseKernel
+from gauntlet.defences.crf.mean_field import NORMALISATIONS, NormalisedKernel
+from gauntlet.defences.crf.separable import SeparableKernel
+from gauntlet.errors import GauntletError
+
+
+def features_of(pixels: int, spread: float = 2.0, seed: int = 0) -> torch.Tensor:
+    return spread * torch.randn(pixels, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def values_of(pixels: int, classes: int = 3) -> torch.Tensor:
+    return torch.rand(pixels, classes, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("make", [DenseKernel, lambda features: CellKernel(features, 1.0)])
+@pytest.mark.parametrize("normalisation", NORMALISATIONS)
+@pytest.mark.parametrize("self_term", [True, False])
+def test_derivatives_to_values_and_features_are_those_of_the_function(make, normalisation, self_term) -> None:  # type: ignore[no-untyped-def]
+    features = features_of(8, 0.8).requires_grad_()
+    values = values_of(8, 2).requires_grad_()
+
+    def heard(values: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
+        return NormalisedKernel(make(features), normalisation, self_term=self_term)(values)
+
+    assert torch.autograd.gradcheck(heard, (values, features), atol=1e-6, rtol=1e-4)
+
+
+def test_dense_kernel_of_two_pixels() -> None:
+    """Features 2 apart: k = exp(-2)."""
+    kernel = DenseKernel(torch.tensor([[0.0, 0, 0, 0, 0], [0, 2, 0, 0, 0]], dtype=torch.float64))
+    heard = kernel(torch.tensor([[1.0], [10.0]], dtype=torch.float64))
+    assert heard.flatten().tolist() == pytest.approx([1 + 10 * np.exp(-2), np.exp(-2) + 10])
+
+
+def test_dense_kernel_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, values = features_of(50).requires_grad_(), values_of(50)
+    whole = torch.autograd.grad(DenseKernel(features)(values).square().sum(), features)[0]
+    monkeypatch.setattr("gauntlet.defences.crf.dense.CHUNK", 170)  # three rows at once, the last chunk has two
+    parts = torch.autograd.grad(DenseKernel(features)(values).square().sum(), features)[0]
+    torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)
+
+
+@given(height=st.integers(1, 9), width=st.integers(1, 9), theta=st.floats(0.3, 20))
+def test_separable_kernel_is_the_dense_one_of_positions(height: int, width: int, theta: float) -> None:
+    positions = torch.cartesian_prod(torch.arange(height).double(), torch.arange(width).double()).view(-1, 2) / theta
+    values = values_of(height * width)
+    exact = DenseKernel(positions)(values)
+    torch.testing.assert_close(SeparableKernel((height, width), theta, values)(values), exact)
+
+
+@settings(deadline=None, max_examples=25)
+@given(pixels=st.integers(1, 60), spread=st.floats(0.1, 30), seed=st.integers(0, 99), classes=st.integers(1, 40))
+def test_small_cells_and_a_wide_radius_are_the_exact_kernel(
+    pixels: int, spread: float, seed: int, classes: int
+) -> None:
+    features, values = features_of(pixels, spread, seed), values_of(pixels, classes)
+    kernel = CellKernel(features, 1e-2 * spread, radius=9.0)
+    torch.testing.assert_close(kernel(values), DenseKernel(features)(values), rtol=1e-5, atol=1e-5)
+
+
+def test_cells_that_cannot_be_numbered_are_refused() -> None:
+    with pytest.raises(GauntletError, match="more cells than can be numbered"):
+        CellKernel(features_of(9, 30.0), 1e-3)
+
+
+@settings(deadline=None, max_examples=25)
+@given(pixels=st.integers(1, 60), spread=st.floats(0.1, 30), side=st.floats(0.2, 4), seed=st.integers(0, 99))
+def test_pixels_hear_the_cells_near_theirs(pixels: int, spread: float, side: float, seed: int) -> None:
+    """Against the definition, written with every pair of a pixel and a cell."""
+    features, values = features_of(pixels, spread, seed), values_of(pixels)
+    _, cell = torch.floor(features / side + 0.5).unique(dim=0, return_inverse=True)
+    member = torch.nn.functional.one_hot(cell).double()  # (P, C)
+    centroids = (member.T @ features) / member.sum(0)[:, None]
+    near = torch.cdist(centroids, centroids, compute_mode="donot_use_mm_for_euclid_dist") <= cells.RADIUS
+    weights = torch.exp(-(features[:, None] - centroids).square().sum(-1) / 2) * near[cell]
+    torch.testing.assert_close(CellKernel(features, side)(values), weights @ (member.T @ values), rtol=1e-5, atol=1e-6)
+
+
+def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, values = features_of(400).requires_grad_(), values_of(400).requires_grad_()
+
+    def computed() -> list[torch.Tensor]:
+        heard = CellKernel(features, 1.0)(values)
+        return [heard, *torch.autograd.grad(heard.square().sum(), (values, features))]
+
+    one = computed()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert all(torch.equal(*pair) for pair in zip(one, computed(), strict=True))
+
+
+@given(costs=st.lists(st.integers(1, 50), min_size=1, max_size=40), count=st.integers(1, 16))
+def test_blocks_hold_everything_once(costs: list[int], count: int) -> None:
+    blocks = balanced(np.array(costs), count)
+    assert [index for first, last in blocks for index in range(first, last)] == list(range(len(costs)))
+    assert len(blocks) <= count
+    assert all(first < last for first, last in blocks)
+
+
+def test_too_many_neighbours_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "LARGEST_LIST", 100)
+    with pytest.raises(GauntletError, match=r"larger side\.$"):
+        CellKernel(features_of(200, 0.5), 0.1)
