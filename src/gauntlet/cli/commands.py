@@ -1,6 +1,21 @@
 """Every command, imported so that it registers itself."""
 
-from gauntlet.cli import card, compare, data, demo, doctor, leaderboard, listing, report, run, runs, show, site, train
+from gauntlet.cli import (
+    card,
+    compare,
+    data,
+    demo,
+    doctor,
+    leaderboard,
+    listing,
+    report,
+    run,
+    runs,
+    show,
+    site,
+    study,
+    train,
+)
 
 __all__ = [
     "card",
@@ -15,5 +30,6 @@ __all__ = [
     "runs",
     "show",
     "site",
+    "study",
     "train",
 ]

@@ -1,0 +1,115 @@
+"""`gauntlet study`: a table or figure of a paper, on models of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gauntlet.cli.app import app
+from gauntlet.cli.output import print_json
+from gauntlet.cli.shared_options import DEFAULT_STORE, DeviceOption, JsonOption, SeedOption, StoreOption
+
+study_app = typer.Typer(no_args_is_help=True, help="Repeat a table or figure of a paper on your own models.")
+app.add_typer(study_app, name="study")
+
+
+@study_app.command("list", epilog="Example: gauntlet study list arnab")
+def list_studies(
+    paper: Annotated[str, typer.Argument(help="Only those of one paper: arnab, spatial, halmosi, ...")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List every study: what it asks, how many models it needs."""
+    from gauntlet.studies import studies
+
+    found = [studies[name] for name in studies.names() if name.startswith(paper)]
+    if as_json:
+        facts = ("name", "title", "question", "finding", "kind", "least_models", "needs")
+        print_json([{fact: getattr(study, fact) for fact in facts} for study in found])
+        return
+    for study in found:
+        needs = f" (needs {study.needs})" if study.needs else ""
+        typer.echo(f"{study.name:24} {study.title}{needs}")
+
+
+@study_app.command(
+    "run", epilog="Example: gauntlet study run arnab/table-1 --model streets/enet --dataset streets --limit 16"
+)
+def run_one_study(
+    name: Annotated[str, typer.Argument(help="A study; 'gauntlet study list' shows them.")],
+    model: Annotated[list[str] | None, typer.Option("--model", "-m", help="A model; several may be given.")] = None,
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset, or folder:PATH.")] = "streets",
+    split: Annotated[
+        str | None, typer.Option("--split", help="Split of the dataset; its usual one by default.")
+    ] = None,
+    root: Annotated[str | None, typer.Option("--root", help="Where the dataset lies on disk.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many images.")] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Images computed together.")] = 4,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes with one thread each; one per core by default.")
+    ] = None,
+    device: DeviceOption = "auto",
+    seed: SeedOption = 0,
+    store: StoreOption = DEFAULT_STORE,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the page.")] = Path("studies"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run and how long it takes.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run what is missing of a study and write its page, as Markdown and HTML."""
+    from gauntlet.cli.dry_run import print_dry_run
+    from gauntlet.errors import GauntletError
+    from gauntlet.evaluation.local import LocalExecutor, cores
+    from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
+    from gauntlet.evaluation.progress import Terminal
+    from gauntlet.results import open_store
+    from gauntlet.studies import run_study, studies
+    from gauntlet.studies.page import study_page, write_page
+    from gauntlet.studies.running import study_jobs
+    from gauntlet.studies.verdicts import judge
+
+    study = studies[name]
+    if not model:
+        raise GauntletError("say which models, for example --model streets/enet --model streets/segformer.")
+    entries = [ModelEntry(address=each) for each in model]
+    data = DatasetEntry(name=dataset, split=split, root=root, limit=limit)
+    chosen_device = None if device == "auto" else device
+    settings = {"seed": seed, "batch_size": batch_size, "device": chosen_device}
+    if dry_run:
+        jobs = {planned.job.key: planned for planned in study_jobs(study, entries, data, **settings).values()}
+        print_dry_run(list(jobs.values()), store, workers or cores(), as_json)
+        return
+    with open_store(store) as opened:
+        with Terminal() as progress:
+            results = run_study(
+                study, entries, data, opened, executor=LocalExecutor(workers), progress=progress, **settings
+            )
+        command = (
+            f"gauntlet study run {name} " + " ".join(f"--model {each}" for each in model) + f" --dataset {dataset}"
+        )
+        command += f" --limit {limit}" if limit else ""
+        written = write_page(study, study_page(study, results, command), output)
+        verdicts = judge(study, results)
+    if as_json:
+        print_json(
+            {
+                "study": name,
+                "written": [str(path.resolve()) for path in written],
+                "verdicts": [
+                    {
+                        "claim": each.claim.text,
+                        "model": each.model,
+                        "margin": each.margin.value,
+                        "low": each.margin.low,
+                        "high": each.margin.high,
+                        "verdict": each.verdict,
+                    }
+                    for each in verdicts
+                ],
+            }
+        )
+        return
+    for each in verdicts:
+        typer.echo(f"{each.verdict}: {each.claim.text}" + (f" [{each.model}]" if each.model else ""))
+    for path in written:
+        typer.echo(f"written to {path.resolve()}")

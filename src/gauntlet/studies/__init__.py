@@ -1,0 +1,12 @@
+"""Studies: one table or figure of a paper as one command, on models and data of one's own.
+
+A study is a plan with places for models, what is drawn from its results, and what the paper claims about them. Start
+with `contract`; `papers` has one module per paper.
+"""
+
+from gauntlet.studies.contract import Claim, Study, studies
+from gauntlet.studies.papers import arnab as _arnab  # noqa: F401 - these register themselves
+from gauntlet.studies.papers import spatial as _spatial  # noqa: F401
+from gauntlet.studies.running import run_study
+
+__all__ = ["Claim", "Study", "run_study", "studies"]

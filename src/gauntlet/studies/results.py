@@ -1,0 +1,146 @@
+"""The results of a study: figures of every model, member and threat, with intervals over the same resampled images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from gauntlet.errors import GauntletError
+from gauntlet.metrics.arithmetic import divide
+from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
+from gauntlet.metrics.segmentation.figures import mean_iou
+from gauntlet.report.tables import Interval
+from gauntlet.results.record import Evaluation
+from gauntlet.results.store import Store
+
+FloatArray = npt.NDArray[np.float64]
+RESAMPLES = 1000
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Results:
+    """Evaluations of a study.
+
+    Figures are arrays (R,) over resamples of the images; the first entry is the figure of the images as they are. All
+    evaluations are resampled alike, so that differences and ratios have the intervals of paired figures.
+
+    Attributes:
+        evaluations: by model, label of the member, label of the threat.
+        store: where the counts of their images are.
+        models: labels of the models, in order.
+        members: labels of the members, in order.
+        threats: labels of the threats, in order.
+        chosen: the model that claims and drawings are about; None for all of them.
+    """
+
+    evaluations: Mapping[tuple[str, str, str], Evaluation]
+    store: Store
+    models: Sequence[str]
+    members: Sequence[str]
+    threats: Sequence[str]
+    chosen: str | None = None
+    _tables: dict[tuple[str, str, str, str], CountTable] = field(default_factory=dict)
+
+    def of(self, model: str) -> Results:
+        """The results of one model."""
+        return Results(self.evaluations, self.store, self.models, self.members, self.threats, model, self._tables)
+
+    @cached_property
+    def images(self) -> int:
+        """How many images every evaluation is of."""
+        return next(iter(self.evaluations.values())).images
+
+    def evaluation(self, member: str, threat: str, model: str | None = None) -> Evaluation:
+        """One evaluation, of the chosen model by default."""
+        name = model or self.chosen or self.models[0]
+        found = self.evaluations.get((name, member, threat))
+        if found is None:
+            raise GauntletError(f"the study has no result of '{name}' as '{member}' under '{threat}'.")
+        return found
+
+    def miou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        """(R,) mIoU over the pooled pixels of the resampled images."""
+        table = self._resampled(member, threat, model, view)
+        return np.asarray(mean_iou(table.true_positives, table.union))
+
+    def accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        """(R,) pixel accuracy."""
+        table = self._resampled(member, threat, model, view)
+        return np.asarray(divide(table.true_positives.sum(axis=1), table.valid), dtype=np.float64)
+
+    def image_accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        """(R,) mean over images of their pixel accuracy; images without a counted pixel are left out."""
+        table = self.table(member, threat, model, view)
+        values = np.asarray(divide(table.true_positives.sum(axis=1), table.valid), dtype=np.float64)  # (N,)
+        weights = self._weights * ~np.isnan(values)
+        return np.asarray(divide(weights @ np.nan_to_num(values), weights.sum(axis=1)), dtype=np.float64)
+
+    def ratio(self, member: str, threat: str, model: str | None = None) -> FloatArray:
+        """(R,) IoU ratio of Arnab et al.: mIoU under the threat over clean mIoU of the same member."""
+        return np.asarray(divide(self.miou(member, threat, model), self.miou(member, "clean", model)), dtype=np.float64)
+
+    def figure(self, name: str, member: str, threat: str, model: str | None = None) -> Interval:
+        """A stored figure with its interval."""
+        evaluation = self.evaluation(member, threat, model)
+        low, high = evaluation.intervals.get(name, (np.nan, np.nan))
+        return Interval(evaluation.figures.get(name, np.nan), low, high)
+
+    def table(self, member: str, threat: str, model: str | None = None, view: str = "all") -> CountTable:
+        """Counts of every image, in one view of the evaluation."""
+        name = model or self.chosen or self.models[0]
+        key = (name, member, threat, view)
+        if key not in self._tables:
+            self._tables[key] = self._read(self.evaluation(member, threat, name), view)
+        return self._tables[key]
+
+    def _read(self, evaluation: Evaluation, view: str) -> CountTable:
+        started = self.store.started(evaluation.key)
+        metric = self.store.metric(evaluation.key)
+        if started is None or started.views is None:
+            raise GauntletError(f"the store {self.store.address} has no counts of '{evaluation.threat}'.")
+        index = list(started.views).index(view)
+        counts = [metric.decode(row.counts) for row in self.store.image_rows(started)]
+        if not all(isinstance(each, ImageCounts) for each in counts):
+            raise GauntletError("a study of label maps needs a segmentation model.")
+        return CountTable.of([each.confusion[index] for each in counts], len(metric.class_names))
+
+    def _resampled(self, member: str, threat: str, model: str | None, view: str) -> CountTable:
+        return self.table(member, threat, model, view).weighted(self._weights)
+
+    @cached_property
+    def _weights(self) -> FloatArray:
+        """(R, N): how often an image is drawn in each resample; the first row counts each once."""
+        drawn = np.random.default_rng(0).multinomial(self.images, np.full(self.images, 1 / self.images), size=RESAMPLES)
+        return np.vstack([np.ones((1, self.images)), drawn]).astype(np.float64)
+
+
+def interval(values: FloatArray) -> Interval:
+    """A figure and its 95 % interval from an array of `Results`."""
+    finite = values[1:][np.isfinite(values[1:])]
+    if not len(finite):
+        return Interval(float(values[0]))
+    low, high = np.percentile(finite, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
+    return Interval(float(values[0]), float(low), float(high))
+
+
+def largest(values: Sequence[FloatArray]) -> FloatArray:
+    """(R,) the largest of several figures, resample by resample."""
+    return np.asarray(np.max(np.stack(values), axis=0))
+
+
+def smallest(values: Sequence[FloatArray]) -> FloatArray:
+    """(R,) the smallest of several figures, resample by resample."""
+    return np.asarray(np.min(np.stack(values), axis=0))
+
+
+def mean_of(values: Sequence[FloatArray]) -> FloatArray:
+    """(R,) the mean of several figures, resample by resample."""
+    return np.asarray(np.mean(np.stack(values), axis=0))
+
+
+Margin = Callable[[Results], FloatArray]
