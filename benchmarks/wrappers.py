@@ -5,8 +5,8 @@
 For `multiscale:` and every kind of `transform:`: one image, one thread, processor time, everything in turns in this
 run, the fastest of each. "bare" are the passes of the model inside, at the same sizes. "own" is the wrapper around a
 model that gives stored logits at once, which is what the wrapper adds; the figure is (bare + own) / bare. Bound: 1.05.
-Exits with 1 when it is missed. "direct" is the time of the whole wrapped model over the bare passes: the same in theory,
-but a difference of two long times, which on a busy machine moves by several per cent from run to run.
+Exits with 1 when it is missed. "direct" is the time of the whole wrapped model over the bare passes: the same in
+theory, but a difference of two long times, which on a busy machine moves by several per cent from run to run.
 """
 
 from __future__ import annotations

@@ -160,18 +160,14 @@ def test_two_workers_and_one_give_the_same_bytes(tmp_path: Path, monkeypatch: py
 def test_the_orientation_of_the_matrix() -> None:
     """Only B is fooled by what was made on A; A keeps everything of what was made on B."""
     figures = {("A", None): 0.1, ("B", None): 0.2, ("A", "B"): 0.8, ("B", "A"): 0.3}
-    rows: list[dict[str, object]] = [
-        dict(task="segmentation", model=model, threat="clean", kind="clean", description="{}", metric="mIoU", value=0.8)
-        for model in "AB"
-    ]
+    shared = {"task": "segmentation", "metric": "mIoU"}
+    clean = {"threat": "clean", "kind": "clean", "description": "{}", "value": 0.8}
+    rows: list[dict[str, object]] = [{**shared, **clean, "model": model} for model in "AB"]
     for (target, source), value in figures.items():
-        name = "pgd" if source is None else f"pgd from {source}"
-        description = "{}" if source is None else f'{{"transfer": {{"source_model": "{source}"}}}}'
-        kind = "attack" if source is None else "transfer"
-        rows.append(
-            dict(task="segmentation", model=target, threat=name, kind=kind, description=description, metric="mIoU",
-                 value=value)
-        )  # fmt: skip
+        white_box = {"threat": "pgd", "kind": "attack", "description": "{}"}
+        description = f'{{"transfer": {{"source_model": "{source}"}}}}'
+        other = {"threat": f"pgd from {source}", "kind": "transfer", "description": description}
+        rows.append({**shared, **(white_box if source is None else other), "model": target, "value": value})
     matrix = transfer_matrix(pd.DataFrame(rows), "pgd")
     assert matrix.loc["A", "B"] == pytest.approx(1.0)
     assert matrix.loc["B", "A"] == pytest.approx(0.375)
@@ -239,7 +235,7 @@ def test_other_classes_need_an_attack_on_the_sources_own_prediction() -> None:
 
 
 def test_inner_needs_a_model_inside() -> None:
-    with pytest.raises(GauntletError, match="has no model inside it"):
+    with pytest.raises(GauntletError, match="has no models inside it"):
         evaluate(tiny(1), TinyDataset(), transfer("inner"))
 
 

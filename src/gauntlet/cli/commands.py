@@ -2,6 +2,7 @@
 
 from gauntlet.cli import (
     card,
+    certify,
     compare,
     data,
     demo,
@@ -19,6 +20,7 @@ from gauntlet.cli import (
 
 __all__ = [
     "card",
+    "certify",
     "compare",
     "data",
     "demo",

@@ -13,6 +13,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import divide
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
 from gauntlet.metrics.segmentation.figures import mean_iou
+from gauntlet.metrics.views import ViewKind
 from gauntlet.report.tables import Interval
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
@@ -44,7 +45,7 @@ class Results:
     members: Sequence[str]
     threats: Sequence[str]
     chosen: str | None = None
-    _tables: dict[tuple[str, str, str, str], CountTable] = field(default_factory=dict)
+    _tables: dict[tuple[str, str, str, str], list[CountTable]] = field(default_factory=dict)
 
     def of(self, model: str) -> Results:
         """The results of one model."""
@@ -64,21 +65,32 @@ class Results:
         return found
 
     def miou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
-        """(R,) mIoU over the pooled pixels of the resampled images."""
-        table = self._resampled(member, threat, model, view)
-        return np.asarray(mean_iou(table.true_positives, table.union))
+        """(R,) mIoU over the pooled pixels of the resampled images; of a random model, the mean over its trials."""
+
+        def figure(table: CountTable) -> FloatArray:
+            pooled = table.weighted(self._weights)
+            return np.asarray(mean_iou(pooled.true_positives, pooled.union))
+
+        return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
 
     def accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
-        """(R,) pixel accuracy."""
-        table = self._resampled(member, threat, model, view)
-        return np.asarray(divide(table.true_positives.sum(axis=1), table.valid), dtype=np.float64)
+        """(R,) pixel accuracy; of a random model, the mean over its trials."""
+
+        def figure(table: CountTable) -> FloatArray:
+            pooled = table.weighted(self._weights)
+            return np.asarray(divide(pooled.true_positives.sum(axis=1), pooled.valid), dtype=np.float64)
+
+        return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
 
     def image_accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         """(R,) mean over images of their pixel accuracy; images without a counted pixel are left out."""
-        table = self.table(member, threat, model, view)
-        values = np.asarray(divide(table.true_positives.sum(axis=1), table.valid), dtype=np.float64)  # (N,)
-        weights = self._weights * ~np.isnan(values)
-        return np.asarray(divide(weights @ np.nan_to_num(values), weights.sum(axis=1)), dtype=np.float64)
+
+        def figure(table: CountTable) -> FloatArray:
+            values = np.asarray(divide(table.true_positives.sum(axis=1), table.valid), dtype=np.float64)  # (N,)
+            weights = self._weights * ~np.isnan(values)
+            return np.asarray(divide(weights @ np.nan_to_num(values), weights.sum(axis=1)), dtype=np.float64)
+
+        return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
 
     def ratio(self, member: str, threat: str, model: str | None = None) -> FloatArray:
         """(R,) IoU ratio of Arnab et al.: mIoU under the threat over clean mIoU of the same member."""
@@ -90,27 +102,26 @@ class Results:
         low, high = evaluation.intervals.get(name, (np.nan, np.nan))
         return Interval(evaluation.figures.get(name, np.nan), low, high)
 
-    def table(self, member: str, threat: str, model: str | None = None, view: str = "all") -> CountTable:
-        """Counts of every image, in one view of the evaluation."""
+    def tables(self, member: str, threat: str, model: str | None = None, view: str = "all") -> list[CountTable]:
+        """Counts of every image in one view of the evaluation; one table per trial of a random model."""
         name = model or self.chosen or self.models[0]
         key = (name, member, threat, view)
         if key not in self._tables:
             self._tables[key] = self._read(self.evaluation(member, threat, name), view)
         return self._tables[key]
 
-    def _read(self, evaluation: Evaluation, view: str) -> CountTable:
+    def _read(self, evaluation: Evaluation, view: str) -> list[CountTable]:
         started = self.store.started(evaluation.key)
         metric = self.store.metric(evaluation.key)
         if started is None or started.views is None:
             raise GauntletError(f"the store {self.store.address} has no counts of '{evaluation.threat}'.")
-        index = list(started.views).index(view)
+        views = started.views
         counts = [metric.decode(row.counts) for row in self.store.image_rows(started)]
         if not all(isinstance(each, ImageCounts) for each in counts):
             raise GauntletError("a study of label maps needs a segmentation model.")
-        return CountTable.of([each.confusion[index] for each in counts], len(metric.class_names))
-
-    def _resampled(self, member: str, threat: str, model: str | None, view: str) -> CountTable:
-        return self.table(member, threat, model, view).weighted(self._weights)
+        trials = views.kind is ViewKind.TRIALS and view == "all"
+        chosen = range(len(views)) if trials else [list(views).index(view)]
+        return [CountTable.of([each.confusion[index] for each in counts], len(metric.class_names)) for index in chosen]
 
     @cached_property
     def _weights(self) -> FloatArray:

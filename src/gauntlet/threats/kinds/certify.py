@@ -16,6 +16,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics.certification import Votes, needed_samples
 from gauntlet.metrics.certification.testing import Correction, check_tau, check_testing
 from gauntlet.models.contract import GauntletModel
+from gauntlet.models.randomness import EvaluationDraws, drawing, random_parts
 from gauntlet.numbers import parse_number
 from gauntlet.samples import Batch
 from gauntlet.seeding import ImageSeed, numpy_generator
@@ -113,7 +114,7 @@ class CertifyThreat(Threat):
             raise GauntletError(f"certificates are for segmentation models, and '{model.identity.name}' is none.")
         images = batch.images
         self.check_feasible(images.shape[-2] * images.shape[-1])
-        with torch.inference_mode():
+        with torch.inference_mode(), drawing(random_parts(model), EvaluationDraws(seeds)):
             clean = label_map(model(images))
             counts = torch.zeros(len(batch), model.num_classes, *images.shape[-2:], dtype=torch.int16)
             for sample in range(self.options.n0):

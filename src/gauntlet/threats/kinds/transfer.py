@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from gauntlet.errors import GauntletError
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.contract import ModelIdentity, SegmentationModel
+from gauntlet.models.randomness import EvaluationDraws, drawing, random_parts
 from gauntlet.models.sources.contract import LoadedModel, ModelSource
 from gauntlet.samples import Batch, Sample
 from gauntlet.seeding import ImageSeed
@@ -126,7 +127,7 @@ class TransferThreat(Threat):
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
         source = self._ready_source(model)
         is_target = source is model
-        batch_for_source = batch if is_target else _for_source(self.inner, source, model, batch)
+        batch_for_source = batch if is_target else _for_source(self.inner, source, model, batch, seeds)
         # The images of a batch may round differently in a batch of another size, or after another preparation.
         how = [source.identity.digest, self.inner.describe(), self.version, source.preparation, len(batch)]
         keys = [
@@ -166,7 +167,7 @@ class TransferThreat(Threat):
 def _attack(inner: AttackThreat, source: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> list[MadeImage]:
     """The images that the attack makes on the source, with what is known of each and what the source says to it."""
     made = inner.perturb(source, batch, seeds)
-    details = {**made.details, **_source_counts(source, batch, made.images)}
+    details = {**made.details, **_source_counts(source, batch, made.images, seeds)}
     images = made.images.cpu().numpy()
     return [
         MadeImage(image, {name: values[index] for name, values in details.items()})
@@ -174,7 +175,9 @@ def _attack(inner: AttackThreat, source: GauntletModel, batch: Batch, seeds: Seq
     ]
 
 
-def _source_counts(source: GauntletModel, batch: Batch, images: torch.Tensor) -> dict[str, list[list[int]]]:
+def _source_counts(
+    source: GauntletModel, batch: Batch, images: torch.Tensor, seeds: Sequence[ImageSeed]
+) -> dict[str, list[list[int]]]:
     """Pixels of every class on the attacked images, by what the source says: they prove that the attack worked there.
 
     Lists of K numbers per image: pixels of the class that the source still finds, all of them, and all that it calls
@@ -182,8 +185,7 @@ def _source_counts(source: GauntletModel, batch: Batch, images: torch.Tensor) ->
     """
     if not isinstance(source, SegmentationModel):
         return {}
-    with torch.inference_mode():
-        seen = label_map(source(images))
+    seen = _said(source, images, seeds)
     labels = need_labels(batch)
     counted = torch.ones_like(labels, dtype=torch.bool) if batch.ignore_index is None else labels != batch.ignore_index
 
@@ -198,7 +200,15 @@ def _source_counts(source: GauntletModel, batch: Batch, images: torch.Tensor) ->
     }
 
 
-def _for_source(inner: AttackThreat, source: GauntletModel, target: GauntletModel, batch: Batch) -> Batch:
+def _said(source: GauntletModel, images: torch.Tensor, seeds: Sequence[ImageSeed]) -> torch.Tensor:
+    """Label maps (N, H, W) of the source; a random one draws as in an evaluation."""
+    with torch.inference_mode(), drawing(random_parts(source), EvaluationDraws(seeds)):
+        return label_map(source(images))
+
+
+def _for_source(
+    inner: AttackThreat, source: GauntletModel, target: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]
+) -> Batch:
     """The batch as the source can be attacked on it; an error where its classes are not the target's.
 
     A source with other classes is attacked away from its own prediction. Void pixels stay void.
@@ -213,8 +223,7 @@ def _for_source(inner: AttackThreat, source: GauntletModel, target: GauntletMode
             "attack away from the source's own prediction (labels: prediction) can be transferred then."
         )
     labels = need_labels(batch)
-    with torch.inference_mode():
-        own = label_map(source(batch.images))
+    own = _said(source, batch.images, seeds)
     void = torch.zeros_like(labels, dtype=torch.bool) if batch.ignore_index is None else labels == batch.ignore_index
     return replace(batch, labels=torch.where(void, labels, own))
 
@@ -227,13 +236,14 @@ def _truth_of(sample: Sample, ignore_index: int | None) -> list[Any]:
 
 
 def _inner_of(target: GauntletModel) -> GauntletModel:
-    inner = getattr(target, "inner", None)
-    if not isinstance(inner, GauntletModel):
+    """The one model inside a defence."""
+    inside = [each for each in getattr(target, "inner", ()) if isinstance(each, GauntletModel)]
+    if len(inside) != 1:
         raise GauntletError(
-            f"'{target.identity.name}' has no model inside it that images could be made on; give the address of a "
-            "source_model in place of 'inner'."
+            f"'{target.identity.name}' has {len(inside) or 'no'} models inside it, and 'inner' needs one; give the "
+            "address of a source_model in its place."
         )
-    return inner
+    return inside[0]
 
 
 def _address(source: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
