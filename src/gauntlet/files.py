@@ -1,10 +1,16 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and the folder for what may be forgotten."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """What this machine remembers for the user: $GAUNTLET_CACHE, else a folder in the user's cache."""
+    folder = os.environ.get("GAUNTLET_CACHE")
+    return Path(folder) if folder else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gauntlet"
 
 
 def write_atomically(path: Path, content: bytes, *, sync: bool = False) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from gauntlet._version import __version__
+from gauntlet.files import cache_folder
 from gauntlet.models.contract import DetectionModel, GauntletModel
 from gauntlet.models.preparation.steps import prepare
 from gauntlet.samples import Boxes
@@ -144,10 +145,8 @@ def _seconds(run: Callable[[], Any], device: torch.device) -> float:
 
 
 def cache_path() -> Path:
-    """The file that remembers choices: below $GAUNTLET_CACHE, else below the user's cache folder."""
-    folder = os.environ.get("GAUNTLET_CACHE")
-    base = Path(folder) if folder else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gauntlet"
-    return base / "preparations.json"
+    """The file that remembers choices."""
+    return cache_folder() / "preparations.json"
 
 
 def _machine_key(model: GauntletModel, size: Sequence[int], batch_size: int) -> str:
