@@ -7,6 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+OWN_MODULES = ("unet", "loader")
 CLASSES = ("soil", "leaf", "berry")
 COLORS = np.array([(120, 90, 60), (60, 160, 70), (200, 40, 60)], np.uint8)  # (K, 3), RGB
 SIZES = ((48, 64), (40, 56), (33, 50))
@@ -49,23 +50,44 @@ def wrapped(weights):
     return gauntlet.wrap_model(network, num_classes=3, stride=2, mean=(0.5,) * 3, std=(0.25,) * 3)
 """
 
+PLAN = """
+models:
+  - {address: "python:loader:wrapped", options: {weights: first.pth}}
+  - {address: "python:loader:wrapped", options: {weights: second.pth}}
+  - {address: "script:net.pt", options: {num_classes: 3, stride: 2, name: scripted, mean: [0.5, 0.5, 0.5]}}
+datasets: [{name: folder, root: photos, split: val}]
+threats: [clean, fgsm]
+"""
+
 RECIPE = """
 name: berries
 model: {architecture: "python:unet:UNet", options: {width: 4}, stride: 2}
 data: {name: "folder:photos", split: train, validation_split: val}
-steps: 30
+steps: 12
 batch_size: 4
 augmentation: {crop: [32, 48], flip: 0.5}
-optimiser: {learning_rate: 0.02}
+optimiser: {learning_rate: 0.03}
 """
 
 
 def bring_everything(folder: Path) -> None:
-    """Writes unet.py, loader.py, recipe.yaml and photos/ into a folder."""
-    files = {"unet.py": UNET, "loader.py": LOADER, "recipe.yaml": RECIPE}
+    """Writes unet.py, loader.py, recipe.yaml, plan.yaml and photos/ into a folder."""
+    files = {"unet.py": UNET, "loader.py": LOADER, "recipe.yaml": RECIPE, "plan.yaml": PLAN}
     for name, text in files.items():
         (folder / name).write_text(text.lstrip())
     write_photos(folder / "photos")
+
+
+def bring_weights() -> None:
+    """Writes two files of weights of the U-Net, and a TorchScript archive, into the working folder."""
+    import torch
+    from unet import UNet
+
+    for seed, name in enumerate(("first", "second")):
+        torch.manual_seed(seed)
+        network = UNet(len(CLASSES))
+        torch.save(network.state_dict(), f"{name}.pth")
+    torch.jit.script(network.eval()).save("net.pt")
 
 
 def write_photos(root: Path) -> None:

@@ -89,5 +89,7 @@ def load_model(
     >>> load_model("streets/enet").num_classes
     11
     """
-    model = resolve_model(address, **options).load()
+    source = resolve_model(address, **options)
+    model = source.load()
+    model.origin = {"address": address, "options": options} if address is not None else source.origin
     return model.to(device) if device is not None else model

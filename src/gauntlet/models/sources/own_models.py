@@ -85,10 +85,18 @@ class PythonModel(ModelSource):
         model._identity = self._marked(model.identity, built, wanted)
         return model
 
-    @staticmethod
-    def _marked(identity: ModelIdentity, module: nn.Module, wanted: Mapping[str, Any]) -> ModelIdentity:
-        """The identity with what the weights do not tell: the callable's options and the layers themselves."""
-        return ModelIdentity(identity.name, identity.digest + file_digest([], {**wanted, "layers": repr(module)})[:8])
+    def _marked(self, identity: ModelIdentity, module: nn.Module, wanted: Mapping[str, Any]) -> ModelIdentity:
+        """The identity with what the weights do not tell: the callable's options and the layers themselves.
+
+        A model that was never given a name is called by its address: a class name is that of many networks. Version
+        0.1.0 did call it so, and its results are stored under that name.
+        """
+        digest = identity.digest + file_digest([], {**wanted, "layers": repr(module)})[:8]
+        if "name" in self.options:
+            return ModelIdentity(self.options["name"], digest)
+        if identity.name in (type(module).__name__, type(getattr(module, "module", None)).__name__):
+            return ModelIdentity(self.target, digest, identity.name)
+        return ModelIdentity(identity.name, digest)
 
     @property
     def identity(self) -> ModelIdentity:

@@ -36,6 +36,10 @@ class TrainedModel(CardAndWeights):
         return self.name or str(self.card["name"])
 
     @property
+    def origin(self) -> Mapping[str, Any]:
+        return {"address": str(self.folder), "options": {"name": self.name} if self.name else {}}
+
+    @property
     def card_file(self) -> Path:
         return self.folder / CARD_FILE
 
