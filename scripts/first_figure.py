@@ -3,7 +3,7 @@
     python3 scripts/first_figure.py [FOLDER]
 
 Clones this repository's last commit into FOLDER (a temporary one by default), installs it as README says, writes the
-U-Net and the photographs of `tests/first_hour`, trains for seconds, evaluates, and prints the seconds of every step.
+U-Net and the photographs of `tests/stranger.py`, trains for seconds, evaluates, and prints the seconds of every step.
 Needs no package but Python itself.
 """
 
@@ -18,7 +18,9 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 LIMIT = 300.0
 """Seconds that all steps together may take."""
-BRING = "import sys; sys.path.insert(0, sys.argv[1]); import pathlib, stranger; stranger.bring_everything(pathlib.Path())"
+BRING = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import pathlib, stranger; stranger.bring_everything(pathlib.Path())"
+)
 
 
 def steps(folder: Path) -> dict[str, tuple[Path, list[str]]]:
@@ -30,7 +32,7 @@ def steps(folder: Path) -> dict[str, tuple[Path, list[str]]]:
         "clone": (folder, ["git", "clone", "--quiet", "--depth", "1", REPOSITORY.as_uri(), str(clone)]),
         "environment": (folder, [sys.executable, "-m", "venv", str(clone / ".venv")]),
         "install": (clone, [str(binaries / "pip"), "install", "--quiet", "-c", "constraints.txt", "-e", "."]),
-        "bring an own network": (home, [str(binaries / "python"), "-c", BRING, str(clone / "tests/first_hour")]),
+        "bring an own network": (home, [str(binaries / "python"), "-c", BRING, str(clone / "tests")]),
         "train it": (home, [str(binaries / "gauntlet"), "train", "recipe.yaml"]),
         "first figure": (home, [str(binaries / "gauntlet"), "run", "--model", "trained/berries", *photos]),
     }

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from gauntlet.errors import first_line
 
-FITTING_TORCHVISION = "pip install --force-reinstall --no-deps torchvision --index-url https://download.pytorch.org/whl/cpu"
+FITTING_TORCHVISION = (
+    "pip install --force-reinstall --no-deps torchvision --index-url https://download.pytorch.org/whl/cpu"
+)
 """PyPI's torchvision is compiled against the plain build of torch, not against the one for the CPU."""
 
 

@@ -10,6 +10,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from stranger import bring_weights
 
 from gauntlet.evaluation.plan import plan_jobs, read_plan
 from gauntlet.evaluation.provenance import command_line
@@ -17,7 +18,6 @@ from gauntlet.results import open_store
 from gauntlet.results.origin import Origin, read_origin
 from gauntlet.results.record import Job
 from program import Call
-from stranger import bring_weights
 
 STORE = "gauntlet-results.db"
 
@@ -63,7 +63,9 @@ def test_what_a_report_leaves_out_is_said_on_the_terminal(call: Call, evaluated:
     assert code == 0
     check, gallery = err.splitlines()
     assert check.startswith("left out: scripted: No check for hidden gradients, since there is no file net.pt")
-    assert gallery.startswith("left out: scripted: worst attack, fgsm linf 8/255 x1: no pictures, since there is no file")
+    assert gallery.startswith(
+        "left out: scripted: worst attack, fgsm linf 8/255 x1: no pictures, since there is no file"
+    )
 
 
 def test_names_that_collide_are_told_apart_everywhere_the_same_way(call: Call, evaluated: Path) -> None:

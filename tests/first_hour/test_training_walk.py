@@ -39,7 +39,9 @@ def test_a_trained_network_is_evaluated_reported_carded_and_compared(call: Call,
     assert (home / "robustness-card.md").read_text().count("# berries: robustness") == 1
 
     call("run", "--model", "python:unet:UNet", "--num-classes", "3", *IMAGES)  # fails: a side of 33 pixels
-    assert call("run", "--model", '{address: "python:unet:UNet", options: {stride: 2, num_classes: 3}}', *IMAGES)[0] == 0
+    assert (
+        call("run", "--model", '{address: "python:unet:UNet", options: {stride: 2, num_classes: 3}}', *IMAGES)[0] == 0
+    )
     code, out, _ = call("compare", "unet:UNet", "trained/berries")
     assert code == 0
     assert "berries" in out

@@ -17,7 +17,7 @@ from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.precision import PRECISIONS
 from gauntlet.models.preparation import AUTO, choose_steps, parse_steps, prepare, same_function
 from gauntlet.models.sources.contract import ModelSource
-from gauntlet.results.origin import Origin, origin_here
+from gauntlet.results.origin import NOWHERE, Origin, origin_here
 from gauntlet.results.record import Job
 from gauntlet.tasks import get_task
 from gauntlet.threats.contract import Threat
@@ -97,7 +97,7 @@ class PlannedJob:
     job: Job
     model_entry: ModelEntry | None = None
     dataset_entry: DatasetEntry | None = None
-    origin: Origin = Origin()
+    origin: Origin = NOWHERE
     label: str = ""
 
 

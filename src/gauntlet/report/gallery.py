@@ -32,6 +32,7 @@ _SMALL_PNG = [cv2.IMWRITE_PNG_COMPRESSION, 9]
 DIFFERS = 0.02
 """The report says where the share that is right in a rerun is further than this from the stored one."""
 
+
 def worst_images(clean: Images | None, attacked: Images, count: int) -> list[str]:
     """Ids of the images on which a threat does most damage: the largest loss of the figure, else the smallest one."""
     after = pd.Series(attacked.values, index=list(attacked.ids)).dropna()

@@ -95,7 +95,9 @@ def card_text(store: Store, model: str, data: Mapping[str, Any]) -> str:
         parts += [_scope_text(scope, str(name)) for name in names]
     front = yaml.safe_dump(front_matter(data), sort_keys=False, allow_unicode=True)
     facts = "\n".join(f"- {escape(name)}: {escape(str(value))}" for name, value in data["facts"].items())
-    return f"---\n{front}---\n\n# {escape(known.label)}: robustness\n\n" + "\n".join([facts + "\n" if facts else "", *parts])
+    return f"---\n{front}---\n\n# {escape(known.label)}: robustness\n\n" + "\n".join(
+        [facts + "\n" if facts else "", *parts]
+    )
 
 
 def front_matter(data: Mapping[str, Any]) -> dict[str, Any]:

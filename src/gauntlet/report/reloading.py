@@ -76,8 +76,8 @@ def _by_name(evaluation: Evaluation) -> GauntletModel:
         return load_model(evaluation.model)
     except GauntletError:
         raise GauntletError(
-            f"the store does not know where '{evaluation.model}' came from; run the evaluation again by its address, or "
-            "from Python give Loaders."
+            f"the store does not know where '{evaluation.model}' came from; run the evaluation again by its address, "
+            "or from Python give Loaders."
         ) from None
 
 

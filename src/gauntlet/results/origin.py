@@ -37,6 +37,10 @@ class Origin:
         return plain
 
 
+NOWHERE = Origin()
+"""The origin of objects that only live in a program."""
+
+
 def origin_here(model: Mapping[str, Any] | None, dataset: Mapping[str, Any] | None) -> Origin:
     """The origin of what is evaluated in this working folder."""
     return Origin(model, dataset, str(Path.cwd()))

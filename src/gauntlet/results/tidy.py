@@ -55,9 +55,7 @@ def write_frame(frame: pd.DataFrame, path: Path) -> Path:
         try:
             frame.to_parquet(path, index=False)
         except ImportError:
-            raise GauntletError(
-                f"Parquet needs pyarrow; install it with: {install_command('parquet')}."
-            ) from None
+            raise GauntletError(f"Parquet needs pyarrow; install it with: {install_command('parquet')}.") from None
     else:
         raise GauntletError(f"the ending of '{path}' must be .csv, .json or .parquet.")
     return path

@@ -102,6 +102,4 @@ def open_tracker(kind: str, name: str, config: Mapping[str, Any], folder: Path) 
     try:
         return TRACKERS[kind](name, config, folder)
     except ImportError:
-        raise GauntletError(
-            f"the tracker '{kind}' is not installed; run: {install_command('tracking')}."
-        ) from None
+        raise GauntletError(f"the tracker '{kind}' is not installed; run: {install_command('tracking')}.") from None

@@ -18,8 +18,8 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.evaluation.provenance import command_line
 from gauntlet.files import write_atomically
 from gauntlet.models.architectures import WrappedDetector
-from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.models.sources.trained import CARD_FILE, WEIGHTS_FILE, register
+from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.numbers import format_duration, format_percent
 from gauntlet.own_code import PREFIX, find_callable, folder_of
 from gauntlet.training.config import TrainingConfig

@@ -55,9 +55,7 @@ def build(name: str, num_classes: int, **options: Any) -> Architecture:
     return _construct(architectures, name, num_classes, options)
 
 
-def build_network(
-    name: str, num_classes: int, options: Mapping[str, Any], folders: Sequence[str] = ()
-) -> nn.Module:
+def build_network(name: str, num_classes: int, options: Mapping[str, Any], folders: Sequence[str] = ()) -> nn.Module:
     """A segmentation network of ours or of the user's own, with fresh weights, in train mode.
 
     Args:

@@ -188,8 +188,7 @@ def require(package: str, prefix: str) -> Any:
         return importlib.import_module(package)
     except ImportError as error:
         raise GauntletError(
-            f"models with '{prefix}:' need the package '{package}' ({error}); install it with "
-            f"{install_command('zoo')}."
+            f"models with '{prefix}:' need the package '{package}' ({error}); install it with {install_command('zoo')}."
         ) from None
 
 

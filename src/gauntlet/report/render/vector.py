@@ -70,9 +70,7 @@ def draw(chart: Chart, path: Path) -> None:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
-        raise GauntletError(
-            f"figures need Matplotlib; install it with: {install_command('figures')}."
-        ) from None
+        raise GauntletError(f"figures need Matplotlib; install it with: {install_command('figures')}.") from None
 
     rows = len(chart.y.categories) if chart.y.categories is not None else 0
     # Text is text: names such as "$x$" are no formulas, and fonts stay editable in the file.

@@ -49,7 +49,7 @@ def recipe(title: str, evaluation: Evaluation, store: str) -> Recipe:
         ("computed", f"{evaluation.created}, {evaluation.duration:.1f} s for {evaluation.images} images"),
         *((name, str(run[name])) for name in ("gauntlet", "torch", "device", "processor", "threads") if run.get(name)),
     ]
-    if (folder := read_origin(run).folder):
+    if folder := read_origin(run).folder:
         facts.append(("folder", folder))
     if run.get("command"):
         facts.append(("run by", without_password(str(run["command"]))))

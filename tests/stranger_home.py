@@ -1,4 +1,4 @@
-"""A working folder with what a stranger brings along, and the program run in it."""
+"""A working folder with what a stranger brings along."""
 
 from __future__ import annotations
 
