@@ -10,7 +10,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from stranger import bring_weights
 
 from gauntlet.evaluation.plan import plan_jobs, read_plan
 from gauntlet.evaluation.provenance import command_line
@@ -18,6 +17,7 @@ from gauntlet.results import open_store
 from gauntlet.results.origin import Origin, read_origin
 from gauntlet.results.record import Job
 from program import Call
+from stranger import bring_weights
 
 STORE = "gauntlet-results.db"
 
@@ -25,9 +25,6 @@ STORE = "gauntlet-results.db"
 @pytest.fixture
 def evaluated(call: Call, home: Path) -> Path:
     """The working folder after two U-Nets of one loader and a TorchScript archive were evaluated by a plan."""
-    from gauntlet.own_code import find_callable
-
-    find_callable("unet:UNet")  # makes the module known, as the program does
     bring_weights()
     code, out, err = call("run", "plan.yaml")
     assert code == 0, err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ def read_origin(provenance: Mapping[str, Any]) -> Origin:
 
 
 # What version 0.1.0 of `gauntlet run` took, and how each value is read.
-_MODEL_OPTIONS = {
+_MODEL_OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "--weights": str,
     "--num-classes": int,
     "--class-names": lambda text: [name.strip() for name in text.split(",")],

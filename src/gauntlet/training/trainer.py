@@ -21,7 +21,7 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.progress import Progress, Silent, Terminal
 from gauntlet.models import GauntletModel
-from gauntlet.models.sources.trained import CARD_FILE, TrainedModel
+from gauntlet.models.sources.trained import CARD_FILE, TrainedModel, register
 from gauntlet.own_code import PREFIX, find_callable
 from gauntlet.results.tracking import Tracker
 from gauntlet.seeding import ImageSeed
@@ -338,7 +338,7 @@ class Training:
                 f"'{self.folder}' holds a model of another recipe; choose another folder, or start anew with "
                 "--restart (resume=False)."
             )
-        outputs.register(self.config.name, self.folder)
+        register(self.config.name, self.folder)
         return TrainingResult(self.folder)
 
     def _finish(self, figures: Figures) -> TrainingResult:
