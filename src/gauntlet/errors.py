@@ -14,6 +14,11 @@ class UnknownNameError(GauntletError):
     """A name that no registry knows, with the nearest known names."""
 
 
+def first_line(error: Exception) -> str:
+    """The first line of a library's error, or its type where it says nothing, as a sentence with one full stop."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".") + "."
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """The error for a name that is not registered; suggests close misspellings, else lists what there is.
 

@@ -14,6 +14,7 @@ import pytest
 from gauntlet import __version__
 from gauntlet.cli import app as application
 from gauntlet.errors import GauntletError
+from gauntlet.extras import install_command
 from gauntlet.threats.corruptions.settings import DepthRule
 from program import Call
 from subprocesses import environment
@@ -148,12 +149,16 @@ def test_the_zoo_is_listed(call: Call) -> None:
 def test_doctor_says_how_to_install_what_is_missing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     from gauntlet.cli import doctor
 
-    monkeypatch.setitem(doctor.OPTIONAL, "a wish", ("no_such_module", "no-such-module", "pip install it"))
+    monkeypatch.setitem(doctor.OPTIONAL, "a wish", ("no_such_module", "no-such-module", "wishes"))
     code, out, _ = call("doctor", "--json")
     facts = json.loads(out)
     assert code == 0
     assert facts["missing"] == []
-    assert facts["optional"]["a wish"] == {"version": None, "install": "pip install it"}
+    assert facts["optional"]["a wish"] == {
+        "version": None,
+        "broken": None,
+        "install": install_command("wishes"),
+    }
     assert "cpu" in facts["devices"]
     assert call("doctor")[0] == 0
 

@@ -36,9 +36,9 @@ def test_one_dataset_in_two_sizes_is_two_rows(
             replace(result, images=64, dataset_identity=larger, all_figures=[Figure("mIoU", 0.25)]),
         )
     ]
-    print_many(results[:1])
+    print_many(results[:1], {})
     assert "images" not in capsys.readouterr().out
-    print_many(results)
+    print_many(results, {})
     lines = capsys.readouterr().out.splitlines()
     for each, value in ((results[0], "50"), (results[1], "25")):
         rows = [line for line in lines if f"d/val, {each.images} images [{each.dataset_digest[:8]}]" in line]

@@ -17,8 +17,8 @@ from gauntlet.report.comparison import compare_models
 from gauntlet.report.comparison_page import to_document
 from gauntlet.report.document import Document, Exhibit, Gallery, Part, Picture, Section
 from gauntlet.report.entries import Entry, published_entries, store_entries
-from gauntlet.report.gallery import Loaders
 from gauntlet.report.leaderboard_site import write_site
+from gauntlet.report.reloading import Loaders
 from gauntlet.report.render import html
 from gauntlet.results import Store, open_store, published
 from tiny_detector import TinyBoxes, TinyDetector

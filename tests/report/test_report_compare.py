@@ -153,9 +153,8 @@ def test_a_name_with_two_weights_must_be_said_exactly() -> None:
         job = Job("segmentation", "m", digest, dataset, "clean", "clean", {"clean": {}}, 1, 0)
         started = store.begin(job, images=1, batch_size=1, metric=METRIC, provenance={"started": "2026"})
         store.finish(started, SegmentationMetric(**METRIC).compute([], WHOLE))
-    with pytest.raises(
-        GauntletError, match=r"stands for several models on d/val; say which: m \[11111111\], m \[22222222\]"
-    ):
+    sentence = r"stands for several models in the store :memory:; say which: m \[11111111\], m \[22222222\]"
+    with pytest.raises(GauntletError, match=sentence):
         compare_models(store, "m", "m")
     (comparison,) = compare_models(store, "m [11111111]", "m [22222222]")
     assert comparison.images == {}

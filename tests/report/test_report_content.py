@@ -439,7 +439,7 @@ def test_every_evaluation_has_a_command_that_repeats_it(document: Document, smal
             "gauntlet run -m script:net.pt --num-classes 11 --mean=0.5,0.5,0.5 --suite quick",
             ["script:net.pt", "11", "0.5,0.5,0.5"],
         ),
-        ("python -m gauntlet run --model a --model b --num-classes 11", ["m", "11"]),
+        ("python -m gauntlet run --model a --model b --num-classes 11", ["m"]),
         ("gauntlet run -m onnx:boxes.onnx --class-names 'car,traffic light'", ["onnx:boxes.onnx", "car,traffic light"]),
         ("python train.py --model other", ["m"]),
         ("gauntlet run 'unfinished", ["m"]),

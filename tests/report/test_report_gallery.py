@@ -17,9 +17,10 @@ from gauntlet.models import SegmentationModel
 from gauntlet.report import Options, build_report, write_report
 from gauntlet.report.charts import BoxChart, Panel
 from gauntlet.report.document import Gallery, Text
-from gauntlet.report.gallery import Loaders, worst_images
+from gauntlet.report.gallery import worst_images
 from gauntlet.report.hidden_gradients import check_models
 from gauntlet.report.image_figures import BoxImages, read_images
+from gauntlet.report.reloading import Loaders
 from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from gauntlet.results.record import ImageRow

@@ -15,8 +15,8 @@ from markdown_it import MarkdownIt
 from gauntlet.report.naming import slug
 from gauntlet.report.render import latex, markdown, plotly
 from gauntlet.report.render.html import script_json, table_html
-from gauntlet.report.sections.obtained import without_password
 from gauntlet.report.tables import Cell, Column, Interval, Table, best_cells, format_cell, format_value
+from gauntlet.secrecy import without_password
 
 TEXTS = st.text(alphabet=st.characters(codec="utf-8"), max_size=30) | st.text(
     "<>&\"'`*_|\\$%#{}[]()-+.1 ~^!a", max_size=20

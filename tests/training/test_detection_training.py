@@ -19,7 +19,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.evaluation.progress import Silent
 from gauntlet.models.architectures import WrappedDetector, build, build_detector
 from gauntlet.models.contract import ModelIdentity
-from gauntlet.models.sources.shipped import load_weights as load_model_weights
+from gauntlet.models.sources.card_and_weights import load_weights as load_model_weights
 from gauntlet.samples import Boxes, Sample
 from gauntlet.seeding import numpy_generator
 from gauntlet.training import train

@@ -19,7 +19,7 @@ from training_squares import recipe
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.progress import Silent
 from gauntlet.models.contract import ModelIdentity
-from gauntlet.models.sources.shipped import load_weights
+from gauntlet.models.sources.card_and_weights import load_weights
 from gauntlet.results.tracking import TRACKERS
 from gauntlet.training import train
 from gauntlet.training.averaging import MovingAverage
@@ -161,7 +161,7 @@ def test_a_loss_that_explodes_is_reported(tmp_path: Path) -> None:
 
 
 def test_an_unknown_dataset_module_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(GauntletError, match="no 'Nothing' in a module 'training_squares'"):
+    with pytest.raises(GauntletError, match="the module training_squares has no 'Nothing'"):
         train(recipe(data={"name": "python:training_squares:Nothing"}), tmp_path, progress=QUIET)
 
 

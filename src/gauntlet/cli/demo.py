@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.evaluations import print_many
+from gauntlet.cli.evaluations import model_names, print_many
 from gauntlet.cli.shared_options import DeviceOption
 from gauntlet.errors import GauntletError
 
@@ -45,7 +45,8 @@ def demo(
         if outcome.failures:
             raise GauntletError(outcome.failures[0].error)
         results = [stored for planned in jobs if (stored := store.load(planned.job.key)) is not None]
+        names = model_names(store)
         report = write_report(store, output / "report.html", options=Options("Gauntlet demo", gallery=2))
     typer.echo(f"{images} images of streets/val")
-    print_many(results)
+    print_many(results, names)
     typer.echo(f"store:  {output / 'results.db'}\nreport: {report.resolve()}")

@@ -6,7 +6,6 @@ import importlib.util
 import platform
 import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
@@ -15,19 +14,32 @@ from gauntlet._version import __version__
 from gauntlet.cli.app import app
 from gauntlet.cli.output import print_json, print_table
 from gauntlet.cli.shared_options import JsonOption
+from gauntlet.extras import FITTING_TORCHVISION, import_fault, install_command, installed_version, torchvision_fault
 
-CORE = ("torch", "numpy", "scipy", "opencv-python-headless", "numba", "pydantic", "SQLAlchemy", "pandas", "safetensors")
-# What an optional part needs: import name, distribution, the command that installs it.
+# What the core and what optional parts need: import name, distribution; for the latter the extra that installs it.
+CORE = {
+    "torch": "torch",
+    "numpy": "numpy",
+    "scipy": "scipy",
+    "opencv-python-headless": "cv2",
+    "numba": "numba",
+    "pydantic": "pydantic",
+    "SQLAlchemy": "sqlalchemy",
+    "pandas": "pandas",
+    "safetensors": "safetensors",
+}
 OPTIONAL = {
-    "Ray cluster": ("ray", "ray", "pip install 'vision-gauntlet[cluster]'"),
-    "Weights & Biases": ("wandb", "wandb", "pip install 'vision-gauntlet[tracking]'"),
-    "MLflow": ("mlflow", "mlflow", "pip install 'vision-gauntlet[tracking]'"),
-    "TensorBoard": ("tensorboard", "tensorboard", "pip install 'vision-gauntlet[tracking]'"),
-    "Hugging Face models": ("transformers", "transformers", "pip install 'vision-gauntlet[zoo]'"),
-    "torchvision models": ("torchvision", "torchvision", "pip install 'vision-gauntlet[zoo]'"),
-    "PostgreSQL store": ("psycopg", "psycopg", "pip install 'vision-gauntlet[postgres]'"),
-    "Figures as PNG, PDF, SVG": ("matplotlib", "matplotlib", "pip install 'vision-gauntlet[figures]'"),
-    "Parquet export": ("pyarrow", "pyarrow", "pip install 'vision-gauntlet[parquet]'"),
+    "Ray cluster": ("ray", "ray", "cluster"),
+    "Weights & Biases": ("wandb", "wandb", "tracking"),
+    "MLflow": ("mlflow", "mlflow", "tracking"),
+    "TensorBoard": ("tensorboard", "tensorboard", "tracking"),
+    "Hugging Face models": ("transformers:PreTrainedModel", "transformers", "zoo"),
+    "torchvision models": ("torchvision", "torchvision", "zoo"),
+    "segmentation_models_pytorch": ("segmentation_models_pytorch", "segmentation-models-pytorch", "zoo"),
+    "ONNX models": ("onnx2torch", "onnx2torch", "zoo"),
+    "PostgreSQL store": ("psycopg", "psycopg", "postgres"),
+    "Figures as PNG, PDF, SVG": ("matplotlib", "matplotlib", "figures"),
+    "Parquet export": ("pyarrow", "pyarrow", "parquet"),
 }
 
 
@@ -61,15 +73,24 @@ def doctor(
     print_table("Environment", ["what", "value"], list(facts["environment"].items()), numbers_from=9)
     print_table("Devices", ["device", "what"], list(facts["devices"].items()), numbers_from=9)
     rows = [
-        (name, part["version"] or "missing", "" if part["version"] else part["install"])
+        (name, part["version"] or "missing", _advice(part["version"], part["broken"], part["install"]))
         for name, part in facts["optional"].items()
     ]
     print_table("Optional parts", ["part", "version", "to install it"], rows, numbers_from=9)
+    for name, part in facts["optional"].items():
+        if part["broken"]:
+            typer.echo(f"Broken: {name}: {part['broken']}.")
+    if facts["torchvision"]:
+        typer.echo(f"Broken: {facts['torchvision']}.")
     for broken in facts["broken plug-ins"]:
         typer.echo(f"Broken: {broken}")
     typer.echo("All of the core is there." if not facts["missing"] else f"Missing: {', '.join(facts['missing'])}.")
     if facts["missing"]:
         raise typer.Exit(1)
+
+
+def _advice(version: str | None, broken: str | None, install: str) -> str:
+    return install if version is None else "cannot be imported, see below" if broken else ""
 
 
 def _check_attacks(
@@ -102,7 +123,8 @@ def _check_attacks(
 
 
 def _facts() -> dict[str, Any]:
-    core = {name: _version(name) for name in CORE}
+    core = {name: installed_version(name) for name in CORE}
+    faults = {name: import_fault(module) for name, module in CORE.items() if core[name] is not None}
     return {
         "environment": {
             "gauntlet": __version__,
@@ -112,13 +134,29 @@ def _facts() -> dict[str, Any]:
             **{name: installed or "missing" for name, installed in core.items()},
         },
         "devices": _devices(),
-        "optional": {
-            name: {"version": _version(distribution) if importlib.util.find_spec(module) else None, "install": install}
-            for name, (module, distribution, install) in OPTIONAL.items()
-        },
-        "missing": [name for name, installed in core.items() if installed is None],
+        "optional": {name: _optional_part(*part) for name, part in OPTIONAL.items()},
+        "torchvision": _torchvision(),
+        "missing": [name for name, installed in core.items() if installed is None or faults[name] is not None],
         "broken plug-ins": _broken_plugins(),
     }
+
+
+def _optional_part(target: str, distribution: str, extra: str) -> dict[str, str | None]:
+    """Whether a part is installed, how to install it, and why it cannot be imported where it cannot."""
+    there = importlib.util.find_spec(target.partition(":")[0]) is not None
+    return {
+        "version": installed_version(distribution) if there else None,
+        "broken": import_fault(target) if there else None,
+        "install": install_command(extra),
+    }
+
+
+def _torchvision() -> str | None:
+    """What to do about a torchvision that breaks other parts."""
+    fault = torchvision_fault()
+    if fault is None:
+        return None
+    return f"{fault}; install the one that fits ({FITTING_TORCHVISION}) or remove it (pip uninstall torchvision)"
 
 
 def _broken_plugins() -> list[str]:
@@ -141,10 +179,3 @@ def _devices() -> dict[str, str]:
     if torch.backends.mps.is_available():
         devices["mps"] = "Apple GPU"
     return devices
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None

@@ -31,7 +31,7 @@ def print_dry_run(jobs: Sequence[PlannedJob], address: str, workers: int, as_jso
     seconds = dict(zip((planned.job.key for planned in missing), estimate(missing), strict=True))
     rows = [
         {
-            "model": planned.job.model,
+            "model": planned.label,
             "dataset": planned.job.dataset["name"],
             "threat": planned.job.threat,
             "images": len(planned.dataset),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gauntlet.cli.output import print_table
@@ -12,13 +12,15 @@ from gauntlet.numbers import format_percent
 from gauntlet.tasks import get_task
 
 if TYPE_CHECKING:
-    from gauntlet.results import Evaluation
+    from gauntlet.results import Evaluation, Store
 
 _MANY = 4
 
+Names = Mapping[tuple[str, str], str]
 
-def print_one(result: Evaluation) -> None:
-    """Every headline figure of one evaluation, with its interval."""
+
+def print_one(result: Evaluation, names: Names) -> None:
+    """Every headline figure of one evaluation, with its interval; `names` tells models apart."""
     from gauntlet.metrics.contract import NOT_FRACTIONS
 
     def text(name: str, value: float) -> str:
@@ -32,21 +34,30 @@ def print_one(result: Evaluation) -> None:
         )
         for name, value in result.figures.items()
     ]
-    title = f"{result.model} on {result.dataset}/{result.split} ({result.images} images), {result.threat}"
+    title = f"{_called(result, names)} on {result.dataset}/{result.split} ({result.images} images), {result.threat}"
     print_table(title, ["figure", "%", "95 % interval"], rows)
 
 
-def print_many(results: Sequence[Evaluation]) -> None:
-    """The main figure of several evaluations (mIoU, mAP), a table per task."""
+def print_many(results: Sequence[Evaluation], names: Names) -> None:
+    """The main figure of several evaluations (mIoU, mAP), a table per task; `names` tells models apart."""
     for task in dict.fromkeys(result.task for result in results):
-        _print_figure([result for result in results if result.task == task], get_task(task).main_figure)
+        _print_figure([result for result in results if result.task == task], get_task(task).main_figure, names)
 
 
-def _print_figure(results: Sequence[Evaluation], metric: str) -> None:
+def model_names(store: Store) -> Names:
+    """What the models of a store are called, by name and digest."""
+    return {(model.name, model.digest): model.label for model in store.models()}
+
+
+def _called(result: Evaluation, names: Names) -> str:
+    return names.get((result.model, result.model_digest), result.model)
+
+
+def _print_figure(results: Sequence[Evaluation], metric: str, names: Names) -> None:
     """Models in columns when they are few, else one row each."""
-    models = list(dict.fromkeys(result.model for result in results))
-    names = _dataset_names(results)
-    cells = {(names[_images_of(r)], r.threat, r.seed, r.model): r.figures[metric] for r in results}
+    models = list(dict.fromkeys(_called(result, names) for result in results))
+    images = _dataset_names(results)
+    cells = {(images[_images_of(r)], r.threat, r.seed, _called(r, names)): r.figures[metric] for r in results}
     if len(models) > _MANY:
         rows = [[model, dataset, threat, format_percent(value)] for (dataset, threat, _, model), value in cells.items()]
         print_table(f"{metric} %", ["model", "dataset", "threat", metric], rows, numbers_from=3)

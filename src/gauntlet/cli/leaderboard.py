@@ -42,11 +42,9 @@ def leaderboard(
         with open_store(store, read_only=True) as opened:
             frame = opened.frame()
         for column, wanted in (("task", task), ("dataset", dataset)):
-            if wanted is not None:
-                if wanted not in set(frame[column]):
-                    raise unknown_name(f"{column} in the store {store}", wanted, set(frame[column]))
-                frame = frame[frame[column].eq(wanted)]
-        entries = store_entries(frame)
+            if wanted is not None and wanted not in set(frame[column]):
+                raise unknown_name(f"{column} in the store {store}", wanted, set(frame[column]))
+        entries = store_entries(frame, task, dataset)
     if not entries:
         raise GauntletError(f"the store {store} holds no finished evaluation; 'gauntlet run' makes some.")
     metrics = {name for entry in entries for name in entry.scores}

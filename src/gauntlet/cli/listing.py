@@ -46,11 +46,12 @@ def list_command(
 
 
 def _models() -> list[Row]:
-    from gauntlet.models.sources import shipped
+    from gauntlet.models.sources import shipped, trained
 
+    models = {name: shipped.find(name).card for name in shipped.names()}
+    models |= {name: own.card for name in trained.names() if (own := trained.find(name, {})) is not None}
     rows = []
-    for name in shipped.names():
-        card = shipped.find(name).card
+    for name, card in models.items():
         clean = card["figures"]["clean"]
         figures = [figure for figure in ("mIoU", "mAP", "mAP50") if figure in clean]
         rows.append(

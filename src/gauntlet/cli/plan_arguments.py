@@ -50,9 +50,9 @@ def plan_from_options(
     """The plan that the command line describes; the clean images of streets where it names no threat and no dataset.
 
     Args:
-        models: addresses; all get the same options.
+        models: addresses, all with the same options; or YAML mappings with address and options, as in a plan.
         model_options: of every model.
-        datasets: names; all get the same options.
+        datasets: names, all with the same options; or YAML mappings, as in a plan.
         dataset_options: of every dataset, None where they were not given.
         suites: names of suites.
         threats: names, files or YAML descriptions.
@@ -63,8 +63,8 @@ def plan_from_options(
     if not models:
         raise GauntletError("say which model to evaluate: --model streets/enet, or give a plan.")
     content = {
-        "models": [{"address": address, "options": dict(model_options)} for address in models],
-        "datasets": [{"name": name, **given(dataset_options)} for name in datasets or ["streets"]],
+        "models": [_entry(each, "address", {"options": dict(model_options)}) for each in models],
+        "datasets": [_entry(each, "name", given(dataset_options)) for each in datasets or ["streets"]],
         "suites": list(suites or []),
         "threats": [parse_threat(each) for each in threats or ([] if suites else ["clean"])],
         **settings,
@@ -72,17 +72,33 @@ def plan_from_options(
     return parse_plan(content, "the command line")
 
 
-def parse_threat(text: str) -> str | dict[str, Any]:
-    """A name or path as it is; a YAML or JSON mapping as a description."""
+def _entry(text: str, key: str, options: Mapping[str, object]) -> dict[str, Any]:
+    """A model or a dataset as a plan has it: a name with the options of the command line, or a mapping over them."""
     if not text.lstrip().startswith("{"):
-        return text
+        return {key: text, **options}
+    mapping = parse_mapping(text)
+    if mapping is None or key not in mapping:
+        raise GauntletError(f"{text} is not a YAML or JSON mapping with '{key}', as in a plan.")
+    return {**options, **mapping}
+
+
+def parse_mapping(text: str) -> dict[str, Any] | None:
+    """A YAML or JSON mapping; None where the text is none."""
     import yaml
 
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
-        value = None
-    if not isinstance(value, dict):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def parse_threat(text: str) -> str | dict[str, Any]:
+    """A name or path as it is; a YAML or JSON mapping as a description."""
+    if not text.lstrip().startswith("{"):
+        return text
+    value = parse_mapping(text)
+    if value is None:
         example = json.dumps({"attack": {"name": "pgd", "epsilon": "8/255"}})
         raise GauntletError(f"the threat {text} is not a YAML or JSON mapping; write for example {example}.")
     return value

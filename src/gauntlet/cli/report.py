@@ -60,12 +60,15 @@ def report(
     import webbrowser
 
     from gauntlet.report import Options, write_report
-    from gauntlet.report.hidden_gradients import check_models
+    from gauntlet.report.hidden_gradients import NO_CHECK, check_models
     from gauntlet.results import open_store
 
     with open_store(store, read_only=True) as opened:
         findings = check_models(opened, check) if check else []
-        options = Options(title, gallery=gallery, findings=findings)
+        for finding in findings:
+            if finding.text.startswith(NO_CHECK):
+                _say(f"{finding.subject}: {finding.text}")
+        options = Options(title, gallery=gallery, findings=findings, skipped=_say)
         written = write_report(opened, output, format=format.value, options=options, figures=figures)
     if as_json:
         size = written.stat().st_size if written.is_file() else sum(each.stat().st_size for each in written.iterdir())
@@ -74,3 +77,7 @@ def report(
         typer.echo(f"written to {written.resolve()}")
     if open_it:
         webbrowser.open(written.resolve().as_uri())
+
+
+def _say(what: str) -> None:
+    typer.echo(f"left out: {what}", err=True)

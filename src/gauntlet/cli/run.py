@@ -10,7 +10,7 @@ import typer
 
 from gauntlet.cli.app import app
 from gauntlet.cli.dry_run import print_dry_run
-from gauntlet.cli.evaluations import print_many, print_one
+from gauntlet.cli.evaluations import model_names, print_many, print_one
 from gauntlet.cli.output import print_json
 from gauntlet.cli.plan_arguments import given, parse_channels, plan_from_file, plan_from_options
 from gauntlet.cli.shared_options import DEFAULT_STORE, DeviceOption, JsonOption, SeedOption, StoreOption
@@ -161,9 +161,9 @@ def _run(
             ]
             print_json(documents[0] if len(jobs) == 1 and documents else documents)
         elif len(jobs) == 1 and results:
-            print_one(results[0])
+            print_one(results[0], model_names(store))
         else:
-            print_many(results)
+            print_many(results, model_names(store))
     _print_outcome(outcome, address, as_json)
 
 
@@ -175,7 +175,7 @@ def _print_outcome(outcome: RunOutcome, address: str, as_json: bool) -> None:
     if not as_json:
         typer.echo(text)
     for failure in outcome.failures:
-        typer.echo(f"failed: {failure.planned.job.model} | {failure.planned.job.threat}: {failure.error}", err=True)
+        typer.echo(f"failed: {failure.planned.label} | {failure.planned.job.threat}: {failure.error}", err=True)
     if outcome.failures:
         raise typer.Exit(1 if len(outcome.failures) > 1 or outcome.computed else 2)
 

@@ -74,6 +74,7 @@ def load_dataset(
             lists them); full size by default.
         options: what else the dataset takes (condition="fog" for acdc, convert=True for greyscale images, ...).
     """
+    asked = name
     name, _, inline_root = name.partition(":")
     if inline_root and root is not None:
         raise GauntletError(f"the root of the dataset '{name}' is given twice: '{inline_root}' and '{root}'.")
@@ -97,6 +98,9 @@ def load_dataset(
 
         chosen = as_protocol(protocol)
         dataset = Resized(dataset, chosen) if chosen.describe() else dataset
+        protocol = protocol if isinstance(protocol, str) else chosen.describe()
+    place = None if inline_root or "root" not in arguments else str(arguments["root"])
+    dataset.origin = {"name": asked, "split": split, "root": place, "protocol": protocol, "options": options}
     return dataset if limit is None else dataset.subset(limit)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,7 @@ class Dataset(ABC):
         box_class_names: names of the object classes when there are boxes, else empty.
         protocol: how images are resized or cropped, JSON-able.
         has_depth: whether every sample has depth.
+        origin: the arguments with which `load_dataset` made it; None for a dataset of another making.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Dataset(ABC):
     box_class_names: Sequence[str] = ()
     protocol: dict[str, Any] = {}  # noqa: RUF012 - replaced, never mutated
     has_depth: bool = False
+    origin: Mapping[str, Any] | None = None
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -99,6 +101,7 @@ class Subset(Dataset):
         self.background_index, self.colors = dataset.background_index, dataset.colors
         self.box_class_names, self.protocol = dataset.box_class_names, dataset.protocol
         self.has_depth = dataset.has_depth
+        self.origin = None if dataset.origin is None else {**dataset.origin, "limit": self._length}
 
     def __len__(self) -> int:
         return self._length

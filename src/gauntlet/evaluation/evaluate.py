@@ -121,8 +121,12 @@ def evaluate(  # type: ignore[misc]
         data = data.subset(limit)
     source = resolve_model(model) if isinstance(model, str) else model
     with _opened(store) as opened:
-        planned = plan_job(source, data, built, settings)
-        stored = opened.load(planned.job.key) if retrieve_existing and opened is not None else None
+        planned = plan_job(source, data, built, settings, model if isinstance(model, str) else None)
+        if retrieve_existing and opened is not None:
+            opened.renew_origins([(planned.job, planned.origin)])
+            stored = opened.load(planned.job.key)
+        else:
+            stored = None
         return stored or run_one(planned, opened or Store(), progress, workers=workers, again=not retrieve_existing)
 
 

@@ -17,6 +17,7 @@ from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.precision import PRECISIONS
 from gauntlet.models.preparation import AUTO, choose_steps, parse_steps, prepare, same_function
 from gauntlet.models.sources.contract import ModelSource
+from gauntlet.results.origin import NOWHERE, Origin, origin_here
 from gauntlet.results.record import Job
 from gauntlet.tasks import get_task
 from gauntlet.threats.contract import Threat
@@ -85,6 +86,8 @@ class PlannedJob:
         settings: seed, batch size, precision.
         job: identity and key.
         model_entry, dataset_entry: how a worker finds them again; None for objects that only live here.
+        origin: where both came from, for the record.
+        label: what the model is called among those of the plan.
     """
 
     model: GauntletModel | ModelSource
@@ -94,12 +97,17 @@ class PlannedJob:
     job: Job
     model_entry: ModelEntry | None = None
     dataset_entry: DatasetEntry | None = None
+    origin: Origin = NOWHERE
+    label: str = ""
 
 
-def plan_job(model: GauntletModel | ModelSource, dataset: Dataset, threat: Threat, settings: Settings) -> PlannedJob:
-    """The job of one model, dataset and threat that are at hand."""
+def plan_job(
+    model: GauntletModel | ModelSource, dataset: Dataset, threat: Threat, settings: Settings, address: str | None = None
+) -> PlannedJob:
+    """The job of one model, dataset and threat that are at hand; the model by its address where it came from one."""
     job = make_job(model.identity, model.task, dataset.identity, threat, settings)
-    return PlannedJob(model, dataset, threat, settings, job)
+    origin = origin_here(model.origin if address is None else {"address": address, "options": {}}, dataset.origin)
+    return PlannedJob(model, dataset, threat, settings, job, origin=origin, label=job.model)
 
 
 def make_job(identity: ModelIdentity, task: str, dataset: DatasetIdentity, threat: Threat, settings: Settings) -> Job:
@@ -116,6 +124,7 @@ def make_job(identity: ModelIdentity, task: str, dataset: DatasetIdentity, threa
         threat_version=threat.version,
         seed=settings.seed,
         settings=settings.in_key,
+        stored_name=identity.key_name,
     )
 
 

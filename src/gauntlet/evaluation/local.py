@@ -62,7 +62,7 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
         session = begin_session(store, planned, device)
         if session.started.state == COMPLETE and (stored := store.load(planned.job.key)) is not None:
             return stored  # another process finished it since the store was asked
-        progress.start(f"{planned.job.model} | {planned.job.threat}", session.images, len(session.done))
+        progress.start(f"{planned.label} | {planned.job.threat}", session.images, len(session.done))
         if session.preparation is None:
             session.keep_preparation(steps_for(model, dataset, session.started.batch_size))
         model = _prepared(planned.model, model, dataset, session.preparation or ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, c
 from gauntlet.evaluation.progress import Logged, Progress
 from gauntlet.models import resolve_model
 from gauntlet.models.preparation import AUTO
+from gauntlet.results.model_names import distinct_names
+from gauntlet.results.origin import origin_here
 from gauntlet.tasks import SEGMENTATION, get_task
 from gauntlet.threats import build_threats, suites
 from gauntlet.threats.contract import Threat
@@ -126,14 +128,15 @@ def plan_jobs(plan: Plan, device: str | None = None, progress: Progress | None =
             threats[source.task] = plan_threats(plan, source.task)
         for dataset_entry, dataset in datasets:
             get_task(source.task).class_names(dataset)  # an error now, not in the middle of the night
+            origin = origin_here(model_entry.model_dump(), dataset.origin)
             for threat in _fitting(threats[source.task], dataset, progress):
                 for seed in plan.seeds:
                     settings = Settings(seed, plan.batch_size, device, plan.precision, prepare=plan.prepare)
                     job = make_job(model_identity, source.task, identities[id(dataset)], threat, settings)
-                    jobs.setdefault(
-                        job.key, PlannedJob(source, dataset, threat, settings, job, model_entry, dataset_entry)
-                    )
-    return list(jobs.values())
+                    planned = PlannedJob(source, dataset, threat, settings, job, model_entry, dataset_entry, origin)
+                    jobs.setdefault(job.key, planned)
+    names = distinct_names((each.job.model, each.job.model_digest) for each in jobs.values())
+    return [replace(each, label=names[each.job.model, each.job.model_digest]) for each in jobs.values()]
 
 
 @dataclass(frozen=True)

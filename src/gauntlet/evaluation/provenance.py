@@ -15,6 +15,7 @@ import torch
 
 from gauntlet._version import __version__
 from gauntlet.errors import GauntletError
+from gauntlet.secrecy import without_password
 
 
 def describe_run(
@@ -57,14 +58,14 @@ def _processor(device: torch.device) -> str:
 
 
 def command_line() -> str:
-    """The command this process was started with, as a person would write it."""
+    """The command this process was started with, as a person would write it; passwords are masked."""
     program, *arguments = sys.argv or [""]
     name = Path(program).name
     if name == "__main__.py":
         folders = Path(program).parent.parts
         start = len(folders) - 1 - folders[::-1].index("gauntlet") if "gauntlet" in folders else -1
         name = "python -m " + ".".join(folders[start:])
-    return f"{name or 'python'} {shlex.join(arguments)}".strip()
+    return without_password(f"{name or 'python'} {shlex.join(arguments)}".strip())
 
 
 def choose_device(device: str | torch.device | None = None) -> torch.device:

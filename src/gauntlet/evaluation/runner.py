@@ -64,6 +64,7 @@ def run_jobs(
     states = {} if again else store.states([planned.job.key for planned in jobs])
     missing = [planned for planned in jobs if states.get(planned.job.key) != COMPLETE]
     outcome.stored = [planned.job.key for planned in jobs if states.get(planned.job.key) == COMPLETE]
+    store.renew_origins([(planned.job, planned.origin) for planned in jobs])
     _LOGGER.info("%d of %d evaluations are stored already and are not computed", len(outcome.stored), len(jobs))
     if not missing:
         return outcome
@@ -74,7 +75,7 @@ def run_jobs(
             if isinstance(ended, Failure):
                 outcome.failures.append(ended)
                 job = ended.planned.job
-                progress.note_once(f"failed: {job.model} | {job.threat}: {ended.error}")
+                progress.note_once(f"failed: {ended.planned.label} | {job.threat}: {ended.error}")
                 log.record("job_failed", key=job.key, model=job.model, threat=job.threat, error=ended.error)
                 continue
             outcome.computed.append(ended)

@@ -14,6 +14,7 @@ from gauntlet.evaluation.provenance import describe_run
 from gauntlet.evaluation.units import Unit, cut_units
 from gauntlet.metrics import WHOLE, Views
 from gauntlet.models.preparation import parse_steps
+from gauntlet.results.origin import FIELD
 from gauntlet.results.record import Evaluation, ImageRow
 from gauntlet.results.store import Started, Store
 
@@ -88,6 +89,7 @@ def begin_session(store: Store, planned: PlannedJob, device: torch.device, threa
     provenance = describe_run(
         device=device, batch_size=settings.batch_size, precision=settings.precision, threads=threads, preparation=steps
     )
+    provenance[FIELD] = planned.origin.as_dict()
     started = store.begin(job, images=images, batch_size=settings.batch_size, metric=options, provenance=provenance)
     done = store.positions(started)
     if started.preparation is None and done:  # begun by a version that prepared nothing

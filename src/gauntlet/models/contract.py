@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -20,10 +20,23 @@ from gauntlet.tasks import DETECTION, SEGMENTATION
 
 @dataclass(frozen=True)
 class ModelIdentity:
-    """Which model this is: a readable name and a digest of everything that changes its output."""
+    """Which model this is: a readable name and a digest of everything that changes its output.
+
+    Attributes:
+        name: what people call it.
+        digest: of weights and settings.
+        stored_name: the name in the keys of its evaluations where it has another one now; results of version 0.1.0 are
+            found by it.
+    """
 
     name: str
     digest: str
+    stored_name: str | None = None
+
+    @property
+    def key_name(self) -> str:
+        """The name in the keys of its evaluations."""
+        return self.stored_name or self.name
 
 
 class GauntletModel(nn.Module, ABC):
@@ -37,10 +50,12 @@ class GauntletModel(nn.Module, ABC):
         identity: name and digest of the weights.
         random: whether it draws in a forward pass.
         preparation: steps of `models.preparation` that were taken to make it faster.
+        origin: address and options with which `load_model` loaded it; None for a model of another making.
     """
 
     task: ClassVar[str]
     preparation: tuple[str, ...] = ()
+    origin: Mapping[str, Any] | None = None
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ import torch
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
-from gauntlet.models.sources import camvid, shipped
+from gauntlet.models.sources import camvid, shipped, trained
 from gauntlet.models.sources.contract import ModelSource, make_source, sources
 
 sources.add("script", "gauntlet.models.sources.own_models:script")
@@ -35,8 +35,9 @@ def resolve_model(
     """The source behind an address or a benchmark triple, not loaded yet.
 
     Args:
-        address: a shipped name ("streets/enet"), a published one ("camvid/enet", with weights=PATH), or "prefix:rest"
-            ("hf:FOLDER", "script:net.pt", "python:my.nets:build"); `docs/models.md` lists the prefixes.
+        address: a shipped name ("streets/enet"), a published one ("camvid/enet", with weights=PATH), the folder or the
+            name of a model that `gauntlet train` made, or "prefix:rest" ("hf:FOLDER", "script:net.pt",
+            "python:my.nets:build"); `docs/models.md` lists the prefixes.
         model_name, backbone, dataset: a model of the published benchmarks instead of an address.
         crop_size: HEIGHTxWIDTH, where a benchmark has one triple with several.
         options: what the source takes; most take those of `wrap_model`.
@@ -54,7 +55,10 @@ def resolve_model(
     if address in camvid.names():
         return camvid.find(address, options)
     if address not in shipped.names():
-        raise unknown_name("model", address, [*shipped.names(), *camvid.names()])
+        own = trained.find(address, options)
+        if own is None:
+            raise unknown_name("model", address, [*shipped.names(), *camvid.names(), *trained.names()])
+        return own
     # Nothing of a shipped model is unpickled, so trusting it changes nothing.
     given = [name for name in options if name != "trust"]
     if given:
@@ -90,5 +94,7 @@ def load_model(
     >>> load_model("streets/enet").num_classes
     11
     """
-    model = resolve_model(address, **options).load()
+    source = resolve_model(address, **options)
+    model = source.load()
+    model.origin = {"address": address, "options": options} if address is not None else source.origin
     return model.to(device) if device is not None else model

@@ -120,7 +120,8 @@ def tile_settings(
 def tiled_identity(identity: ModelIdentity, settings: TileSettings) -> ModelIdentity:
     """The identity of a model in tiles."""
     digest = hashlib.sha256(f"{identity.digest}|{settings.words}".encode()).hexdigest()[:16]
-    return ModelIdentity(f"{identity.name} {settings.words}", digest)
+    names = [f"{name} {settings.words}" for name in (identity.name, identity.key_name)]
+    return ModelIdentity(names[0], digest, names[1])
 
 
 def _step(side: int, overlap: Number) -> int:

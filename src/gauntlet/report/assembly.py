@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gauntlet.errors import GauntletError
 from gauntlet.report.document import Block, Document, Finding, Gallery, Part, Section, Text, made_now
-from gauntlet.report.gallery import Loaders, build_gallery, worst_images
+from gauntlet.report.gallery import build_gallery, worst_images
 from gauntlet.report.image_figures import THOROUGH, Images, read_images
 from gauntlet.report.naming import counted
+from gauntlet.report.reloading import Loaders
 from gauntlet.report.scope import Scope, kind_word, scopes
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections import (
@@ -42,12 +43,14 @@ class Options:
         gallery: worst images per model and kind of threat; 0 for none. The threats are run again on them.
         findings: what other checks found, by model (`gauntlet.threats.attacks.checks`).
         loaders: how a gallery finds models and datasets.
+        skipped: told why a gallery could not be made, besides the page.
     """
 
     title: str = "Gauntlet report"
     gallery: int = 0
     findings: Sequence[Finding] = ()
     loaders: Loaders = field(default_factory=Loaders)
+    skipped: Callable[[str], None] = lambda reason: None
 
 
 def build_report(store: Store, options: Options | None = None) -> Document:
@@ -161,17 +164,19 @@ def gallery_section(
             blocks.append(Text(f"The first {MOST_GALLERIES} galleries; 'gauntlet show' draws any other image."))
             break
         ids = worst_images(images.get((model, clean_name)), attacked, options.gallery)
-        blocks.append(_gallery_or_reason(evaluations[keys[model, worst[0]]], ids, attacked, title, options.loaders))
+        blocks.append(_gallery_or_reason(evaluations[keys[model, worst[0]]], ids, attacked, title, options))
     if len(blocks) == 1:
         blocks = [Text("No pictures: the store keeps no counts of single images of these evaluations.")]
     return Section(f"gallery-{scope.id}", "Gallery", blocks)
 
 
 def _gallery_or_reason(
-    evaluation: Evaluation, ids: Sequence[str], stored: Images, title: str, loaders: Loaders
+    evaluation: Evaluation, ids: Sequence[str], stored: Images, title: str, options: Options
 ) -> Gallery | Text:
-    """A gallery, or why there is none: a model given as an object cannot be loaded by its name."""
+    """A gallery, or why there is none: a model that was given as an object cannot be loaded again."""
     try:
-        return build_gallery(evaluation, ids, stored, title, loaders)
+        return build_gallery(evaluation, ids, stored, title, options.loaders)
     except GauntletError as error:
-        return Text(f"{title}: no pictures, since {error}")
+        reason = f"{title}: no pictures, since {error}"
+        options.skipped(reason)
+        return Text(reason)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.errors import GauntletError
 from gauntlet.report.image_figures import Images, read_images
 from gauntlet.report.scope import Scope, scopes
 from gauntlet.report.tables import Interval
@@ -65,17 +65,14 @@ def compare_models(store: Store, first: str, second: str, dataset: str | None = 
         first, second: names of models; what a report calls them where one name stands for several.
         dataset: only on this dataset.
     """
-    frame = store.frame()
-    parts = scopes(frame[frame["dataset"].eq(dataset)] if dataset is not None else frame)
+    parts = [scope for scope in scopes(store.frame()) if dataset is None or scope.dataset == dataset]
     if not parts:
         raise GauntletError(f"the store {store.address} holds no evaluation{' on ' + dataset if dataset else ''}.")
-    known = sorted({model for scope in parts for model in (*scope.models, *scope.evaluations["address"])})
-    for name in (first, second):
-        if name not in known:
-            raise unknown_name(f"model in the store {store.address}", name, known)
     comparisons = []
+    seeded = {model for scope in parts for model in scope.models}
+    labels = [name if name in seeded else store.find_model(name).label for name in (first, second)]
     for scope in parts:
-        pair = [_named(scope, name) for name in (first, second)]
+        pair = [_named(scope, label) for label in labels]
         if pair[0] is not None and pair[1] is not None:
             comparisons.append(_compare(store, scope, pair[0], pair[1]))
     if not any(each.differences for each in comparisons):
@@ -83,15 +80,14 @@ def compare_models(store: Store, first: str, second: str, dataset: str | None = 
     return [each for each in comparisons if each.differences]
 
 
-def _named(scope: Scope, name: str) -> str | None:
-    """What a model is called in a scope; an error when the name stands for several."""
-    if name in scope.models:
-        return name
-    rows = scope.evaluations
-    labels = sorted(set(rows.loc[rows["address"].eq(name), "model"]))
-    if len(labels) > 1:
-        raise GauntletError(f"'{name}' stands for several models on {scope.title}; say which: {', '.join(labels)}.")
-    return str(labels[0]) if labels else None
+def _named(scope: Scope, label: str) -> str | None:
+    """What a model is called in a scope, None where it is not there; an error where it was run with several seeds."""
+    if label in scope.models:
+        return label
+    seeds = [model for model in scope.models if model.startswith(f"{label} (seed ")]
+    if len(seeds) > 1:
+        raise GauntletError(f"'{label}' stands for several runs on {scope.title}; say which: {', '.join(seeds)}.")
+    return seeds[0] if seeds else None
 
 
 def _compare(store: Store, scope: Scope, first: str, second: str) -> Comparison:

@@ -70,14 +70,15 @@ class Entry:
         return any(FLAGS[code].level in ("fault", "doubt") for code in self.flags)
 
 
-def store_entries(frame: pd.DataFrame) -> list[Entry]:
+def store_entries(frame: pd.DataFrame, task: str | None = None, dataset: str | None = None) -> list[Entry]:
     """Entries of the models in a store, with the worst case of every kind of threat among the scores.
 
     Args:
         frame: as `Store.frame` gives it.
+        task, dataset: only these.
     """
     entries = []
-    cut = scopes(frame)
+    cut = [each for each in scopes(frame) if task in (None, each.task) and dataset in (None, each.dataset)]
     titles = Counter((scope.task, scope.title) for scope in cut)
     for scope in cut:
         # Scopes of one title have other numbers of images: those are other leaderboards.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
@@ -13,14 +12,14 @@ import numpy as np
 import pandas as pd
 
 from gauntlet import pictures
-from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
-from gauntlet.models import DetectionModel, GauntletModel, SegmentationModel, load_model
+from gauntlet.models import DetectionModel, GauntletModel, SegmentationModel
 from gauntlet.report.document import Exhibit, Gallery, Picture
 from gauntlet.report.image_figures import Images
 from gauntlet.report.naming import counted
 from gauntlet.report.painters import BoxPainter, LabelPainter, Labels, P, Painter
+from gauntlet.report.reloading import Loaders, evaluated_again
 from gauntlet.results.record import Evaluation
 from gauntlet.samples import Boxes, Sample, collate
 from gauntlet.seeding import ImageSeed
@@ -32,22 +31,6 @@ _GOOD_JPEG = [cv2.IMWRITE_JPEG_QUALITY, 88]
 _SMALL_PNG = [cv2.IMWRITE_PNG_COMPRESSION, 9]
 DIFFERS = 0.02
 """The report says where the share that is right in a rerun is further than this from the stored one."""
-
-ModelLoader = Callable[[str], object]
-DatasetLoader = Callable[[str, str], Dataset]
-
-
-@dataclass(frozen=True)
-class Loaders:
-    """How models and datasets are found; by default by the names under which they were evaluated.
-
-    Attributes:
-        model: a model by its address.
-        dataset: a dataset by name and split.
-    """
-
-    model: ModelLoader = load_model
-    dataset: DatasetLoader = lambda name, split: load_dataset(name, split=split or None)
 
 
 def worst_images(clean: Images | None, attacked: Images, count: int) -> list[str]:
@@ -68,36 +51,15 @@ def build_gallery(evaluation: Evaluation, ids: Sequence[str], stored: Images, ti
         title: of the gallery.
         loaders: how the model and the dataset are found.
     """
-    dataset, model = _load(evaluation, loaders)
-    positions = {name: index for index, name in enumerate(dataset.ids())}
-    missing = [name for name in ids if name not in positions]
-    if missing:
-        raise GauntletError(f"the dataset '{evaluation.dataset}' has no image '{missing[0]}' here.")
-    maker = _picture_maker(model, dataset)
     right = dict(zip(stored.ids, stored.right.tolist(), strict=True))
-    exhibits = [_exhibit(dataset[positions[name]], model, maker, evaluation, right[name]) for name in ids]
+    with evaluated_again(evaluation, loaders) as (dataset, model):
+        positions = {name: index for index, name in enumerate(dataset.ids())}
+        missing = [name for name in ids if name not in positions]
+        if missing:
+            raise GauntletError(f"the dataset '{evaluation.dataset}' has no image '{missing[0]}' here.")
+        maker = _picture_maker(model, dataset)
+        exhibits = [_exhibit(dataset[positions[name]], model, maker, evaluation, right[name]) for name in ids]
     return Gallery(title, maker.painter.legend(maker.seen), exhibits)
-
-
-def _load(evaluation: Evaluation, loaders: Loaders) -> tuple[Dataset, GauntletModel]:
-    """The dataset and the model of an evaluation; an error where they are not those that were evaluated."""
-    dataset = loaders.dataset(evaluation.dataset, evaluation.split)
-    model = loaders.model(evaluation.model)
-    if not isinstance(model, GauntletModel):
-        raise GauntletError(f"'{evaluation.model}' is no model of Gauntlet's; galleries show label maps and boxes.")
-    if model.identity.digest != evaluation.model_digest:
-        raise GauntletError(f"the weights of '{evaluation.model}' are not those that were evaluated.")
-    if _written(dataset.identity.protocol) != _written(evaluation.dataset_identity.get("protocol", {})):
-        raise GauntletError(
-            f"the images of '{evaluation.dataset}' have another protocol (size, crop, content) than those that were "
-            "evaluated; from Python, give Loaders that load them as they were."
-        )
-    return dataset, model
-
-
-def _written(protocol: Mapping[str, Any]) -> str:
-    """A protocol as the store writes it, where tuples are lists."""
-    return json.dumps(protocol, sort_keys=True)
 
 
 def _exhibit(

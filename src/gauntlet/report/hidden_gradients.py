@@ -8,13 +8,15 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.models import SegmentationModel
 from gauntlet.report.document import Finding
-from gauntlet.report.gallery import Loaders
+from gauntlet.report.reloading import Loaders, evaluated_again
 from gauntlet.report.scope import scopes
 from gauntlet.report.sections.honesty import from_checks
 from gauntlet.results import Store
 from gauntlet.samples import collate
 from gauntlet.tasks import SEGMENTATION
 from gauntlet.threats.attacks.checks import check_attack
+
+NO_CHECK = "No check for hidden gradients, since"
 
 
 def check_models(store: Store, images: int, loaders: Loaders | None = None) -> list[Finding]:
@@ -32,22 +34,23 @@ def check_models(store: Store, images: int, loaders: Loaders | None = None) -> l
             text = "This report checks segmentation models only; `gauntlet.attacks.check_attack` takes detectors too."
             findings += [Finding("note", model, text) for model in scope.models]
             continue
-        addresses = dict(zip(scope.evaluations["model"], scope.evaluations["address"], strict=True))
+        latest = dict(zip(scope.evaluations["model"], scope.evaluations["key"], strict=True))
         loaded: dict[str, SegmentationModel] = {}
-        try:
-            images_seen, labels, ignored = _first(loaders.dataset(scope.dataset, scope.split), images)
-        except GauntletError as error:
-            findings.append(Finding("note", scope.title, f"No check for hidden gradients, since {error}"))
-            continue
-        for name, address in addresses.items():
+        seen: tuple[torch.Tensor, torch.Tensor, int | None] | None = None
+        for name, key in latest.items():
+            evaluation = store.load(str(key))
+            assert evaluation is not None  # the scope is made of finished evaluations
             try:
-                model = loaders.model(str(address))
+                with evaluated_again(evaluation, loaders) as (dataset, model):
+                    seen = seen or _first(dataset, images)
             except GauntletError as error:
-                findings.append(Finding("note", str(name), f"No check for hidden gradients, since {error}"))
+                findings.append(Finding("note", str(name), f"{NO_CHECK} {error}"))
                 continue
             if isinstance(model, SegmentationModel):
                 loaded[str(name)] = model
         for name, model in loaded.items():
+            assert seen is not None
+            images_seen, labels, ignored = seen
             other = next((each for each_name, each in loaded.items() if each_name != name), None)
             results = check_attack(model, images_seen, labels, other_model=other, ignore_index=ignored)
             findings += from_checks(name, results, len(labels))

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from gauntlet._version import __version__
-from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.errors import GauntletError
 from gauntlet.models.sources import shipped
 from gauntlet.report.render.markdown import block_text, escape
 from gauntlet.report.scope import Scope, kind_title, scopes
@@ -19,6 +19,7 @@ from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections.summary import GRADES_IN_WORDS, verdict
 from gauntlet.report.tables import Cell, Column, Interval, Table
 from gauntlet.results import Evaluation, Store
+from gauntlet.results.model_names import KnownModel
 from gauntlet.tasks import TASKS
 
 HUB_TASKS = {name: (task.hub_name, task.title) for name, task in TASKS.items()}
@@ -32,7 +33,7 @@ def write_card(store: Store, model: str, path: str | Path) -> tuple[Path, Path]:
 
     Args:
         store: the evaluations.
-        model: the model's name in the store.
+        model: its name in the store, with its digest where several share it, or its address.
         path: the Markdown file; the JSON file has the same name with another ending.
 
     Returns:
@@ -56,7 +57,8 @@ def write_card(store: Store, model: str, path: str | Path) -> tuple[Path, Path]:
 
 def card_data(store: Store, model: str) -> dict[str, Any]:
     """Everything that is known about a model, JSON-able: facts, and every evaluation with figures and intervals."""
-    evaluations = _evaluations(store, model)
+    known = store.find_model(model)
+    evaluations = _evaluations(store, known)
     results = [
         {
             "task": each.task,
@@ -74,20 +76,28 @@ def card_data(store: Store, model: str) -> dict[str, Any]:
         }
         for each in evaluations
     ]
-    digests = sorted({each.model_digest for each in evaluations})
-    return {"model": model, "digests": digests, "facts": _facts(model), "gauntlet": __version__, "results": results}
+    return {
+        "model": known.label,
+        "digests": [known.digest],
+        "facts": _facts(known.name),
+        "gauntlet": __version__,
+        "results": results,
+    }
 
 
 def card_text(store: Store, model: str, data: Mapping[str, Any]) -> str:
     """The card as Markdown."""
-    frame = store.frame()
+    known = store.find_model(model)
     parts = []
-    for scope in scopes(frame):
-        names = scope.evaluations.loc[scope.evaluations["address"].eq(model), "model"].unique()
+    for scope in scopes(store.frame()):
+        rows = scope.evaluations
+        names = rows.loc[rows["address"].eq(known.name) & rows["digest"].eq(known.digest), "model"].unique()
         parts += [_scope_text(scope, str(name)) for name in names]
     front = yaml.safe_dump(front_matter(data), sort_keys=False, allow_unicode=True)
     facts = "\n".join(f"- {escape(name)}: {escape(str(value))}" for name, value in data["facts"].items())
-    return f"---\n{front}---\n\n# {escape(model)}: robustness\n\n" + "\n".join([facts + "\n" if facts else "", *parts])
+    return f"---\n{front}---\n\n# {escape(known.label)}: robustness\n\n" + "\n".join(
+        [facts + "\n" if facts else "", *parts]
+    )
 
 
 def front_matter(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,11 +159,9 @@ def _headline(scope: Scope, model: str, threat: str) -> dict[str, Cell]:
     return {str(name): Interval(value, low, high) for name, value, low, high in columns}
 
 
-def _evaluations(store: Store, model: str) -> Sequence[Evaluation]:
+def _evaluations(store: Store, model: KnownModel) -> Sequence[Evaluation]:
     frame = store.frame()
-    if model not in set(frame["model"]):
-        raise unknown_name(f"model in the store {store.address}", model, set(frame["model"]))
-    keys = frame.loc[frame["model"].eq(model), "key"].unique()
+    keys = frame.loc[frame["model"].eq(model.name) & frame["model_digest"].eq(model.digest), "key"].unique()
     return [stored for key in keys if (stored := store.load(str(key))) is not None]
 
 

@@ -15,6 +15,7 @@ from gauntlet.analysis.frames import MAIN_METRIC, one_name_each
 from gauntlet.analysis.shared_threats import shared_threats
 from gauntlet.report.naming import slug
 from gauntlet.report.tables import Interval
+from gauntlet.results.model_names import Identified, distinct_names
 from gauntlet.tasks import DETECTION
 
 MINIMUM = "minimum"
@@ -173,14 +174,15 @@ def scopes(frame: pd.DataFrame) -> list[Scope]:
     """Cuts the frame of a store into what can be compared, the largest first.
 
     Args:
-        frame: as `Store.frame` gives it.
+        frame: as `Store.frame` gives it, all of it: a model is called the same wherever the store is shown.
     """
     cut = []
     frame = one_name_each(frame)
+    names = distinct_names(zip(frame["model"], frame["model_digest"], strict=True))
     several = frame.groupby(_SCOPE)[_DATA].transform("nunique").gt(1)
     marks = frame[_DATA].str[:8].where(several, "")
     for (task, dataset, split, images, mark), rows in frame.assign(mark=marks).groupby([*_SCOPE, "mark"], sort=False):
-        part = name_threats(name_models(rows))
+        part = name_threats(name_models(rows, names))
         minimum = {text for text in part["description"].unique() if _has_no_budget(json.loads(text))}
         part = part.assign(kind=part["kind"].mask(part["description"].isin(minimum), MINIMUM))
         metric = MAIN_METRIC.get(str(task), "mIoU")
@@ -189,22 +191,21 @@ def scopes(frame: pd.DataFrame) -> list[Scope]:
     return sorted(cut, key=lambda scope: -len(scope.frame))
 
 
-def name_models(rows: pd.DataFrame) -> pd.DataFrame:
+def name_models(rows: pd.DataFrame, names: Mapping[Identified, str]) -> pd.DataFrame:
     """Gives every (model, weights, seed) a name of its own in `model`; the stored ones stay in `address`, `digest`.
 
-    The digest is added where one name stands for several weights, the seed where several were run. The columns that
-    are told by the name then are dropped, so that every analysis counts a model once.
+    The seed is added where several were run. The columns that are told by the name then are dropped, so that every
+    analysis counts a model once.
+
+    Args:
+        rows: figures of one scope.
+        names: of all models of the store, by name and digest.
     """
     identities = rows[["model", "model_digest", "seed"]].drop_duplicates()
     labels = {}
     for model, digest, seed in identities.itertuples(index=False):
-        same = identities[identities["model"].eq(model)]
-        label = str(model)
-        if same["model_digest"].nunique() > 1:
-            label += f" [{digest[:8]}]"
-        if same["seed"].nunique() > 1:
-            label += f" (seed {seed})"
-        labels[model, digest, seed] = label
+        several = identities.loc[identities["model"].eq(model), "seed"].nunique() > 1
+        labels[model, digest, seed] = names[model, digest] + (f" (seed {seed})" if several else "")
     keys = zip(rows["model"], rows["model_digest"], rows["seed"], strict=True)
     named = rows.rename(columns={"model": "address", "model_digest": "digest"})
     return named.assign(model=[labels[key] for key in keys])

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError
 from sqlalchemy.pool import StaticPool
 
 from gauntlet.errors import GauntletError
+from gauntlet.extras import install_command
 from gauntlet.results import schema
 
 MEMORY = ":memory:"
@@ -85,7 +86,7 @@ def _engine(address: str, read_only: bool) -> Engine:
             return create_engine(address, pool_pre_ping=True)
         except (NoSuchModuleError, ModuleNotFoundError) as error:
             raise GauntletError(
-                f"no driver for {address.split('://')[0]}; install it with: pip install 'vision-gauntlet[postgres]'."
+                f"no driver for {address.split('://')[0]}; install it with: {install_command('postgres')}."
             ) from error
     if address == MEMORY:
         engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})

@@ -29,6 +29,7 @@ class Job:
         threat_version: version of the threat's implementation.
         seed: of the run.
         settings: what else changes figures beyond rounding (precision, importance); empty by default.
+        stored_name: of the model in the key where that is not `model`.
     """
 
     task: str
@@ -41,13 +42,14 @@ class Job:
     threat_version: int
     seed: int
     settings: Mapping[str, Any] = field(default_factory=dict)
+    stored_name: str | None = None
 
     @cached_property
     def key(self) -> str:
-        """Digest of everything above but the readable threat name: same key, same figures."""
+        """Digest of everything above but the readable names: same key, same figures."""
         parts = {
             "task": self.task,
-            "model": [self.model, self.model_digest],
+            "model": [self.stored_name or self.model, self.model_digest],
             "dataset": dict(self.dataset),
             "threat": dict(self.description),
             "version": self.threat_version,
@@ -75,7 +77,8 @@ class Evaluation:
         key: digest of what was evaluated.
         task, model, dataset, split, threat, kind, description, seed, images: as in the Job.
         all_figures: every figure, also per class and per view.
-        provenance: package and torch versions, device, batch size, threads, command.
+        provenance: package and torch versions, device, batch size, threads, command, and where the model and the images
+            came from (`results.origin`).
         duration: seconds of computing, over all sessions that worked on it.
         created: UTC time of the start, ISO 8601.
         from_store: whether it was read from a store, or from published figures, rather than computed.

@@ -16,6 +16,8 @@ from gauntlet.metrics import Metric, Views, build_metric
 from gauntlet.metrics.contract import NAN, Figure
 from gauntlet.results import schema
 from gauntlet.results.database import MEMORY, Database
+from gauntlet.results.model_names import KnownModel, find_known, known_models
+from gauntlet.results.origin import FIELD, Origin, read_origin
 from gauntlet.results.record import Evaluation, ImageRow, Job
 from gauntlet.results.schema import COMPLETE, RUNNING
 from gauntlet.results.tidy import figures_frame, write_frame
@@ -111,6 +113,29 @@ class Store:
                 provenance["preparation"] = list(steps)
                 connection.execute(table.update().where(table.c.id == started.id).values(provenance=provenance))
         return tuple(provenance["preparation"])
+
+    def renew_origins(self, jobs: Sequence[tuple[Job, Origin]]) -> None:
+        """Tells evaluations that are finished what their model is called now, and where it was found last.
+
+        What version 0.1.0 stored gets an origin that way, and files that moved are found again.
+        """
+        if self.read_only:
+            return
+        table, known = schema.evaluations, {job.key: (job, origin.as_dict()) for job, origin in jobs}
+        changed: dict[int, dict[str, Any]] = {}
+        with self._database.read() as connection:
+            for keys in _pages(list(known)):
+                columns = table.c.id, table.c.key, table.c.model, table.c.provenance
+                finished = select(*columns).where(table.c.key.in_(keys), table.c.state == COMPLETE)
+                for row in connection.execute(finished):
+                    job, origin = known[row.key]
+                    parts = {name: origin[name] or row.provenance.get(FIELD, {}).get(name) for name in origin}
+                    if row.model != job.model or row.provenance.get(FIELD) != parts:
+                        changed[row.id] = {"model": job.model, "provenance": {**row.provenance, FIELD: parts}}
+        if changed:
+            with self._database.write() as connection:
+                for number, values in changed.items():
+                    connection.execute(table.update().where(table.c.id == number).values(**values))
 
     def add_images(self, started: Started, rows: Sequence[ImageRow], views: Views, seconds: float = 0.0) -> None:
         """Commits the counts of a unit of images in one transaction; a row that is there already stays as it is."""
@@ -233,8 +258,8 @@ class Store:
         table = schema.evaluations
         states: dict[str, str] = {}
         with self._database.read() as connection:
-            for start in range(0, len(keys), 500):
-                query = select(table.c.key, table.c.state).where(table.c.key.in_(keys[start : start + 500]))
+            for page in _pages(keys):
+                query = select(table.c.key, table.c.state).where(table.c.key.in_(page))
                 states.update({row.key: row.state for row in connection.execute(query)})
         return states
 
@@ -344,6 +369,22 @@ class Store:
         with self._database.read() as connection:
             return figures_frame(connection)
 
+    def models(self) -> list[KnownModel]:
+        """The models of the finished evaluations, oldest first, with names that tell them apart."""
+        table = schema.evaluations
+        query = select(table.c.model, table.c.model_digest, table.c.provenance).where(table.c.state == COMPLETE)
+        evaluated: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        with self._database.read() as connection:
+            for row in connection.execute(query.order_by(table.c.id)):
+                places, origin = evaluated.setdefault((row.model, row.model_digest), []), read_origin(row.provenance)
+                if origin.model is not None:
+                    places.append((origin.model["address"], origin.folder))
+        return known_models(evaluated)
+
+    def find_model(self, text: str) -> KnownModel:
+        """The model that a label, a name or an address means; an error where it means none or several."""
+        return find_known(text, self.models(), f"the store {self.address}")
+
     def keys(self) -> list[str]:
         """Keys of the finished evaluations, oldest first."""
         table = schema.evaluations
@@ -371,6 +412,11 @@ def open_store(address: str | Path = MEMORY, *, read_only: bool = False) -> Stor
         read_only: fail instead of creating or migrating anything.
     """
     return Store(address, read_only=read_only)
+
+
+def _pages(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Keys in parts that fit into one query."""
+    return (keys[start : start + 500] for start in range(0, len(keys), 500))
 
 
 def _null(value: float) -> float | None:

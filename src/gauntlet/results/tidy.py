@@ -9,6 +9,7 @@ import pandas as pd
 from sqlalchemy import Connection, select
 
 from gauntlet.errors import GauntletError
+from gauntlet.extras import install_command
 from gauntlet.results import schema
 from gauntlet.results.record import dataset_digest
 
@@ -54,9 +55,7 @@ def write_frame(frame: pd.DataFrame, path: Path) -> Path:
         try:
             frame.to_parquet(path, index=False)
         except ImportError:
-            raise GauntletError(
-                "Parquet needs pyarrow; install it with: pip install 'vision-gauntlet[parquet]'."
-            ) from None
+            raise GauntletError(f"Parquet needs pyarrow; install it with: {install_command('parquet')}.") from None
     else:
         raise GauntletError(f"the ending of '{path}' must be .csv, .json or .parquet.")
     return path

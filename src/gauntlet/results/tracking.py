@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.extras import install_command
 
 PROJECT = "gauntlet"
 
@@ -101,6 +102,4 @@ def open_tracker(kind: str, name: str, config: Mapping[str, Any], folder: Path) 
     try:
         return TRACKERS[kind](name, config, folder)
     except ImportError:
-        raise GauntletError(
-            f"the tracker '{kind}' is not installed; run: pip install 'vision-gauntlet[tracking]'."
-        ) from None
+        raise GauntletError(f"the tracker '{kind}' is not installed; run: {install_command('tracking')}.") from None

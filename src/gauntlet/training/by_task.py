@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.models.architectures import WrappedDetector, architectures, build, build_detector, detectors
+from gauntlet.models.architectures import WrappedDetector, architectures, build_detector, build_network, detectors
 from gauntlet.models.wrapping import Normalisation, WrappedSegmentation
+from gauntlet.own_code import PREFIX
 from gauntlet.training.augmentation.box_augmentation import BoxAugmentation
 from gauntlet.training.augmentation.images_and_labels import Augmentation
 from gauntlet.training.class_weights import class_weights
@@ -83,7 +84,7 @@ class SegmentationTask(TrainingTask):
     def model(self) -> WrappedSegmentation:
         settings = self.config.model
         num_classes, names = self.classes(self.dataset.class_names)
-        network = build(settings.architecture, num_classes, **settings.options)
+        network = build_network(settings.architecture, num_classes, settings.options)
         if settings.initial_weights is not None:
             load_weights(network, settings.initial_weights, settings.initial_part)
         return WrappedSegmentation(
@@ -92,7 +93,7 @@ class SegmentationTask(TrainingTask):
             normalisation=Normalisation(settings.mean, settings.std),
             class_names=names,
             ignore_index=self.ignored,
-            stride=network.stride,
+            stride=settings.stride or int(getattr(network, "stride", 1)),
         )
 
     def objective(self, model: TrainedModel, preparation: SamplePreparation[Any]) -> Objective:
@@ -122,6 +123,8 @@ class DetectionTask(TrainingTask):
 
     def model(self) -> WrappedDetector:
         settings = self.config.model
+        if settings.stride is not None:
+            raise GauntletError("model.stride is for segmentation networks; a detector says its own.")
         if not self.dataset.box_class_names:
             raise GauntletError(f"the dataset '{self.dataset.name}' has no boxes, which a detector is trained on.")
         num_classes, names = self.classes(self.dataset.box_class_names)
@@ -152,6 +155,6 @@ def training_task(config: TrainingConfig, dataset: Dataset) -> TrainingTask:
     name = config.model.architecture
     if name in detectors:
         return DetectionTask(config, dataset)
-    if name not in architectures:
+    if name not in architectures and not name.startswith(PREFIX):
         raise unknown_name("architecture", name, [*architectures.names(), *detectors.names()])
     return SegmentationTask(config, dataset)

@@ -29,9 +29,12 @@ class ModelConfig(_Section):
     """Which network, and where its weights come from.
 
     Attributes:
-        architecture: a name of `gauntlet.models.architectures`, a segmentation network or a detector.
+        architecture: a name of `gauntlet.models.architectures`, a segmentation network or a detector; or
+            "python:module:callable" for a segmentation network of your own, made by the callable from `options`, and
+            from num_classes where it names that.
         options: of that network.
         num_classes: number of classes; the dataset's by default (its object classes for a detector).
+        stride: what height and width must be a multiple of for the network; what it says itself by default, else 1.
         mean, std: normalisation inside the model, per channel, RGB on the [0, 1] scale.
         initial_weights: what to start from: a safetensors file, the folder of a trained model, or the name of a shipped
             model ("streets/enet"). Clean weights for adversarial training, robust ones for PIR-AT. None: random.
@@ -42,6 +45,7 @@ class ModelConfig(_Section):
     architecture: str
     options: dict[str, Any] = {}
     num_classes: int | None = Field(default=None, ge=1)
+    stride: int | None = Field(default=None, ge=1)
     mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
     std: tuple[Positive, Positive, Positive] = (0.25, 0.25, 0.25)
     initial_weights: str | None = None

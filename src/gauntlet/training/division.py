@@ -28,6 +28,10 @@ class Branches(nn.Module):
 
     def __init__(self, network: Architecture) -> None:
         super().__init__()
+        if not hasattr(network, "encoder") or not hasattr(network, "decoder"):
+            raise GauntletError(
+                "ddc-at puts further decoders on a network's encoder: it needs these two parts by name."
+            )
         self.encoder = network.encoder
         self.main = network.decoder
         self.auxiliary = copy.deepcopy(network.decoder)

@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import nn
 
 from gauntlet.errors import GauntletError
-from gauntlet.models.sources import shipped
+from gauntlet.models.sources import shipped, trained
 
 
 def load_weights(network: nn.Module, source: str, part: str | None = None) -> None:
@@ -15,7 +15,7 @@ def load_weights(network: nn.Module, source: str, part: str | None = None) -> No
 
     Args:
         network: to be filled.
-        source: a safetensors file, the folder of a trained model, or the name of a shipped model.
+        source: a safetensors file, the folder or the name of a trained model, or the name of a shipped model.
         part: name of a submodule that both networks have ("encoder"); what the other has beside it is left out.
     """
     from safetensors import SafetensorError
@@ -25,6 +25,8 @@ def load_weights(network: nn.Module, source: str, part: str | None = None) -> No
     file = path / "model.safetensors" if path.is_dir() else path
     if source in shipped.names():
         file = shipped.find(source).weights
+    elif not path.exists() and (own := trained.find(source, {})) is not None:
+        file = own.weights
     if not file.is_file():
         raise GauntletError(
             f"initial_weights '{source}' is neither a file, nor the folder of a trained model, nor a shipped model; "

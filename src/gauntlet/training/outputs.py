@@ -18,8 +18,10 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.evaluation.provenance import command_line
 from gauntlet.files import write_atomically
 from gauntlet.models.architectures import WrappedDetector
+from gauntlet.models.sources.trained import CARD_FILE, WEIGHTS_FILE, register
 from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.numbers import format_duration, format_percent
+from gauntlet.own_code import PREFIX, find_callable, folder_of
 from gauntlet.training.config import TrainingConfig
 from gauntlet.training.validation import Figures
 
@@ -69,6 +71,7 @@ def describe(
             **({"ignore_index": model.ignore_index, "stride": model.stride} if segmentation else {}),
             "parameters": parameters,
         },
+        **own_code(config.model.architecture),
         "data": {"training": train.identity.as_dict(), "validation": validation.identity.as_dict()},
         "recipe": config.as_dict(),
         "command": command_line(),
@@ -91,6 +94,13 @@ def describe(
     }
 
 
+def own_code(architecture: str) -> dict[str, str]:
+    """Where the user's own network lies, so that the trained folder can be loaded from anywhere."""
+    if not architecture.startswith(PREFIX):
+        return {}
+    return {"code": folder_of(find_callable(architecture.removeprefix(PREFIX)))}
+
+
 def training_kind(config: TrainingConfig) -> str:
     """A few words for a list of models: "clean", "pgd-at 100 %, pgd 8/255"."""
     if config.adversarial is None:
@@ -101,17 +111,18 @@ def training_kind(config: TrainingConfig) -> str:
 
 
 def write_model(folder: Path, config: TrainingConfig, model: TrainedModel, card: dict[str, Any]) -> None:
-    """Writes config.yaml, README.md, model.safetensors and, last of all, card.json."""
+    """Writes config.yaml, README.md, model.safetensors and, last of all, card.json; then the name is an address."""
     state = {name: value.detach().cpu().contiguous() for name, value in model.module.state_dict().items()}
     recipe = yaml.safe_dump(config.as_dict(), sort_keys=False, allow_unicode=True)
     contents = {
         "config.yaml": recipe.encode(),
         "README.md": readme(card).encode(),
-        "model.safetensors": save(state, {"name": config.name, "format": "pt"}),
-        "card.json": (json.dumps(card, indent=1) + "\n").encode(),
+        WEIGHTS_FILE: save(state, {"name": config.name, "format": "pt"}),
+        CARD_FILE: (json.dumps(card, indent=1) + "\n").encode(),
     }
     for name, content in contents.items():
         write_atomically(folder / name, content, sync=True)
+    register(config.name, folder)
 
 
 def readme(card: dict[str, Any]) -> str:

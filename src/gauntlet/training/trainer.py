@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ from torch.nn.parallel import DistributedDataParallel
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.progress import Progress, Silent, Terminal
+from gauntlet.models import GauntletModel
+from gauntlet.models.sources.trained import CARD_FILE, TrainedModel, register
+from gauntlet.own_code import PREFIX, find_callable
 from gauntlet.results.tracking import Tracker
 from gauntlet.seeding import ImageSeed
 from gauntlet.training import outputs
@@ -42,11 +45,13 @@ FREE_DATA_FIELDS = ("cache", "workers", "worker_kind", "prefetch")
 
 
 @dataclass(frozen=True)
-class TrainingResult:
-    """A trained model: its folder (model.safetensors, config.yaml, log.csv, card.json, README.md) and its card."""
+class TrainingResult(TrainedModel):
+    """A trained model, as `evaluate` takes it; its folder has model.safetensors, config.yaml, log.csv and the cards."""
 
-    folder: Path
-    card: dict[str, Any]
+    @cached_property
+    def model(self) -> GauntletModel:
+        """The network with the weights that were kept: frozen, in eval mode, on the CPU."""
+        return self.load()
 
     @property
     def headline(self) -> tuple[str, float]:
@@ -68,7 +73,10 @@ def train(
     resume: bool = True,
     progress: Progress | None = None,
 ) -> TrainingResult:
-    """Trains a model, or continues a training that was stopped; returns at once when it is already done.
+    """Trains a model, or continues a training that was stopped; returns the model, at once when it is already done.
+
+    >>> result = train("recipe.yaml")  # doctest: +SKIP
+    >>> gauntlet.evaluate(result, "streets")  # doctest: +SKIP
 
     Args:
         config: a recipe, its plain data, or the path of a YAML file.
@@ -120,7 +128,7 @@ class Training:
         """Trains to the end, from the folder's checkpoint when there is one."""
         if not resume and self.processes.is_first:
             remove_state(self.folder)
-            (self.folder / "card.json").unlink(missing_ok=True)
+            (self.folder / CARD_FILE).unlink(missing_ok=True)
         self.processes.wait()
         finished = self._finished()
         if finished is not None:
@@ -308,7 +316,8 @@ class Training:
     def _restore(self, state: dict[str, Any]) -> None:
         if json.loads(state["recipe"]) != json.loads(json.dumps(binding_fields(self.config))):
             raise GauntletError(
-                f"'{self.folder}' holds a checkpoint of another recipe; choose another folder or start anew there."
+                f"'{self.folder}' holds a checkpoint of another recipe; choose another folder, or start anew with "
+                "--restart (resume=False)."
             )
         self.objective.load_state_dict(state["objective"])
         self.optimiser.load_state_dict(state["optimiser"])
@@ -321,15 +330,17 @@ class Training:
 
     def _finished(self) -> TrainingResult | None:
         """The result of a training that is already done in this folder."""
-        path = self.folder / "card.json"
+        path = self.folder / CARD_FILE
         if not path.exists():
             return None
         card = json.loads(path.read_text(encoding="utf-8"))
         if binding_fields(parse_config(card["recipe"], f"'{path}'")) != binding_fields(self.config):
             raise GauntletError(
-                f"'{self.folder}' holds a model of another recipe; choose another folder or start anew there."
+                f"'{self.folder}' holds a model of another recipe; choose another folder, or start anew with "
+                "--restart (resume=False)."
             )
-        return TrainingResult(self.folder, card)
+        register(self.config.name, self.folder)
+        return TrainingResult(self.folder)
 
     def _finish(self, figures: Figures) -> TrainingResult:
         outcome = outputs.Outcome(
@@ -345,18 +356,13 @@ class Training:
             outputs.write_model(self.folder, self.config, kept, card)
             remove_state(self.folder)
         self.processes.wait()
-        return TrainingResult(self.folder, card)
+        return TrainingResult(self.folder)
 
 
 def open_dataset(name: str, split: str, options: dict[str, Any]) -> Dataset:
     """A dataset by name, or "python:module:callable" for one that a callable makes from (split, **options)."""
-    if name.startswith("python:"):
-        module, _, attribute = name.removeprefix("python:").partition(":")
-        try:
-            maker = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError):
-            raise GauntletError(f"there is no '{attribute}' in a module '{module}' that can be imported.") from None
-        made: Dataset = maker(split=split, **options)
+    if name.startswith(PREFIX):
+        made: Dataset = find_callable(name.removeprefix(PREFIX))(split=split, **options)
         return made
     from gauntlet.datasets import load_dataset
 
@@ -375,7 +381,8 @@ def build_optimiser(config: OptimiserConfig, module: nn.Module) -> torch.optim.O
 
 
 def binding_fields(config: TrainingConfig) -> dict[str, Any]:
-    """The fields of a recipe that decide what is computed."""
+    """The fields of a recipe that decide what is computed; a stride only where it is given: version 0.1.0 had none."""
     fields = {name: value for name, value in config.as_dict().items() if name not in FREE_FIELDS}
+    fields["model"] = {name: value for name, value in fields["model"].items() if name != "stride" or value is not None}
     fields["data"] = {name: value for name, value in fields["data"].items() if name not in FREE_DATA_FIELDS}
     return fields

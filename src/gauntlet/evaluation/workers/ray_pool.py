@@ -10,6 +10,7 @@ from gauntlet.evaluation.failures import describe_error
 from gauntlet.evaluation.workers.orders import Order
 from gauntlet.evaluation.workers.pool import Delivered, Died, Event, Failed, Ready
 from gauntlet.evaluation.workers.worker import Worker
+from gauntlet.extras import install_command
 
 
 @dataclass(eq=False)
@@ -80,7 +81,7 @@ def start_ray(address: str | None) -> Any:
     try:
         import ray
     except ImportError:
-        raise GauntletError("Ray is not installed; run: pip install 'vision-gauntlet[cluster]'.") from None
+        raise GauntletError(f"Ray is not installed; run: {install_command('cluster')}.") from None
     try:
         ray.init(address=address, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
     except ConnectionError as error:

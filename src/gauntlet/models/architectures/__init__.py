@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
+from torch import nn
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.architectures.base import Architecture, architectures
 from gauntlet.models.architectures.detector import Detector, WrappedDetector, detectors
+from gauntlet.own_code import PREFIX, find_callable
 from gauntlet.registry import Registry
 
 __all__ = [
@@ -19,6 +22,7 @@ __all__ = [
     "architectures",
     "build",
     "build_detector",
+    "build_network",
     "detectors",
     "load_published",
     "names",
@@ -49,6 +53,30 @@ def build(name: str, num_classes: int, **options: Any) -> Architecture:
         options: of that network.
     """
     return _construct(architectures, name, num_classes, options)
+
+
+def build_network(name: str, num_classes: int, options: Mapping[str, Any], folders: Sequence[str] = ()) -> nn.Module:
+    """A segmentation network of ours or of the user's own, with fresh weights, in train mode.
+
+    Args:
+        name: one of `names()`, or "python:module:callable" for what a callable makes.
+        num_classes: number of logits per pixel; a callable gets it where it names it.
+        options: of that network.
+        folders: where the user's module may lie besides the working folder.
+    """
+    if not name.startswith(PREFIX):
+        return build(name, num_classes, **options)
+    function = find_callable(name.removeprefix(PREFIX), folders)
+    arguments = dict(options)
+    if "num_classes" in inspect.signature(function).parameters:
+        arguments.setdefault("num_classes", num_classes)
+    try:
+        network = function(**arguments)
+    except TypeError as error:
+        raise GauntletError(f"the network '{name}' cannot be made with these options: {error}.") from None
+    if not isinstance(network, nn.Module):
+        raise GauntletError(f"the network '{name}' is a {type(network).__name__}; expected a torch module.")
+    return network.train().requires_grad_(True)
 
 
 def build_detector(name: str, num_classes: int, **options: Any) -> Detector:

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.extras import FITTING_TORCHVISION, install_command, torchvision_fault
 from gauntlet.models.contract import ModelIdentity, SegmentationModel
 from gauntlet.models.sources.contract import file_digest
 from gauntlet.models.wrapping import Normalisation, WrappedSegmentation
@@ -175,14 +176,24 @@ def digested(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require(package: str, prefix: str) -> Any:
-    """An optional package, imported now; one sentence where it is missing."""
+    """An optional package, imported now; one sentence where it is missing, or where another one breaks it."""
+    fault = torchvision_fault()
+    if fault is not None:
+        other = _WITHOUT_TORCHVISION.get(prefix, "export the model to TorchScript and use script:")
+        raise GauntletError(
+            f"models with '{prefix}:' cannot be loaded, since {fault}; install the torchvision that fits "
+            f"({FITTING_TORCHVISION}), or {other}."
+        )
     try:
         return importlib.import_module(package)
     except ImportError as error:
         raise GauntletError(
-            f"models with '{prefix}:' need the package '{package}' ({error}); install it with "
-            "pip install 'vision-gauntlet[zoo]'."
+            f"models with '{prefix}:' need the package '{package}' ({error}); install it with {install_command('zoo')}."
         ) from None
+
+
+_WITHOUT_TORCHVISION = {"hf": "remove it (pip uninstall torchvision), since segmentation models of hf: do not need it"}
+"""The other way out of a broken torchvision, by prefix."""
 
 
 def read_size(given: Any) -> tuple[int, int]:
@@ -215,8 +226,3 @@ def checkpoint_identity(
         return ModelIdentity(options.get("name") or folder.resolve().name, file_digest(files, settings))
     settings |= {"location": location, "revision": commit()}
     return ModelIdentity(options.get("name") or location, file_digest([], settings))
-
-
-def first_line(error: Exception) -> str:
-    """The first line of a library's error, or its type where it says nothing, as a sentence with one full stop."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".") + "."

@@ -25,6 +25,11 @@ class ModelSource(ABC):
         """Name and digest; cheap where the weights are a file."""
 
     @property
+    def origin(self) -> Mapping[str, Any] | None:
+        """Address and options that give this source again, where it knows them itself."""
+        return None
+
+    @property
     def task(self) -> str:
         """Either "segmentation" or "detection", without loading anything; a source of detectors says so."""
         return SEGMENTATION

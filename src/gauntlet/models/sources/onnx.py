@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, first_line
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources import onnx_detection
-from gauntlet.models.sources.adapting import OPTIONS, Adapter, check_options, digested, first_line, read_size, require
+from gauntlet.models.sources.adapting import OPTIONS, Adapter, check_options, digested, read_size, require
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.sources.decoding import build_rule
 from gauntlet.models.sources.detecting import Labels

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +17,7 @@ from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources.adapting import WRAPPED, check_options, digested
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.wrapping import wrap_model
+from gauntlet.own_code import find_callable
 
 WRAPPING = ("task", *WRAPPED, "name", "trust")
 """Options of `wrap_model`, and trust."""
@@ -69,19 +68,7 @@ class PythonModel(ModelSource):
 
     @cached_property
     def _model(self) -> GauntletModel:
-        module_name, _, attribute = self.target.partition(":")
-        if not attribute:
-            raise GauntletError(f"python:{self.target} must name a callable, as in python:my_project.nets:build.")
-        # Running `gauntlet` as a program leaves the working folder out of the path, where the user's code is.
-        if "" not in sys.path and str(Path.cwd()) not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))
-        try:
-            module = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            raise GauntletError(f"python:{self.target} cannot be imported: {error}.") from None
-        if not hasattr(module, attribute):
-            raise GauntletError(f"the module {module_name} has no '{attribute}'.")
-        function = getattr(module, attribute)
+        function = find_callable(self.target)
         wanted = {name: self.options[name] for name in _parameters(function) if name in self.options}
         others = {name: value for name, value in self.options.items() if name not in wanted}
         check_options(f"python:{self.target}", others, WRAPPING)
@@ -98,10 +85,18 @@ class PythonModel(ModelSource):
         model._identity = self._marked(model.identity, built, wanted)
         return model
 
-    @staticmethod
-    def _marked(identity: ModelIdentity, module: nn.Module, wanted: Mapping[str, Any]) -> ModelIdentity:
-        """The identity with what the weights do not tell: the callable's options and the layers themselves."""
-        return ModelIdentity(identity.name, identity.digest + file_digest([], {**wanted, "layers": repr(module)})[:8])
+    def _marked(self, identity: ModelIdentity, module: nn.Module, wanted: Mapping[str, Any]) -> ModelIdentity:
+        """The identity with what the weights do not tell: the callable's options and the layers themselves.
+
+        A model that was never given a name is called by its address: a class name is that of many networks. Version
+        0.1.0 did call it so, and its results are stored under that name.
+        """
+        digest = identity.digest + file_digest([], {**wanted, "layers": repr(module)})[:8]
+        if "name" in self.options:
+            return ModelIdentity(self.options["name"], digest)
+        if identity.name in (type(module).__name__, type(getattr(module, "module", None)).__name__):
+            return ModelIdentity(self.target, digest, identity.name)
+        return ModelIdentity(identity.name, digest)
 
     @property
     def identity(self) -> ModelIdentity:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, first_line
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources.adapting import (
     OPTIONS,
@@ -17,7 +17,6 @@ from gauntlet.models.sources.adapting import (
     check_options,
     checkpoint_identity,
     digested,
-    first_line,
     require,
 )
 from gauntlet.models.sources.contract import ModelSource, file_digest

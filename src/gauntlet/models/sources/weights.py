@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gauntlet.errors import GauntletError
-from gauntlet.models.sources.adapting import first_line
+from gauntlet.errors import GauntletError, first_line
 
 # What training programs put their state dict under, beside the epoch and the optimiser.
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.extras import install_command
 from gauntlet.report import charts
 from gauntlet.report.charts import Axis, Chart, Series, Style, shorten
 from gauntlet.report.document import Document, of_type
@@ -69,9 +70,7 @@ def draw(chart: Chart, path: Path) -> None:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
-        raise GauntletError(
-            "figures need Matplotlib; install it with: pip install 'vision-gauntlet[figures]'."
-        ) from None
+        raise GauntletError(f"figures need Matplotlib; install it with: {install_command('figures')}.") from None
 
     rows = len(chart.y.categories) if chart.y.categories is not None else 0
     # Text is text: names such as "$x$" are no formulas, and fonts stay editable in the file.

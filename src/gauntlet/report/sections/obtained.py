@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from gauntlet.report.document import Fold, Recipe, Recipes, Section, Text
 from gauntlet.report.scope import Scope
 from gauntlet.report.scope_ranking import Ranking
+from gauntlet.results.origin import Origin, read_origin
 from gauntlet.results.record import Evaluation
+from gauntlet.secrecy import without_password
 from gauntlet.threats.sweeps import as_written
 
-KEPT_OPTIONS = (
-    *("--weights", "--num-classes", "--class-names", "--mean", "--std", "--channel-order", "--root", "--protocol"),
-)
-"""What else `gauntlet run` needs to find the same model and the same images."""
-SHORT_OPTIONS = {"-m": "--model", "-d": "--dataset"}
+FLAGS = ("weights", "num_classes", "class_names", "mean", "std", "channel_order", "trust")
+"""Options of a model that `gauntlet run` has a flag for."""
 
 
 def section(scope: Scope, ranking: Ranking, evaluations: Mapping[str, Evaluation], store: str) -> Section:
@@ -50,55 +49,68 @@ def recipe(title: str, evaluation: Evaluation, store: str) -> Recipe:
         ("computed", f"{evaluation.created}, {evaluation.duration:.1f} s for {evaluation.images} images"),
         *((name, str(run[name])) for name in ("gauntlet", "torch", "device", "processor", "threads") if run.get(name)),
     ]
+    if folder := read_origin(run).folder:
+        facts.append(("folder", folder))
     if run.get("command"):
         facts.append(("run by", without_password(str(run["command"]))))
     return Recipe(title, facts, command(evaluation, store))
 
 
-def without_password(text: str) -> str:
-    """A text with the passwords of addresses in it masked: a report is shown to people who may not have them.
-
-    >>> without_password("postgresql+psycopg://me:secret@host/results")
-    'postgresql+psycopg://me:***@host/results'
-    """
-    return re.sub(r"(://[^\s:/@]+):[^\s@]+@", r"\1:***@", text)
-
-
 def command(evaluation: Evaluation, store: str) -> str:
-    """The command that gives the same figures.
+    """The command that gives the same figures, run in the folder that the facts name.
 
-    What the key does not tell (where data and weights lie, how a model is wrapped) is taken from the command that was
-    run; a model of several is called by its name.
+    What the key does not tell (where data and weights lie, how a model is wrapped) is taken from the origin that was
+    stored; a model that only lived in a program is called by its name.
     """
     run: Mapping[str, Any] = evaluation.provenance
-    given = _options(str(run.get("command", "")))
-    models = given.get("--model", [])
-    words = ["gauntlet", "run", "--model", models[0] if len(models) == 1 else evaluation.model]
-    words += ["--dataset", (given.get("--dataset") or [evaluation.dataset])[0]]
-    if evaluation.split:
-        words += ["--split", evaluation.split]
+    origin = read_origin(run)
+    words = ["gauntlet", "run", *_model_words(origin, evaluation), *_dataset_words(origin, evaluation)]
     words += ["--threat", "clean" if evaluation.kind == "clean" else json.dumps(as_written(evaluation.description))]
     words += ["--limit", str(evaluation.images), "--seed", str(evaluation.seed)]
-    words += ["--batch-size", str(run.get("batch_size", 4)), "--store", without_password(store)]
+    words += ["--batch-size", str(run.get("batch_size", 4)), "--store", _from_folder(store, origin.folder)]
     if run.get("precision", "fp32") != "fp32":
         words += ["--precision", str(run["precision"])]
-    for name in KEPT_OPTIONS:
-        words += [word for value in given.get(name, []) for word in (name, value)]
     return shlex.join(words)
 
 
-def _options(text: str) -> dict[str, list[str]]:
-    """The options of a `gauntlet run` command and their values; nothing for any other command."""
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        return {}
-    if "run" not in words[:4]:
-        return {}
-    options: dict[str, list[str]] = {}
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        name, equals, value = word.partition("=")
-        name = SHORT_OPTIONS.get(name, name)
-        if name in ("--model", "--dataset", *KEPT_OPTIONS):
-            options.setdefault(name, []).append(value if equals else following)
-    return options
+def _from_folder(store: str, folder: str) -> str:
+    """The address of a store as it is written in a folder."""
+    if "://" in store or folder in ("", str(Path.cwd())):
+        return without_password(store)
+    return str(Path(store).absolute())
+
+
+def _model_words(origin: Origin, evaluation: Evaluation) -> list[str]:
+    """The address with a flag for every option; as a mapping where an option has no flag."""
+    if origin.model is None:
+        return ["--model", evaluation.model]
+    address, options = origin.model["address"], origin.model.get("options", {})
+    words = [_option_words(name, value) for name, value in options.items()]
+    if any(each is None for each in words):
+        return ["--model", json.dumps({"address": address, "options": options})]
+    return ["--model", address, *(word for each in words if each is not None for word in each)]
+
+
+def _option_words(name: str, value: Any) -> list[str] | None:
+    """An option of a model as a flag and its value; None where the flag would not be read as the same value."""
+    flag = "--" + name.replace("_", "-")
+    if name not in FLAGS:
+        return None
+    if name == "trust":
+        return [flag] if value else []
+    if not isinstance(value, list):
+        return [flag, str(value)]
+    texts = [repr(each) if isinstance(each, float) else each for each in value]  # a whole number is another digest
+    if not all(isinstance(each, str) and each.strip() == each and "," not in each for each in texts):
+        return None
+    return [flag, ",".join(texts)]
+
+
+def _dataset_words(origin: Origin, evaluation: Evaluation) -> list[str]:
+    """Name, split, root and protocol as flags; as a mapping where the dataset has options or its protocol no name."""
+    given = {name: value for name, value in (origin.dataset or {}).items() if value and name not in ("limit", "split")}
+    name = given.pop("name", evaluation.dataset)
+    split = ["--split", evaluation.split] if evaluation.split else []
+    if given.get("options") or not isinstance(given.get("protocol", ""), str):
+        return ["--dataset", json.dumps({"name": name, **given}), *split]
+    return ["--dataset", name, *split, *(word for flag, value in given.items() for word in (f"--{flag}", value))]

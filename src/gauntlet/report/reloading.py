@@ -1,0 +1,108 @@
+"""The model and the images of an evaluation, found again where they were evaluated from."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gauntlet.datasets import load_dataset
+from gauntlet.datasets.contract import Dataset
+from gauntlet.errors import GauntletError
+from gauntlet.evaluation.plan import DatasetEntry, open_dataset
+from gauntlet.models import GauntletModel, load_model
+from gauntlet.results.origin import Origin, read_origin
+from gauntlet.results.record import Evaluation
+
+ModelLoader = Callable[[str], object]
+DatasetLoader = Callable[[str, str], Dataset]
+
+
+@dataclass(frozen=True)
+class Loaders:
+    """How models and datasets are found; by default where the evaluation says that they came from.
+
+    Attributes:
+        model: a model by its name in the store.
+        dataset: a dataset by name and split.
+    """
+
+    model: ModelLoader | None = None
+    dataset: DatasetLoader | None = None
+
+
+@contextmanager
+def evaluated_again(evaluation: Evaluation, loaders: Loaders) -> Iterator[tuple[Dataset, GauntletModel]]:
+    """The dataset and the model of an evaluation, to be used inside; an error where they are not those evaluated."""
+    with _in_folder(read_origin(evaluation.provenance).folder):
+        model = _model(evaluation, loaders)
+        yield images_again(evaluation, loaders), model
+
+
+@contextmanager
+def _in_folder(folder: str) -> Iterator[None]:
+    """Relative paths, and modules of the user's own, are meant from the folder that the evaluation was run in."""
+    before = Path.cwd()
+    if folder and Path(folder).is_dir():
+        os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _model(evaluation: Evaluation, loaders: Loaders) -> GauntletModel:
+    origin = read_origin(evaluation.provenance)
+    if loaders.model is not None:
+        model = loaders.model(evaluation.model)
+    elif origin.model is not None:
+        model = load_model(origin.model["address"], **origin.model.get("options", {}))
+    else:
+        model = _by_name(evaluation)
+    if not isinstance(model, GauntletModel):
+        raise GauntletError(f"'{evaluation.model}' is no model of Gauntlet's; galleries show label maps and boxes.")
+    if model.identity.digest != evaluation.model_digest:
+        raise GauntletError(f"the weights of '{evaluation.model}' are not those that were evaluated.")
+    return model
+
+
+def _by_name(evaluation: Evaluation) -> GauntletModel:
+    """A shipped or trained model; others are not found by a name."""
+    try:
+        return load_model(evaluation.model)
+    except GauntletError:
+        raise GauntletError(
+            f"the store does not know where '{evaluation.model}' came from; run the evaluation again by its address, "
+            "or from Python give Loaders."
+        ) from None
+
+
+def images_again(evaluation: Evaluation, loaders: Loaders) -> Dataset:
+    """The dataset of an evaluation; call it inside its folder."""
+    origin = read_origin(evaluation.provenance)
+    if loaders.dataset is not None:
+        dataset = loaders.dataset(evaluation.dataset, evaluation.split)
+    elif origin.dataset is not None:
+        dataset = open_dataset(_entry(origin, evaluation))
+    else:
+        dataset = load_dataset(evaluation.dataset, split=evaluation.split or None)
+    if _written(dataset.identity.protocol) != _written(evaluation.dataset_identity.get("protocol", {})):
+        raise GauntletError(
+            f"the images of '{evaluation.dataset}' have another protocol (size, crop, content) than those that were "
+            "evaluated; from Python, give Loaders that load them as they were."
+        )
+    return dataset
+
+
+def _entry(origin: Origin, evaluation: Evaluation) -> DatasetEntry:
+    fields = {name: value for name, value in (origin.dataset or {}).items() if value is not None}
+    return DatasetEntry.model_validate({"split": evaluation.split or None, **fields})
+
+
+def _written(protocol: Mapping[str, Any]) -> str:
+    """A protocol as the store writes it, where tuples are lists."""
+    return json.dumps(protocol, sort_keys=True)

@@ -1,0 +1,124 @@
+"""Own models and own photographs: galleries, commands that repeat a figure, and names that collide."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shlex
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from gauntlet.evaluation.plan import plan_jobs, read_plan
+from gauntlet.evaluation.provenance import command_line
+from gauntlet.results import open_store
+from gauntlet.results.origin import Origin, read_origin
+from gauntlet.results.record import Job
+from program import Call
+from stranger import bring_weights
+
+STORE = "gauntlet-results.db"
+
+
+@pytest.fixture
+def evaluated(call: Call, home: Path) -> Path:
+    """The working folder after two U-Nets of one loader and a TorchScript archive were evaluated by a plan."""
+    bring_weights()
+    code, out, err = call("run", "plan.yaml")
+    assert code == 0, err
+    assert "6 computed" in out
+    return home
+
+
+def labels(home: Path) -> list[str]:
+    with open_store(home / STORE, read_only=True) as store:
+        return [model.label for model in store.models()]
+
+
+def test_own_models_have_galleries_and_commands_that_repeat_them(
+    call: Call, evaluated: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    code, _, err = call("report", "--store", evaluated / STORE, "--gallery", "1")
+    assert (code, err) == (0, "")
+    page = Path("report.html").read_text()
+    assert page.count("<figcaption>what the model sees") == 3
+    commands = re.findall(r"gauntlet run --model [^<]*--store [^<]*", html.unescape(page).replace("&#34;", '"'))
+    assert len(commands) == 6
+    monkeypatch.chdir(evaluated)
+    for command in commands:
+        code, out, err = call(*shlex.split(command)[1:])
+        assert (code, err) == (0, "")
+        assert "0 computed, 1 found" in out
+
+
+def test_what_a_report_leaves_out_is_said_on_the_terminal(call: Call, evaluated: Path) -> None:
+    (evaluated / "net.pt").unlink()
+    code, _, err = call("report", "--gallery", "1", "--check", "1")
+    assert code == 0
+    check, gallery = err.splitlines()
+    assert check.startswith("left out: scripted: No check for hidden gradients, since there is no file net.pt")
+    assert gallery.startswith(
+        "left out: scripted: worst attack, fgsm linf 8/255 x1: no pictures, since there is no file"
+    )
+
+
+def test_names_that_collide_are_told_apart_everywhere_the_same_way(call: Call, evaluated: Path) -> None:
+    first, second, scripted = labels(evaluated)
+    assert re.fullmatch(r"loader:wrapped \[[0-9a-f]{8}\]", first)
+    assert first != second
+    assert scripted == "scripted"
+    call("site", "public", "--store", STORE)
+    call("report")
+    call("report", "--format", "md")
+    for shown in (
+        call("run", "plan.yaml")[1],
+        call("leaderboard", "--json")[1],
+        call("compare", first, second, "--json")[1],
+        (evaluated / "public/assets/data.js").read_text(),
+        (evaluated / "report.html").read_text(),
+        (evaluated / "report.md").read_text().replace("\\", ""),
+    ):
+        assert first in shown
+        assert second in shown
+
+    code, _, err = call("card", "loader:wrapped")
+    assert code == 2
+    assert f"stands for several models in the store {STORE}; say which: {', '.join(sorted((first, second)))}." in err
+    assert call("card", first)[0] == 0
+    card = json.loads((evaluated / "robustness-card.json").read_text())
+    assert card["model"] == first
+    assert len(card["digests"]) == 1
+    assert len(card["results"]) == 2
+    assert call("card", "script:net.pt")[0] == 0  # by its address
+
+
+def test_results_of_version_0_1_0_are_found_under_their_old_name(call: Call, evaluated: Path) -> None:
+    planned = plan_jobs(read_plan("plan.yaml"))[0].job
+    old = {name: getattr(planned, name) for name in Job.__dataclass_fields__ if name != "stored_name"}
+    assert Job(**{**old, "model": "UNet"}).key == planned.key
+    with sqlite3.connect(evaluated / STORE) as connection:
+        connection.execute("UPDATE evaluations SET model = 'UNet', provenance = '{}' WHERE model = 'loader:wrapped'")
+    assert labels(evaluated)[0].startswith("UNet [")
+    assert "0 computed, 6 found" in call("run", "plan.yaml")[1]
+    assert labels(evaluated)[0].startswith("loader:wrapped [")
+    code, _, err = call("report", "--gallery", "1")
+    assert (code, err) == (0, "")
+
+
+def test_the_command_of_version_0_1_0_tells_the_origin() -> None:
+    command = "python -m gauntlet run -m script:net.pt --num-classes=3 --mean 0.5,0.5,0.5 -d folder:photos --split val"
+    assert read_origin({"command": command}) == Origin(
+        {"address": "script:net.pt", "options": {"num_classes": 3, "mean": [0.5, 0.5, 0.5]}},
+        {"name": "folder:photos", "split": "val"},
+    )
+    assert read_origin({"command": "gauntlet run plan.yaml"}) == Origin()
+
+
+def test_no_secret_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    origin = Origin({"address": "hf:me/net", "options": {"token": "hf_1", "weights": "https://me:word@host/a"}})
+    assert origin.as_dict()["model"]["options"] == {"weights": "https://me:***@host/a"}
+    monkeypatch.setattr("sys.argv", ["gauntlet", "run", "--store", "postgresql+psycopg://me:word@host/results"])
+    assert command_line() == "gauntlet run --store postgresql+psycopg://me:***@host/results"
