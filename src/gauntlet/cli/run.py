@@ -12,8 +12,16 @@ from gauntlet.cli.app import app
 from gauntlet.cli.dry_run import print_dry_run
 from gauntlet.cli.evaluations import print_many, print_one
 from gauntlet.cli.output import print_json
-from gauntlet.cli.plan_arguments import given, parse_channels, plan_from_file, plan_from_options
-from gauntlet.cli.shared_options import DEFAULT_STORE, DeviceOption, JsonOption, SeedOption, StoreOption
+from gauntlet.cli.plan_arguments import plan_from_file, plan_from_options
+from gauntlet.cli.shared_options import (
+    DEFAULT_STORE,
+    DeviceOption,
+    JsonOption,
+    ModelOptions,
+    SeedOption,
+    StoreOption,
+    takes_model_options,
+)
 
 if TYPE_CHECKING:
     from gauntlet.evaluation.jobs import PlannedJob
@@ -28,33 +36,12 @@ DEFAULT_BATCH_SIZE = 4
     epilog="Examples: gauntlet run --model streets/enet --suite quick --limit 32   |   gauntlet run plan.yaml   |   "
     "gauntlet run -m streets/enet -t '{attack: {name: pgd, epsilon: [2/255, 8/255], steps: 20}}' --dry-run"
 )
+@takes_model_options()
 def run(
     plan: Annotated[Path | None, typer.Argument(help="A plan in YAML; instead of --model and the rest.")] = None,
     model: Annotated[
         list[str] | None, typer.Option("--model", "-m", help="A model; 'gauntlet list models' shows the shipped ones.")
     ] = None,
-    weights: Annotated[
-        str | None, typer.Option("--weights", help="File with the model's weights (camvid/, smp:, torchvision:).")
-    ] = None,
-    num_classes: Annotated[
-        int | None, typer.Option("--num-classes", min=1, help="Classes of the model, where it does not say.")
-    ] = None,
-    class_names: Annotated[
-        str | None,
-        typer.Option("--class-names", help="The model's classes, where it has none: car,person,traffic light."),
-    ] = None,
-    mean: Annotated[
-        str | None, typer.Option("--mean", help="What the model subtracts, on the [0, 1] scale: 0.485,0.456,0.406.")
-    ] = None,
-    std: Annotated[
-        str | None, typer.Option("--std", help="What the model divides by, on the [0, 1] scale: 0.229,0.224,0.225.")
-    ] = None,
-    channel_order: Annotated[
-        str | None, typer.Option("--channel-order", help="RGB or BGR, what the model was trained on.")
-    ] = None,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Let the model's files run code: pickles, .pt2, OpenMMLab configurations.")
-    ] = False,
     dataset: Annotated[list[str] | None, typer.Option("--dataset", "-d", help="A dataset, or folder:PATH.")] = None,
     threat: Annotated[
         list[str] | None,
@@ -94,6 +81,8 @@ def run(
     mlflow: Annotated[bool, typer.Option("--mlflow", help="Log to MLflow.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Log to TensorBoard.")] = False,
     as_json: JsonOption = False,
+    *,
+    model_options: ModelOptions,
 ) -> None:
     """Evaluate models on datasets under threats; what is stored already is not computed again."""
     from gauntlet.evaluation.plan import plan_jobs, plan_schema
@@ -102,17 +91,6 @@ def run(
     if schema:
         print_json(plan_schema())
         return
-    model_options = given(
-        {
-            "weights": weights,
-            "num_classes": num_classes,
-            "class_names": [name.strip() for name in class_names.split(",")] if class_names else None,
-            "mean": parse_channels("--mean", mean),
-            "std": parse_channels("--std", std),
-            "channel_order": channel_order,
-            "trust": trust or None,
-        }
-    )
     place = {"split": split, "root": root, "limit": limit, "protocol": protocol}
     if plan is not None:
         beside = {f"--{name}": value for name, value in place.items()} | {

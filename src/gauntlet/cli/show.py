@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.shared_options import DepthRuleOption, SeedOption
+from gauntlet.cli.shared_options import DepthRuleOption, ModelOptions, SeedOption, takes_model_options
 from gauntlet.errors import GauntletError
 
 if TYPE_CHECKING:
     import torch
 
     from gauntlet.datasets.contract import Dataset
+    from gauntlet.models import GauntletModel
     from gauntlet.pictures import Image, Tile
     from gauntlet.report.painters import BoxPainter, LabelPainter
     from gauntlet.samples import Sample
@@ -28,6 +29,7 @@ _SMALL = 300
     epilog="Examples: gauntlet show --model streets/enet --threat pgd   |   "
     "gauntlet show street.png --corruption fog --severity 1..5"
 )
+@takes_model_options()
 def show(
     image: Annotated[Path | None, typer.Argument(help="An image file; without it, a sample of --dataset.")] = None,
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset.")] = "streets",
@@ -46,12 +48,15 @@ def show(
     ] = 0.5,
     seed: SeedOption = 0,
     output: Annotated[Path, typer.Option("--output", "-o", help="PNG file to write.")] = Path("gauntlet-show.png"),
+    *,
+    model_options: ModelOptions,
 ) -> None:
     """Draw a sample: labels or boxes, prediction, errors, and what a threat does to it; or a sheet of corruptions."""
     import cv2
 
     from gauntlet.cli.plan_arguments import parse_threat
     from gauntlet.datasets import load_dataset
+    from gauntlet.models import load_model
     from gauntlet.pictures import sheet
 
     if image is not None and model is not None:
@@ -65,7 +70,8 @@ def show(
     else:
         if data is None:
             raise GauntletError("say what to show of the image, for example --corruption fog.")
-        tiles = sample_tiles(sample, data, model, parse_threat(threat), seed, score)
+        loaded = load_model(model, **model_options) if model is not None else None
+        tiles = sample_tiles(sample, data, loaded, parse_threat(threat), seed, score)
         picture = sheet(tiles, columns=min(4, len(tiles)))
     if not cv2.imwrite(str(output), picture[..., ::-1]):
         raise GauntletError(f"{output} cannot be written; give a file that ends in .png in a folder that exists.")
@@ -73,18 +79,17 @@ def show(
 
 
 def sample_tiles(
-    sample: Sample, dataset: Dataset, model: str | None, threat: object, seed: int, score: float = 0.5
+    sample: Sample, dataset: Dataset, model: GauntletModel | None, threat: object, seed: int, score: float = 0.5
 ) -> list[Tile]:
     """Tiles of one sample: its ground truth; with a model what it predicts; the same under a threat.
 
     Args:
         sample, dataset: what is drawn.
-        model: address of a model, or None.
+        model: what predicts, or None.
         threat: as for `build_threat`.
         seed: of the threat.
         score: least score of a detection that is drawn.
     """
-    from gauntlet.models import load_model
     from gauntlet.pictures import Tile, amplified_difference, enlarge, from_tensor
     from gauntlet.report.painters import BoxPainter, LabelPainter
     from gauntlet.samples import collate
@@ -95,18 +100,17 @@ def sample_tiles(
     built = build_threat(threat)  # type: ignore[arg-type]
     if model is None and built.needs_model:
         raise GauntletError(f"the threat '{built.name}' needs a model; add --model.")
-    loaded = load_model(model) if model is not None else None
     scale = 2 if sample.image.shape[1] < _SMALL else 1
-    detector = task_of(loaded) == DETECTION
+    detector = task_of(model) == DETECTION
     if detector:
-        tiles_of: _SampleTiles = _BoxTiles(sample, scale, BoxPainter(dataset, loaded, score))  # type: ignore[arg-type]
+        tiles_of: _SampleTiles = _BoxTiles(sample, scale, BoxPainter(dataset, model, score))  # type: ignore[arg-type]
     else:
-        tiles_of = _LabelTiles(sample, scale, LabelPainter(dataset, loaded))  # type: ignore[arg-type]
+        tiles_of = _LabelTiles(sample, scale, LabelPainter(dataset, model))  # type: ignore[arg-type]
     batch = collate([sample], ignore_index=dataset.ignore_index)
     tiles = [*tiles_of.truth(), *tiles_of.predicted(batch.images, "clean")]
     if built.name == "clean":
         return tiles
-    perturbed = built.perturb(loaded, batch, [ImageSeed(seed, sample.id)])  # type: ignore[arg-type]
+    perturbed = built.perturb(model, batch, [ImageSeed(seed, sample.id)])  # type: ignore[arg-type]
     changed = from_tensor(perturbed.images[0])
     difference, factor = amplified_difference(sample.image, changed)
     shown = tiles_of.predicted(perturbed.images, "attacked" if built.needs_model else "corrupted")

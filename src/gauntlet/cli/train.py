@@ -9,22 +9,26 @@ import typer
 
 from gauntlet.cli.app import app
 from gauntlet.cli.output import print_json
-from gauntlet.cli.shared_options import JsonOption
+from gauntlet.cli.shared_options import JsonOption, ModelOptions, takes_model_options
 from gauntlet.numbers import format_percent
 
 
 @app.command(epilog="Example: gauntlet train configs/enet.yaml --output trained/enet")
+@takes_model_options("name", "num_classes", "mean", "std", "weights")
 def train(
     config: Annotated[Path, typer.Argument(help="A recipe in YAML; configs/ has those of the shipped models.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for weights, log and card; trained/NAME by default.")
     ] = None,
     as_json: JsonOption = False,
+    *,
+    model_options: ModelOptions,
 ) -> None:
     """Train a model, clean or adversarially; an interrupted training goes on where it was."""
+    from gauntlet.training import load_config
     from gauntlet.training import train as run_training
 
-    result = run_training(config, output)
+    result = run_training(load_config(config).overruled(model_options), output)
     if as_json:
         print_json({"folder": str(result.folder), **result.card})
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -11,6 +12,11 @@ from torch.nn import functional
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import ModelIdentity, SegmentationModel, weights_digest
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
+
+USUAL_STRIDE = 32
+"""What most networks want height and width to be a multiple of."""
+# How torch says that maps of different sizes cannot be joined or added.
+_MISMATCH = re.compile(r"[Ss]izes of tensors must match|must match the size of tensor")
 
 
 class Normalisation(nn.Module):
@@ -72,7 +78,7 @@ class WrappedSegmentation(SegmentationModel):
         height, width = images.shape[-2:]
         bottom, right = -height % self.stride, -width % self.stride
         padded = functional.pad(images, (0, right, 0, bottom), mode="replicate") if bottom or right else images
-        logits = _logits(self.module(self.normalisation(padded)))
+        logits = logits_of(self._asked(padded))
         if logits.ndim != 4 or logits.shape[0] != images.shape[0] or logits.shape[1] < self.num_classes:
             raise GauntletError(
                 f"the model returned a tensor of shape {tuple(logits.shape)} for {len(images)} images; "
@@ -82,6 +88,21 @@ class WrappedSegmentation(SegmentationModel):
             logits = functional.interpolate(logits, size=padded.shape[-2:], mode="bilinear", align_corners=False)
         # More logits than classes: networks trained with an output for void never count it (CamVid's twelfth).
         return logits[:, : self.num_classes, :height, :width]
+
+    def _asked(self, images: torch.Tensor) -> object:
+        """What the module says about images (N, 3, H, W); sizes that do not meet again inside it are explained."""
+        try:
+            return self.module(self.normalisation(images))
+        except RuntimeError as error:
+            height, width = images.shape[-2:]
+            mismatch = next((line for line in str(error).splitlines() if _MISMATCH.search(line)), None)
+            if mismatch is None or (height % USUAL_STRIDE == 0 and width % USUAL_STRIDE == 0):
+                raise
+            raise GauntletError(
+                f"the network does not take images of {height}x{width}: maps that it joins differ in size "
+                f"({mismatch.strip()[:120]}); give the number that height and width must be multiples of, "
+                f"stride={USUAL_STRIDE} (--stride {USUAL_STRIDE}) for one that halves its images five times."
+            ) from error
 
 
 def wrap_model(
@@ -134,7 +155,8 @@ def _short_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _logits(output: object) -> torch.Tensor:
+def logits_of(output: object) -> torch.Tensor:
+    """The logits in what a network returned: a tensor, or what holds one."""
     if isinstance(output, torch.Tensor):
         return output
     if isinstance(output, Mapping):

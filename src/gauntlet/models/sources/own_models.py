@@ -15,13 +15,15 @@ import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError
-from gauntlet.models.contract import GauntletModel, ModelIdentity
-from gauntlet.models.sources.adapting import WRAPPED, check_options, digested
+from gauntlet.models.contract import GauntletModel, ModelIdentity, SegmentationModel
+from gauntlet.models.sources.adapting import WRAPPED, Adapter, check_options, digested
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.wrapping import wrap_model
 
-WRAPPING = ("task", *WRAPPED, "name", "trust")
-"""Options of `wrap_model`, and trust."""
+AROUND = ("input_size", "outputs")
+"""Options that put something around the network before it is wrapped: see `Adapter`."""
+WRAPPING = ("task", *WRAPPED, *AROUND, "name", "trust")
+"""Options of `wrap_model`, those around the network, and trust."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class ScriptModel(ModelSource):
         except (RuntimeError, ValueError, OSError) as error:
             reason = str(error).strip().splitlines()[0]
             raise GauntletError(f"{self.path} is not a TorchScript archive or exported program: {reason}") from None
-        model = wrap_model(module, **{**_for_wrapping(self.options), "name": None})
+        model = _wrapped(module, self.options)
         model._identity = self.identity
         return model
 
@@ -93,9 +95,15 @@ class PythonModel(ModelSource):
         if not isinstance(built, nn.Module):
             raise GauntletError(f"python:{self.target} returned a {type(built).__name__}; expected a torch module.")
         _need_classes(f"python:{self.target}", self.options)
-        settings = {name: value for name, value in self.options.items() if name in WRAPPING and name != "trust"}
-        model = wrap_model(built, **{"name": self.target, **settings})
-        model._identity = self._marked(model.identity, built, wanted)
+        # What a callable names it may do itself: num_classes counts for both, nothing is resized or chosen twice.
+        settings = {
+            name: value
+            for name, value in self.options.items()
+            if name in WRAPPING and not (name in AROUND and name in wanted)
+        }
+        model = _wrapped(built, {"name": self.target, **settings})
+        around = {name: settings[name] for name in AROUND if name in settings}
+        model._identity = self._marked(model.identity, built, {**wanted, **around})
         return model
 
     @staticmethod
@@ -120,6 +128,16 @@ def _for_wrapping(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name != "trust"}
 
 
+def _wrapped(module: nn.Module, options: Mapping[str, Any]) -> SegmentationModel:
+    """A network of the user's own as a model."""
+    count = len(options["outputs"]) if "outputs" in options else options["num_classes"]
+    if options.get("num_classes", count) != count:
+        raise GauntletError(f"num_classes is {options['num_classes']}, but {count} outputs are chosen.")
+    shaped = {name: options[name] for name in ("mean", "std", *AROUND) if name in options}
+    settings = {name: value for name, value in _for_wrapping(options).items() if name not in AROUND}
+    return wrap_model(Adapter(count, **shaped).around(module), **{**settings, "num_classes": count})
+
+
 def _parameters(function: Any) -> list[str]:
     """The names of a callable's parameters; none where it does not say (builtins)."""
     try:
@@ -129,7 +147,7 @@ def _parameters(function: Any) -> list[str]:
 
 
 def _need_classes(address: str, options: Mapping[str, Any]) -> None:
-    if "num_classes" not in options:
+    if "num_classes" not in options and "outputs" not in options:
         raise GauntletError(f"{address} needs num_classes (and usually mean and std) to be given.")
 
 
