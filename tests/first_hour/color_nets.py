@@ -13,7 +13,7 @@ from torch import nn
 from gauntlet.models import GauntletModel, wrap_model
 
 CLASSES = ("soil", "leaf", "berry")
-COLORS = ((0.4, 0.3, 0.2), (0.2, 0.6, 0.3), (0.8, 0.2, 0.25))
+COLORS = ((0.1, 0.1, 0.1), (0.2, 0.6, 0.3), (0.8, 0.2, 0.25))
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 

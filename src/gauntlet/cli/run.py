@@ -146,14 +146,17 @@ def _run(
 
 
 def _print_outcome(outcome: RunOutcome, address: str, as_json: bool) -> None:
-    """Says how much was computed and what failed; the exit code is 1 where something failed, 2 where all did."""
+    """Says how much was computed; the exit code is 1 where something failed, 2 where all did.
+
+    What failed was said when it did.
+    """
     text = f"{len(outcome.computed)} computed, {len(outcome.stored)} found in {address}"
+    if outcome.failures:
+        text += f", {len(outcome.failures)} failed (see above)"
     if outcome.log is not None:
         text += f"; log: {outcome.log}"
     if not as_json:
         typer.echo(text)
-    for failure in outcome.failures:
-        typer.echo(f"failed: {failure.planned.job.model} | {failure.planned.job.threat}: {failure.error}", err=True)
     if outcome.failures:
         raise typer.Exit(1 if len(outcome.failures) > 1 or outcome.computed else 2)
 

@@ -11,6 +11,7 @@ import torch
 
 from gauntlet.datasets.contract import Dataset, DatasetIdentity
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.class_order import check_classes
 from gauntlet.evaluation.counting import Importance
 from gauntlet.models import GauntletModel
 from gauntlet.models.contract import ModelIdentity
@@ -137,11 +138,7 @@ def ready_model(source: GauntletModel | ModelSource, dataset: Dataset, device: t
             f"'{model.identity.name}' is a {model.task} model, but its source said {source.task}; the source must say "
             f'task "{model.task}".'
         )
-    if model.num_classes != len(classes):
-        raise GauntletError(
-            f"the model '{model.identity.name}' has {model.num_classes} classes, the dataset '{dataset.name}' "
-            f"{len(classes)} {get_task(model.task).classes_word}; they must agree."
-        )
+    check_classes(model, dataset.name, classes)
     model.freeze()
     return model.to(device)
 

@@ -56,7 +56,12 @@ class WrappedSegmentation(SegmentationModel):
         module: takes (N, 3, H, W), returns (N, K, h, w), or a mapping with the logits under "out" or "logits".
         normalisation: of the images; None for images as they are.
         stride: input height and width are padded (edge replication) to multiples of it and the logits cropped back.
+
+    Attributes:
+        normalisation_assumed: whether nobody said how images are normalised.
     """
+
+    normalisation_assumed = False
 
     def __init__(
         self,
@@ -110,8 +115,8 @@ def wrap_model(
     *,
     task: str = SEGMENTATION,
     num_classes: int,
-    mean: Sequence[float] = (0.0, 0.0, 0.0),
-    std: Sequence[float] = (1.0, 1.0, 1.0),
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
     channel_order: str = "RGB",
     class_names: Sequence[str] | None = None,
     ignore_index: int | None = 255,
@@ -124,7 +129,7 @@ def wrap_model(
         module: takes normalised images (N, 3, H, W), returns logits (N, K, h, w).
         task: "segmentation"; detectors implement `gauntlet.models.DetectionModel` instead.
         num_classes: K; further logits (an output for void) are dropped.
-        mean, std: per channel, on the [0, 1] scale, in `channel_order`.
+        mean, std: per channel, on the [0, 1] scale, in `channel_order`; images as they are where neither is given.
         channel_order: "RGB" or "BGR", what the network was trained on.
         class_names: K names.
         ignore_index: the label that counts for nothing.
@@ -135,6 +140,8 @@ def wrap_model(
         raise GauntletError(f"task must be one of {', '.join(TASKS)}, not '{task}'.")
     if task == DETECTION:
         raise GauntletError("a detector has losses and boxes; implement gauntlet.models.DetectionModel instead.")
+    assumed = mean is None and std is None
+    mean, std = mean if mean is not None else (0.0,) * 3, std if std is not None else (1.0,) * 3
     model = WrappedSegmentation(
         module,
         num_classes=num_classes,
@@ -143,6 +150,7 @@ def wrap_model(
         ignore_index=ignore_index,
         stride=stride,
     )
+    model.normalisation_assumed = assumed
     settings = f"{tuple(mean)}|{tuple(std)}|{channel_order}|{num_classes}|{stride}"
     model._identity = ModelIdentity(name or type(module).__name__, weights_digest(module) + _short_digest(settings))
     model.freeze()

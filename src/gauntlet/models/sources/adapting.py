@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.models.contract import ModelIdentity, SegmentationModel
+from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import file_digest
 from gauntlet.models.wrapping import Normalisation, WrappedSegmentation, logits_of
 
@@ -97,7 +97,7 @@ class Adapter:
             module = ChosenOutputs(module, self.outputs)
         return module
 
-    def wrap(self, network: nn.Module, identity: ModelIdentity) -> SegmentationModel:
+    def wrap(self, network: nn.Module, identity: ModelIdentity) -> WrappedSegmentation:
         """The network, from normalised images to a tensor of logits at any resolution, as a frozen model."""
         model = WrappedSegmentation(
             self.around(network),

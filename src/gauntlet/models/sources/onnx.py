@@ -69,7 +69,9 @@ class OnnxModel(ModelSource):
         if outputs is None:
             raise GauntletError(f"onnx:{self.path} does not say how many classes it has; give num_classes.")
         network = OneByOne(self._network()) if batch == 1 else self._network()
-        return Adapter(int(outputs), input_size=size).overruled(self.options).wrap(network, self.identity)
+        model = Adapter(int(outputs), input_size=size).overruled(self.options).wrap(network, self.identity)
+        model.normalisation_assumed = "mean" not in self.options and "std" not in self.options
+        return model
 
     def _network(self) -> nn.Module:
         onnx, onnx2torch = require("onnx", "onnx"), require("onnx2torch", "onnx")

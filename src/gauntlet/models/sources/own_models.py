@@ -18,7 +18,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel, ModelIdentity, SegmentationModel
 from gauntlet.models.sources.adapting import WRAPPED, Adapter, check_options, digested
 from gauntlet.models.sources.contract import ModelSource, file_digest
-from gauntlet.models.wrapping import wrap_model
+from gauntlet.models.wrapping import WrappedSegmentation, wrap_model
 
 AROUND = ("input_size", "outputs")
 """Options that put something around the network before it is wrapped: see `Adapter`."""
@@ -89,7 +89,8 @@ class PythonModel(ModelSource):
         check_options(f"python:{self.target}", others, WRAPPING)
         built = function(**wanted)
         if isinstance(built, GauntletModel):
-            built._identity = self._marked(built.identity, built, wanted)
+            chosen = self._chosen(built, others)
+            built._identity = self._marked(built.identity, built, {**wanted, **chosen})
             built.freeze()
             return built
         if not isinstance(built, nn.Module):
@@ -105,6 +106,29 @@ class PythonModel(ModelSource):
         around = {name: settings[name] for name in AROUND if name in settings}
         model._identity = self._marked(model.identity, built, {**wanted, **around})
         return model
+
+    def _chosen(self, model: GauntletModel, others: Mapping[str, Any]) -> dict[str, Any]:
+        """Puts the outputs of a model in the order that the user asks for; an error for what it has settled itself."""
+        agreed = {"num_classes": model.num_classes, "class_names": model.class_names, "task": model.task}
+        given = {**others, "class_names": tuple(others.get("class_names", model.class_names))}
+        settled = [
+            name
+            for name, value in given.items()
+            if name not in ("outputs", "name", "trust") and (name not in agreed or agreed[name] != value)
+        ]
+        if settled:
+            raise GauntletError(
+                f"python:{self.target} returns a model that is wrapped already, so {', '.join(settled)} would have no "
+                "effect; return the torch module, or set it where the model is wrapped."
+            )
+        if "outputs" not in others:
+            return {}
+        if not isinstance(model, WrappedSegmentation):
+            raise GauntletError(f"outputs cannot be chosen of a {type(model).__name__}, which is wrapped already.")
+        adapter = Adapter(model.num_classes, class_names=model.class_names).overruled(others)
+        model.module = adapter.around(model.module)
+        model.num_classes, model.class_names = adapter.num_classes, tuple(adapter.class_names or ())
+        return {"outputs": list(adapter.outputs or ())}
 
     @staticmethod
     def _marked(identity: ModelIdentity, module: nn.Module, wanted: Mapping[str, Any]) -> ModelIdentity:
