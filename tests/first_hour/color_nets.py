@@ -60,6 +60,20 @@ def normalised() -> nn.Module:
     return Reader(mean=MEAN, std=STD)
 
 
+def untrained() -> nn.Module:
+    """A network that knows nothing yet."""
+    network = Reader()
+    nn.init.zeros_(network.layer.weight)
+    return network
+
+
+def reads_a_file(weights: str) -> nn.Module:
+    """A network whose own code reads its weights."""
+    network = Reader()
+    network.load_state_dict(torch.load(weights, weights_only=True))
+    return network
+
+
 def another_order() -> GauntletModel:
     """A model that names its classes, which are those of the photographs in another order."""
     return wrap_model(Reader((2, 0, 1)), num_classes=3, class_names=["berry", "soil", "leaf"], name="another-order")

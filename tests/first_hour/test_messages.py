@@ -9,6 +9,7 @@ import color_nets
 import pytest
 import torch
 
+from gauntlet.models import architectures
 from program import Call
 
 SIZES = ((32, 48), (32, 48))
@@ -97,3 +98,63 @@ def test_torchscript_is_a_model_too(call: Call, photos: str) -> None:
     code, out, err = call("run", "-m", "script:net.pt", "-d", photos, *THREE, "--json")
     assert code == 0, err
     assert json.loads(out)["figures"]["mIoU"] == 1
+
+
+def test_a_file_without_a_prefix_is_told_its_address(call: Call) -> None:
+    torch.jit.script(color_nets.Reader()).save("net.pt")
+    torch.save(color_nets.Reader().state_dict(), "reader.pth")
+    torch.save(architectures.build("enet", 7).state_dict(), "street.pth")
+    Path("net.onnx").write_bytes(b"")
+    Path("hub").mkdir()
+    Path("hub/config.json").write_text("{}")
+    Path("empty").mkdir()
+    expected = {
+        "net.pt": "write script:net.pt",
+        "reader.pth": "write python:MODULE:CALLABLE for the code that builds the network, with --weights reader.pth",
+        "street.pth": "of the architecture 'enet' with 7 outputs: write python:gauntlet.models.architectures.enet:ENet "
+        "with --weights street.pth --num-classes 7",
+        "net.onnx": "write onnx:net.onnx",
+        "hub/": "write hf:hub",
+        "empty": "a model is hf:FOLDER (with its config.json)",
+        "missing.pth": "there is no file 'missing.pth'",
+    }
+    for given, sentence in expected.items():
+        code, _, err = call("run", "-m", given)
+        assert code == 2
+        assert sentence in err, err
+
+
+def test_weights_of_an_own_network_are_loaded(call: Call, photos: str) -> None:
+    torch.save({"state_dict": color_nets.Reader().state_dict()}, "reader.pth")
+    run = ("run", "-m", "python:color_nets:untrained", "-d", photos, *THREE, "--json", "--weights")
+    code, out, err = call(*run, "reader.pth")
+    assert code == 0, err
+    assert json.loads(out)["figures"]["mIoU"] == 1
+    code, _, err = call(*run, "missing.pth")
+    assert code == 2
+    assert "there is no file missing.pth; the weights of python:color_nets:untrained are expected there" in err
+
+
+def test_code_of_the_user_that_fails_is_no_bug_of_ours(call: Call, photos: str) -> None:
+    code, _, err = call("run", "-m", "python:color_nets:reads_a_file", "-d", photos, *THREE, "--weights", "gone.pth")
+    assert code == 2
+    assert "python:color_nets:reads_a_file could not build the model: FileNotFoundError" in err
+    assert "a bug" not in err
+
+
+@pytest.mark.parametrize("key", ["model", "dataset", "threat", "suite", "seed"])
+def test_a_key_in_the_singular_is_suggested_in_the_plural(call: Call, key: str) -> None:
+    Path("plan.yaml").write_text(f"{key}: [streets/enet]\n")
+    code, _, err = call("run", "plan.yaml")
+    assert code == 2
+    assert f"unknown key '{key}'; did you mean '{key}s'" in err
+
+
+def test_transparent_images_are_converted_with_one_note(
+    call: Call, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = color_nets.write_photos(tmp_path / "photos", SIZES, mode="RGBA")
+    code, out, err = call("run", "-m", READER, "-d", f"folder:{root}", *THREE, "--json")
+    assert code == 0, err
+    assert json.loads(out)["figures"]["mIoU"] == 1
+    assert [message.count("transparent (RGBA)") for message in caplog.messages if "turned into RGB" in message] == [1]

@@ -88,7 +88,9 @@ def parse_plan(content: Mapping[str, Any], where: str = "the plan") -> Plan:
 
 
 def _sentence(error: ValidationError) -> str:
-    fault = error.errors(include_url=False)[0]
+    faults = error.errors(include_url=False)
+    # A misspelt key is a missing one too; what was written says more than what was not.
+    fault = next((each for each in faults if each["type"] == "extra_forbidden"), faults[0])
     place = ".".join(str(part) for part in fault["loc"])
     if fault["type"] == "extra_forbidden":
         sections: dict[str, type[BaseModel]] = {"models": ModelEntry, "datasets": DatasetEntry}

@@ -11,6 +11,7 @@ from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.sources import camvid, shipped
 from gauntlet.models.sources.contract import ModelSource, make_source, sources
+from gauntlet.models.sources.suggesting import suggest_address
 
 sources.add("script", "gauntlet.models.sources.own_models:script")
 sources.add("python", "gauntlet.models.sources.own_models:python")
@@ -49,7 +50,7 @@ def resolve_model(
     if address in camvid.names():
         return camvid.find(address, options)
     if address not in shipped.names():
-        raise unknown_name("model", address, [*shipped.names(), *camvid.names()])
+        raise suggest_address(address) or unknown_name("model", address, [*shipped.names(), *camvid.names()])
     # Nothing of a shipped model is unpickled, so trusting it changes nothing.
     given = [name for name in options if name != "trust"]
     if given:

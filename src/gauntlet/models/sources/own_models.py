@@ -16,8 +16,9 @@ from torch import nn
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel, ModelIdentity, SegmentationModel
-from gauntlet.models.sources.adapting import WRAPPED, Adapter, check_options, digested
+from gauntlet.models.sources.adapting import WRAPPED, Adapter, check_options, digested, first_line
 from gauntlet.models.sources.contract import ModelSource, file_digest
+from gauntlet.models.sources.weights import fill, read_state, weights_path
 from gauntlet.models.wrapping import WrappedSegmentation, wrap_model
 
 AROUND = ("input_size", "outputs")
@@ -64,7 +65,10 @@ class ScriptModel(ModelSource):
 
 @dataclass(frozen=True)
 class PythonModel(ModelSource):
-    """What a callable returns: "package.module:function". It gets the options it names, `wrap_model` the others."""
+    """What a callable returns: "package.module:function". It gets the options it names, `wrap_model` the others.
+
+    A file of weights that the callable does not ask for is loaded into the network.
+    """
 
     target: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -81,13 +85,24 @@ class PythonModel(ModelSource):
             module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             raise GauntletError(f"python:{self.target} cannot be imported: {error}.") from None
+        except Exception as error:  # the user's code, which may fail in any way
+            raise GauntletError(f"python:{self.target} cannot be imported: {_said(error)}") from error
         if not hasattr(module, attribute):
             raise GauntletError(f"the module {module_name} has no '{attribute}'.")
         function = getattr(module, attribute)
         wanted = {name: self.options[name] for name in _parameters(function) if name in self.options}
         others = {name: value for name, value in self.options.items() if name not in wanted}
-        check_options(f"python:{self.target}", others, WRAPPING)
-        built = function(**wanted)
+        weights = others.pop("weights", None)
+        check_options(f"python:{self.target}", others, (*WRAPPING, "weights"))
+        try:
+            built = function(**wanted)
+        except GauntletError:
+            raise
+        except Exception as error:  # the user's code, which may fail in any way
+            raise GauntletError(f"python:{self.target} could not build the model: {_said(error)}") from error
+        if weights is not None and isinstance(built, nn.Module):
+            path = weights_path(f"python:{self.target}", weights)
+            fill(built, read_state(path, trust=bool(self.options.get("trust"))), path)
         if isinstance(built, GauntletModel):
             chosen = self._chosen(built, others)
             built._identity = self._marked(built.identity, built, {**wanted, **chosen})
@@ -160,6 +175,11 @@ def _wrapped(module: nn.Module, options: Mapping[str, Any]) -> SegmentationModel
     shaped = {name: options[name] for name in ("mean", "std", *AROUND) if name in options}
     settings = {name: value for name, value in _for_wrapping(options).items() if name not in AROUND}
     return wrap_model(Adapter(count, **shaped).around(module), **{**settings, "num_classes": count})
+
+
+def _said(error: Exception) -> str:
+    """What the user's code failed with, as the end of a sentence."""
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def _parameters(function: Any) -> list[str]:
