@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 
 import color_nets
+import cv2
+import numpy as np
 import pytest
 import torch
 
+import gauntlet
+from gauntlet.errors import GauntletError
 from gauntlet.models import architectures
 from program import Call
 
@@ -158,3 +162,107 @@ def test_transparent_images_are_converted_with_one_note(
     assert code == 0, err
     assert json.loads(out)["figures"]["mIoU"] == 1
     assert [message.count("transparent (RGBA)") for message in caplog.messages if "turned into RGB" in message] == [1]
+
+
+def test_the_number_of_classes_is_that_of_the_dataset(call: Call, photos: str) -> None:
+    given = call("run", "-m", READER, "-d", photos, *THREE, "--json")
+    assumed = call("run", "-m", READER, "-d", photos, "--json")
+    assert given[0] == assumed[0] == 0
+    assert json.loads(assumed[1])["key"] == json.loads(given[1])["key"]
+    assert json.loads(assumed[1])["from_store"]
+    assert call("show", "-m", READER, "-d", photos)[0] == 0
+
+
+def test_a_part_of_a_suite_runs(call: Call, photos: str) -> None:
+    run = ("run", "-m", READER, "-d", photos, "-s", "quick", "--dry-run", "--json")
+    every = [row["threat"] for row in json.loads(call(*run)[1])]
+    names = [row["threat"] for row in json.loads(call(*run, "--skip", "fog", "--skip", "clean")[1])]
+    assert names == [name for name in every if not name.startswith(("fog", "clean"))]
+    names = [row["threat"] for row in json.loads(call(*run, "--only", "corruption", "--skip", "fog*")[1])]
+    assert names == [name for name in every if name in names]
+    assert 0 < len(names) < len(every) - 1
+    code, _, err = call(*run, "--only", "pdg")
+    assert code == 2
+    assert "unknown threat of this plan 'pdg'; did you mean 'pgd'" in err
+    assert "leave no threat" in call(*run, "--only", "fog", "--skip", "fog")[2]
+
+
+def test_a_photograph_without_labels_is_shown_to_a_model(call: Call, photos: str) -> None:
+    picture = str(Path(photos.partition(":")[2]) / "images" / "0.png")
+    for threat in ("clean", "fog", "fgsm"):
+        code, out, err = call("show", picture, "-m", READER, *THREE, "-t", threat, "-o", f"{threat}.png")
+        assert (code, out) == (0, f"written to {threat}.png\n"), err
+    widths = [cv2.imread(f"{threat}.png").shape[1] for threat in ("clean", "fog")]
+    assert widths[1] > widths[0]  # two tiles, then those of the threat beside them
+    code, _, err = call("show", picture)
+    assert code == 2
+    assert "say what to show of the image" in err
+
+
+def test_perturbed_images_are_kept_exactly(call: Call, photos: str) -> None:
+    attack = "{attack: {name: fgsm, epsilon: 3.7/255}}"
+    run = ("run", "-m", READER, "-d", photos, *THREE, "-t", attack, "--save-images", "seen")
+    plain = call("run", "-m", READER, "-d", photos, *THREE, "-t", attack, "--store", "other.db", "--json")
+    code, out, err = call(*run, "--json")
+    assert code == 0, err
+    assert json.loads(out)["figures"] == json.loads(plain[1])["figures"]
+    (index,) = Path("seen").glob("*/index.json")
+    described = json.loads(index.read_text())
+    assert (described["key"], [each["id"] for each in described["images"]]) == (json.loads(out)["key"], ["0", "1"])
+    for each in described["images"]:
+        numbers = np.load(index.parent / each["float"])
+        drawn = cv2.imread(str(index.parent / each["png"]))[..., ::-1]
+        assert (numbers.dtype, numbers.shape) == (np.float32, (*SIZES[0], 3))
+        assert np.abs(numbers * 255 - drawn).max() <= 0.5 + 1e-4
+        clean = cv2.imread(str(Path(photos.partition(":")[2]) / "images" / f"{each['id']}.png"))[..., ::-1]
+        assert np.abs(numbers - clean / 255).max() == pytest.approx(3.7 / 255, abs=1e-6)
+    code, _, err = call(*run)
+    assert "1 stored already have none (--again makes them)" in err
+
+
+@pytest.mark.slow
+def test_workers_keep_images_too(call: Call) -> None:
+    arguments = ("run", "-m", "streets/enet", "--limit", "2", "--batch-size", "1", "--workers", "2", "--json")
+    code, _, err = call(*arguments, "--save-images", "seen")
+    assert code == 0, err
+    (index,) = Path("seen").glob("*/index.json")
+    assert len(json.loads(index.read_text())["images"]) == 2 == len(list(Path("seen").glob("*/*.npy")))
+
+
+def test_from_python_a_module_is_told_to_be_wrapped(photos: str) -> None:
+    with pytest.raises(GauntletError, match=r"a Reader is no Gauntlet model yet: gauntlet.wrap_model\(module"):
+        gauntlet.evaluate(color_nets.Reader(), photos)  # type: ignore[call-overload]
+
+
+def test_from_python_several_threats_give_several_evaluations(photos: str) -> None:
+    model = gauntlet.wrap_model(color_nets.Reader(), num_classes=3, mean=(0.0,) * 3, std=(1.0,) * 3)
+    results = gauntlet.evaluate(model, photos, ["clean", {"corruption": {"name": "fog", "severity": 1}}])
+    assert [each.threat for each in results] == ["clean", "fog 1"]
+    assert gauntlet.evaluate(model, photos, "clean").figures == results[0].figures
+    with pytest.raises(GauntletError, match="list of threats is empty"):
+        gauntlet.evaluate(model, photos, [])
+
+
+def test_from_python_a_suite_gives_all_its_evaluations(photos: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    threats = [{"clean": {}}, {"corruption": {"name": "fog", "severity": 1}}]
+    monkeypatch.setattr(gauntlet.suites, "build", lambda name, task: threats)
+    model = gauntlet.wrap_model(color_nets.Reader(), num_classes=3, mean=(0.0,) * 3, std=(1.0,) * 3)
+    assert [each.threat for each in gauntlet.evaluate(model, photos, "quick")] == ["clean", "fog 1"]
+
+
+@pytest.mark.parametrize(
+    ("images", "sentence"),
+    [
+        (np.zeros((8, 8, 3), np.uint8), r"not a ndarray; gauntlet.samples.images_to_tensor"),
+        (
+            torch.zeros(1, 3, 8, 8, dtype=torch.uint8),
+            r"not torch.uint8; 8-bit images become it by images.float\(\) / 255",
+        ),
+        (torch.zeros(3, 8, 8), r"not \(3, 8, 8\); give a single image and its labels as a batch of one: image\[None\]"),
+        (torch.zeros(1, 8, 8, 3), r"not \(1, 8, 8, 3\); images.permute\(0, 3, 1, 2\)"),
+    ],
+)
+def test_images_in_another_form_get_one_sentence(images: torch.Tensor, sentence: str) -> None:
+    model = gauntlet.wrap_model(color_nets.Reader(), num_classes=3)
+    with pytest.raises(GauntletError, match=sentence):
+        gauntlet.attacks.build("fgsm", epsilon="8/255")(model, images, torch.zeros(1, 8, 8, dtype=torch.long))

@@ -63,11 +63,13 @@ def doctor(
     """Check the environment: versions, devices, optional parts; or whether attacks on a model can be trusted."""
     if attack_check is not None:
         from gauntlet.datasets import load_dataset
+        from gauntlet.evaluation.jobs import resolve_for
         from gauntlet.models import load_model
 
         data = load_dataset(dataset, split=split, root=root, limit=images)
         other = None if transfer_from is None else load_model(transfer_from)
-        _check_attacks(attack_check, load_model(attack_check, **model_options), data, other, as_json)
+        model = resolve_for(attack_check, model_options, data).load()
+        _check_attacks(attack_check, model, data, other, as_json)
         return
     facts = _facts()
     if as_json:

@@ -22,6 +22,7 @@ from gauntlet.cli.shared_options import (
     StoreOption,
     takes_model_options,
 )
+from gauntlet.errors import GauntletError, unknown_name
 
 if TYPE_CHECKING:
     from gauntlet.evaluation.jobs import PlannedJob
@@ -48,6 +49,17 @@ def run(
         typer.Option("--threat", "-t", help="A name (clean, pgd, fog), a YAML description with sweeps, or a file."),
     ] = None,
     suite: Annotated[list[str] | None, typer.Option("--suite", "-s", help="A built-in list of threats.")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", help="Of the threats only these: a name (pgd), a kind (corruption) or a pattern ('fog*')."
+        ),
+    ] = None,
+    skip: Annotated[list[str] | None, typer.Option("--skip", help="Of the threats not these.")] = None,
+    save_images: Annotated[
+        Path | None,
+        typer.Option("--save-images", help="Folder for the perturbed images: PNG, exact numbers and an index."),
+    ] = None,
     split: Annotated[
         str | None, typer.Option("--split", help="Split of the dataset; its usual one by default.")
     ] = None,
@@ -103,14 +115,21 @@ def run(
     else:
         how = {"seeds": [seed], "batch_size": batch_size, "precision": precision, "prepare": prepare}
         chosen = plan_from_options(model, model_options, dataset, place, suite, threat, **how)
-    jobs = plan_jobs(chosen, device, Terminal())
+    folder = None if save_images is None else str(save_images.resolve())
+    jobs = plan_jobs(chosen, device, Terminal(), only=only or (), skip=skip or (), images_folder=folder)
     if dry_run:
         from gauntlet.evaluation.local import cores
 
         print_dry_run(jobs, store, workers or cores(), as_json)
         return
     trackers = [name for name, wanted in (("wandb", wandb), ("mlflow", mlflow), ("tensorboard", tensorboard)) if wanted]
-    _run(jobs, store, _executor(executor, address, workers, cpus_per_worker), trackers, again, as_json)
+    if save_images is not None:
+        _make_folder(save_images)
+    outcome = _run(jobs, store, _executor(executor, address, workers, cpus_per_worker), trackers, again, as_json)
+    if save_images is not None:
+        left = f"; {len(outcome.stored)} stored already have none (--again makes them)" if outcome.stored else ""
+        typer.echo(f"images of {len(outcome.computed)} evaluations written to {save_images}{left}", err=True)
+    _end(outcome)
 
 
 def _run(
@@ -120,7 +139,7 @@ def _run(
     trackers: Sequence[str],
     again: bool,
     as_json: bool,
-) -> None:
+) -> RunOutcome:
     from gauntlet.evaluation.listeners import TrackerListener
     from gauntlet.evaluation.progress import Terminal
     from gauntlet.evaluation.runner import run_jobs
@@ -142,23 +161,30 @@ def _run(
             print_one(results[0])
         else:
             print_many(results)
-    _print_outcome(outcome, address, as_json)
+    if not as_json:
+        typer.echo(_summary(outcome, address))
+    return outcome
 
 
-def _print_outcome(outcome: RunOutcome, address: str, as_json: bool) -> None:
-    """Says how much was computed; the exit code is 1 where something failed, 2 where all did.
-
-    What failed was said when it did.
-    """
+def _summary(outcome: RunOutcome, address: str) -> str:
+    """How much was computed; what failed was said when it did."""
     text = f"{len(outcome.computed)} computed, {len(outcome.stored)} found in {address}"
     if outcome.failures:
         text += f", {len(outcome.failures)} failed (see above)"
-    if outcome.log is not None:
-        text += f"; log: {outcome.log}"
-    if not as_json:
-        typer.echo(text)
+    return text if outcome.log is None else f"{text}; log: {outcome.log}"
+
+
+def _end(outcome: RunOutcome) -> None:
+    """The exit code is 1 where something failed, 2 where all did."""
     if outcome.failures:
         raise typer.Exit(1 if len(outcome.failures) > 1 or outcome.computed else 2)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GauntletError(f"the folder {folder} cannot be made: {error.strerror}.") from None
 
 
 def _executor(name: str, address: str | None, workers: int | None, cpus_per_worker: int) -> Executor:
@@ -170,6 +196,4 @@ def _executor(name: str, address: str | None, workers: int | None, cpus_per_work
         from gauntlet.evaluation.cluster import RayExecutor
 
         return RayExecutor(address, cpus_per_worker, workers)
-    from gauntlet.errors import unknown_name
-
     raise unknown_name("executor", name, EXECUTORS)

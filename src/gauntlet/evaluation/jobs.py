@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,13 @@ from gauntlet.datasets.contract import Dataset, DatasetIdentity
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.class_order import check_classes
 from gauntlet.evaluation.counting import Importance
-from gauntlet.models import GauntletModel
+from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.precision import PRECISIONS
 from gauntlet.models.preparation import AUTO, choose_steps, parse_steps, prepare, same_function
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Job
-from gauntlet.tasks import get_task
+from gauntlet.tasks import SEGMENTATION, get_task
 from gauntlet.threats.contract import Threat
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Settings:
         importance: weights of pixels for A_P; its name is part of the key.
         prepare: how the model's passes are made faster under attacks: "auto", "off" or steps of `models.preparation`
             such as "fold,channels-last". Recorded with an evaluation like the batch size; not part of its key.
+        images_folder: where perturbed images are kept (`kept_images`), None for nowhere; changes no figure.
     """
 
     seed: int = 0
@@ -48,6 +49,7 @@ class Settings:
     precision: str = "fp32"
     importance: Importance | None = None
     prepare: str = AUTO
+    images_folder: str | None = None
 
     def __post_init__(self) -> None:
         parse_steps(self.prepare)
@@ -127,6 +129,17 @@ def check_depth(threat: Threat, dataset: Dataset) -> None:
             f"the threat '{threat.name}' needs depth, which the dataset '{dataset.name}' does not have; leave it out, "
             "use a dataset with depth such as streets, or set has_depth = True on it if its samples have depth."
         )
+
+
+def resolve_for(address: str, options: Mapping[str, Any], dataset: Dataset) -> ModelSource:
+    """The source of a model for a dataset, whose number of classes it gets where nobody says its own."""
+    source = resolve_model(address, **options)
+    return resolve_model(address, **options_for(options, dataset)) if source.needs_num_classes else source
+
+
+def options_for(options: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
+    """The options of a model with the number of classes of a dataset."""
+    return {**options, "num_classes": len(get_task(SEGMENTATION).class_names(dataset))}
 
 
 def ready_model(source: GauntletModel | ModelSource, dataset: Dataset, device: torch.device) -> GauntletModel:

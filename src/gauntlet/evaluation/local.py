@@ -61,7 +61,9 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
         if session.preparation is None:
             session.keep_preparation(steps_for(model, dataset, session.started.batch_size))
         model = _prepared(planned.model, model, dataset, session.preparation or ())
-        computer = UnitComputer(dataset, model, planned.threat, settings.seed, session.counter, device, progress)
+        computer = UnitComputer(
+            dataset, model, planned.threat, settings.seed, session.counter, device, progress, session.kept
+        )
         began = time.perf_counter()
         for unit, groups in computer.load_ahead(session.units_left()):
             rows, views = computer.compute(groups)

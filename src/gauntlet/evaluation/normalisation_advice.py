@@ -58,7 +58,8 @@ def _try_imagenet(model: SegmentationModel, dataset: Dataset, images: int, progr
         first = f"the first {len(batch)} images" if len(batch) > 1 else "the first image"
         progress.note_once(
             f"'{model.identity.name}' is right on {100 * as_given:.1f} % of the pixels of {first}, and on "
-            f"{100 * normalised:.1f} % with ImageNet's normalisation: try --mean {','.join(map(str, MEAN))} --std {','.join(map(str, STD))}."
+            f"{100 * normalised:.1f} % with ImageNet's normalisation: try --mean {','.join(map(str, MEAN))} "
+            f"--std {','.join(map(str, STD))}."
         )
 
 

@@ -308,6 +308,7 @@ class Driver:
             begun.session.started.batch_size,
             begun.session.preparation,
             unit,
+            begun.session.kept,
         )
 
     def _choice_key(self, job: int) -> tuple[str, str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gauntlet.evaluation.kept_images import KeptImages
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 from gauntlet.evaluation.units import Unit
 from gauntlet.metrics import Views
@@ -34,6 +35,7 @@ class Order:
         batch_size: images of a full unit.
         preparation: steps of `models.preparation`; None when the worker is to measure which are the fastest.
         unit: the images.
+        kept: where perturbed images are written, or None.
     """
 
     model: ModelEntry | PickledFile
@@ -46,6 +48,7 @@ class Order:
     batch_size: int
     preparation: tuple[str, ...] | None
     unit: Unit
+    kept: KeptImages | None = None
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,10 @@ class OnnxModel(ModelSource):
     def task(self) -> str:
         return "detection" if "decode" in self.options else "segmentation"
 
+    @property
+    def needs_num_classes(self) -> bool:
+        return not ({"num_classes", "outputs", "decode"} & set(self.options)) and _count_outputs(self._graph) is None
+
     def load(self) -> GauntletModel:
         batch, height, width = _input_shape(self._graph, self.path)
         size = (height, width) if height is not None and width is not None else None

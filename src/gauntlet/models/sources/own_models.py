@@ -39,6 +39,10 @@ class ScriptModel(ModelSource):
         settings = digested(_for_wrapping(self.options))
         return ModelIdentity(self.options.get("name") or self.path.stem, file_digest([self.path], settings))
 
+    @property
+    def needs_num_classes(self) -> bool:
+        return _lacks_classes(self.options)
+
     def load(self) -> GauntletModel:
         _need_classes(f"script:{self.path}", self.options)
         if self.path.suffix == ".pt2" and not self.options.get("trust"):
@@ -73,8 +77,17 @@ class PythonModel(ModelSource):
     target: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def needs_num_classes(self) -> bool:
+        if not _lacks_classes(self.options):
+            return False
+        parameter = inspect.signature(self._function).parameters.get("num_classes") if self._parameters else None
+        required = parameter is not None and parameter.default is inspect.Parameter.empty
+        return required or not isinstance(self._built, GauntletModel)
+
     @cached_property
-    def _model(self) -> GauntletModel:
+    def _function(self) -> Any:
+        """The callable."""
         module_name, _, attribute = self.target.partition(":")
         if not attribute:
             raise GauntletError(f"python:{self.target} must name a callable, as in python:my_project.nets:build.")
@@ -89,13 +102,34 @@ class PythonModel(ModelSource):
             raise GauntletError(f"python:{self.target} cannot be imported: {_said(error)}") from error
         if not hasattr(module, attribute):
             raise GauntletError(f"the module {module_name} has no '{attribute}'.")
-        function = getattr(module, attribute)
-        wanted = {name: self.options[name] for name in _parameters(function) if name in self.options}
-        others = {name: value for name, value in self.options.items() if name not in wanted}
-        weights = others.pop("weights", None)
-        check_options(f"python:{self.target}", others, (*WRAPPING, "weights"))
+        return getattr(module, attribute)
+
+    @cached_property
+    def _parameters(self) -> list[str]:
+        """The names of the callable's parameters; none where it does not say (builtins)."""
         try:
-            built = function(**wanted)
+            return list(inspect.signature(self._function).parameters)
+        except (TypeError, ValueError):
+            return []
+
+    @cached_property
+    def _wanted(self) -> dict[str, Any]:
+        """The options that the callable names."""
+        return {name: self.options[name] for name in self._parameters if name in self.options}
+
+    @cached_property
+    def _others(self) -> dict[str, Any]:
+        """The options that it does not name: those of `wrap_model`, and weights."""
+        others = {name: value for name, value in self.options.items() if name not in self._wanted}
+        check_options(f"python:{self.target}", others, (*WRAPPING, "weights"))
+        return others
+
+    @cached_property
+    def _built(self) -> object:
+        """What the callable returned, with its weights."""
+        weights = self._others.get("weights")
+        try:
+            built = self._function(**self._wanted)
         except GauntletError:
             raise
         except Exception as error:  # the user's code, which may fail in any way
@@ -103,8 +137,13 @@ class PythonModel(ModelSource):
         if weights is not None and isinstance(built, nn.Module):
             path = weights_path(f"python:{self.target}", weights)
             fill(built, read_state(path, trust=bool(self.options.get("trust"))), path)
+        return built
+
+    @cached_property
+    def _model(self) -> GauntletModel:
+        built, wanted = self._built, self._wanted
         if isinstance(built, GauntletModel):
-            chosen = self._chosen(built, others)
+            chosen = self._chosen(built, self._others)
             built._identity = self._marked(built.identity, built, {**wanted, **chosen})
             built.freeze()
             return built
@@ -129,7 +168,7 @@ class PythonModel(ModelSource):
         settled = [
             name
             for name, value in given.items()
-            if name not in ("outputs", "name", "trust") and (name not in agreed or agreed[name] != value)
+            if name not in ("outputs", "name", "trust", "weights") and (name not in agreed or agreed[name] != value)
         ]
         if settled:
             raise GauntletError(
@@ -182,16 +221,12 @@ def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
 
 
-def _parameters(function: Any) -> list[str]:
-    """The names of a callable's parameters; none where it does not say (builtins)."""
-    try:
-        return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return []
+def _lacks_classes(options: Mapping[str, Any]) -> bool:
+    return "num_classes" not in options and "outputs" not in options
 
 
 def _need_classes(address: str, options: Mapping[str, Any]) -> None:
-    if "num_classes" not in options and "outputs" not in options:
+    if _lacks_classes(options):
         raise GauntletError(f"{address} needs num_classes (and usually mean and std) to be given.")
 
 

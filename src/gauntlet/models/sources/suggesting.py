@@ -82,18 +82,19 @@ def _of_weights(given: str, path: Path) -> str:
 def _classes_of(constructor: type[Architecture], state: Mapping[str, torch.Tensor]) -> int | None:
     """How many outputs an architecture must have for weights to fit it; None where they do not."""
     plain = {name.removeprefix("module."): tuple(value.shape) for name, value in state.items()}
-    with torch.device("meta"):
-        small, large = (_shapes(constructor, count) for count in _TWO_COUNTS)
+    few, more = _TWO_COUNTS
+    small = _shapes(constructor, few)
     if set(small) != set(plain):
         return None
+    large = _shapes(constructor, more)
     counts = {
         given for name, shape in small.items()
-        for given, less, more in zip(plain[name], shape, large[name], strict=False) if less != more
+        for given, less, larger in zip(plain[name], shape, large[name], strict=False) if less != larger
     }  # fmt: skip
     count = next(iter(counts)) if len(counts) == 1 else None
-    with torch.device("meta"):
-        return count if count is not None and _shapes(constructor, count) == plain else None
+    return count if count is not None and _shapes(constructor, count) == plain else None
 
 
 def _shapes(constructor: type[Architecture], num_classes: int) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(value.shape) for name, value in constructor(num_classes).state_dict().items()}
+    with torch.device("meta"):  # shapes without numbers
+        return {name: tuple(value.shape) for name, value in constructor(num_classes).state_dict().items()}
