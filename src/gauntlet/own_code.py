@@ -31,6 +31,8 @@ def find_callable(target: str, folders: Sequence[str] = ()) -> Callable[..., Any
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise GauntletError(f"{PREFIX}{target} cannot be imported: {error}.") from None
+    except Exception as error:  # the user's code, which may fail in any way
+        raise GauntletError(f"{PREFIX}{target} cannot be imported: {type(error).__name__}: {error}") from error
     if not hasattr(module, attribute):
         raise GauntletError(f"the module {module_name} has no '{attribute}'.")
     found: Callable[..., Any] = getattr(module, attribute)

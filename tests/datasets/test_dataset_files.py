@@ -83,15 +83,23 @@ def test_folders_without_images(make_tree: MakeTree) -> None:
 
 class TestImages:
     @pytest.mark.parametrize("mode", ["L", "RGBA", "CMYK"])
-    def test_other_modes_are_converted_only_when_asked(self, mode: str, make_tree: MakeTree) -> None:
+    def test_other_modes_are_converted_with_one_note(
+        self, mode: str, make_tree: MakeTree, caplog: pytest.LogCaptureFixture
+    ) -> None:
         root = make_tree("folder")
         shutil.rmtree(root / "images")
         for index in range(3):
             write_image(root / f"images/scene/{index}.tif", mode)
         with pytest.raises(GauntletError, match=f"has the mode {mode}, not RGB; convert the file, or .*convert=True"):
-            load_dataset("folder", root=root)[0]
-        image = load_dataset("folder", root=root, convert=True)[0].image
-        assert (image == np.array(Image.open(root / "images/scene/0.tif").convert("RGB"))).all()
+            load_dataset("folder", root=root, convert=False)[0]
+        assert not caplog.messages
+        expected = np.array(Image.open(root / "images/scene/0.tif").convert("RGB"))
+        assert (load_dataset("folder", root=root, convert=True)[0].image == expected).all()
+        assert not caplog.messages
+        samples = list(load_dataset("folder", root=root))
+        assert (samples[0].image == expected).all()
+        (note,) = caplog.messages
+        assert "they are turned into RGB" in note
 
     def test_the_orientation_tag_is_not_applied(self, tmp_path: Path) -> None:
         pixels = np.arange(6 * 8 * 3, dtype=np.uint8).reshape(6, 8, 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from gauntlet.metrics import WHOLE, DetectionMetric, SegmentationMetric
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.report import build_report
 from gauntlet.report.comparison import compare_models, holm
-from gauntlet.report.comparison_page import class_tables, image_tables, to_document, verdict
+from gauntlet.report.comparison_page import class_tables, difference_table, image_tables, to_document, verdict
 from gauntlet.report.document import Bullets
 from gauntlet.report.image_figures import LabelImages, read_images
 from gauntlet.report.tables import Table
@@ -99,9 +100,32 @@ def test_the_other_way_round_has_the_opposite_sign(store: Store) -> None:
         assert (a.better, a.worse) == (b.worse, b.better)
 
 
-def test_three_images_prove_nothing(store: Store) -> None:
+def test_three_images_can_prove_nothing_and_the_verdict_says_so(store: Store) -> None:
     (comparison,) = compare_models(store, "first", "second")
-    assert verdict(comparison) == "No difference in mIoU between first and second under 2 threats is beyond chance."
+    # By hand: 2 of 2^3 exchanges are as extreme as the observed one, 0.25, times 2 threats; 2 / 2^7 times 2 is 0.03.
+    assert verdict(comparison) == (
+        "With 3 images and 2 threats the permutation test, corrected for the number of threats, cannot call any "
+        "difference in mIoU beyond chance (its adjusted p is 0.50 at best): it needs 7 images. By the 95 % intervals "
+        "alone, which are not corrected, second is better than first under 1, worse under 0, and undecided under 1."
+    )
+    assert difference_table(comparison).title == "Differences, second minus first"
+
+
+def test_enough_images_without_a_difference_are_called_chance() -> None:
+    store = Store()
+    put(store, "first", "clean", [(5 + index % 2, 5) for index in range(8)])
+    put(store, "second", "clean", [(6 - index % 2, 5) for index in range(8)])
+    (comparison,) = compare_models(store, "first", "second")
+    assert verdict(comparison) == "No difference in mIoU between first and second under 1 threats is beyond chance."
+
+
+def test_a_hundred_and_one_threats_are_too_many_for_any_number_of_images() -> None:
+    store = Store()
+    put(store, "first", "clean", [(5, 5)] * 13)
+    put(store, "second", "clean", [(9, 9)] * 13)
+    (comparison,) = compare_models(store, "first", "second")
+    many = [replace(comparison.differences[0], adjusted=101 / 2001)] * 101  # 2000 permutations: 1 / 2001 at best
+    assert "compare under fewer threats" in verdict(replace(comparison, differences=many))
 
 
 def test_many_images_prove_a_large_difference() -> None:

@@ -60,6 +60,18 @@ class Resampling(NamedTuple):
         return [50 * (1 - self.level), 50 * (1 + self.level)]
 
 
+def smallest_p_value(images: int, permutations: int = PERMUTATIONS) -> float:
+    """What a paired permutation test of so many images can reach at best.
+
+    Of the 2^n ways to exchange two models, two give the observed size: none exchanged, and all of them. A sample of the
+    ways counts the observed one too.
+
+    >>> smallest_p_value(8), smallest_p_value(100, permutations=1999)
+    (0.0078125, 0.0005)
+    """
+    return 2.0 ** (1 - images) if images <= EXACT_UP_TO else 1 / (permutations + 1)
+
+
 # The difference second - first of R samples, from the weight that each image has for either model: (R, N) -> (R,).
 Difference = Callable[[FloatArray, FloatArray], FloatArray]
 

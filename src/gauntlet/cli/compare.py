@@ -10,7 +10,8 @@ import typer
 
 from gauntlet.cli.app import app
 from gauntlet.cli.output import print_json, print_table
-from gauntlet.cli.shared_options import DEFAULT_STORE, JsonOption, StoreOption
+from gauntlet.cli.shared_options import DEFAULT_STORE, JsonOption, ModelOptions, StoreOption, takes_model_options
+from gauntlet.cli.stored_models import stored_name
 
 if TYPE_CHECKING:
     from gauntlet.report.comparison import Comparison
@@ -20,13 +21,16 @@ MOST_FLIPS = 10
 
 
 @app.command(epilog="Example: gauntlet compare streets/enet streets/enet-at --html compare.html")
+@takes_model_options()
 def compare(
-    first: Annotated[str, typer.Argument(help="A model in the store.")],
+    first: Annotated[str, typer.Argument(help="A model in the store: its name, or its address with its options.")],
     second: Annotated[str, typer.Argument(help="Another one; differences are second minus first.")],
     store: StoreOption = DEFAULT_STORE,
     dataset: Annotated[str | None, typer.Option("--dataset", "-d", help="Only on this dataset.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Also write a page with everything.")] = None,
     as_json: JsonOption = False,
+    *,
+    model_options: ModelOptions,
 ) -> None:
     """Compare two models: differences with paired intervals, and which classes and images change sides."""
     from gauntlet.report.comparison import compare_models
@@ -37,7 +41,8 @@ def compare(
     from gauntlet.results import open_store
 
     with open_store(store, read_only=True) as opened:
-        comparisons = compare_models(opened, first, second, dataset)
+        pair = [stored_name(opened, model, model_options) for model in (first, second)]
+        comparisons = compare_models(opened, *pair, dataset)
     written = write_text(html, write(to_document(comparisons))) if html is not None else None
     if as_json:
         print_json([_record(each) for each in comparisons])

@@ -6,15 +6,21 @@ import importlib.util
 import platform
 import shutil
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gauntlet._version import __version__
 from gauntlet.cli.app import app
 from gauntlet.cli.output import print_json, print_table
-from gauntlet.cli.shared_options import JsonOption
+from gauntlet.cli.shared_options import JsonOption, ModelOptions, takes_model_options
 from gauntlet.extras import FITTING_TORCHVISION, import_fault, install_command, installed_version, torchvision_fault
+
+if TYPE_CHECKING:
+    from gauntlet.datasets.contract import Dataset
+    from gauntlet.models import GauntletModel
+    from gauntlet.samples import Sample
+    from gauntlet.threats.attacks.checks import Suspicion
 
 # What the core and what optional parts need: import name, distribution; for the latter the extra that installs it.
 CORE = {
@@ -44,6 +50,7 @@ OPTIONAL = {
 
 
 @app.command(epilog="Examples: gauntlet doctor   |   gauntlet doctor --attack-check streets/enet --images 4")
+@takes_model_options()
 def doctor(
     attack_check: Annotated[
         str | None,
@@ -58,13 +65,23 @@ def doctor(
     dataset: Annotated[
         str, typer.Option("--dataset", "-d", help="With --attack-check: the images to use.")
     ] = "streets",
+    split: Annotated[str | None, typer.Option("--split", help="Split of the dataset.")] = None,
     root: Annotated[str | None, typer.Option("--root", help="Where the dataset lies on disk.")] = None,
     images: Annotated[int, typer.Option("--images", min=1, help="With --attack-check: how many images.")] = 4,
     as_json: JsonOption = False,
+    *,
+    model_options: ModelOptions,
 ) -> None:
     """Check the environment: versions, devices, optional parts; or whether attacks on a model can be trusted."""
     if attack_check is not None:
-        _check_attacks(attack_check, transfer_from, dataset, root, images, as_json)
+        from gauntlet.datasets import load_dataset
+        from gauntlet.evaluation.jobs import resolve_for
+        from gauntlet.models import load_model
+
+        data = load_dataset(dataset, split=split, root=root, limit=images)
+        other = None if transfer_from is None else load_model(transfer_from)
+        model = resolve_for(attack_check, model_options, data).load()
+        _check_attacks(attack_check, model, data, other, as_json)
         return
     facts = _facts()
     if as_json:
@@ -94,22 +111,10 @@ def _advice(version: str | None, broken: str | None, install: str) -> str:
 
 
 def _check_attacks(
-    address: str, transfer_from: str | None, dataset: str, root: str | None, images: int, as_json: bool
+    address: str, model: GauntletModel, data: Dataset, other: GauntletModel | None, as_json: bool
 ) -> None:
     """Runs the honesty checks on a few images; exit code 1 when an alarming finding was made."""
-    from gauntlet.datasets import load_dataset
-    from gauntlet.models import load_model
-    from gauntlet.samples import collate
-    from gauntlet.threats.attacks import check_attack
-    from gauntlet.threats.kinds.attack import truth_of
-
-    data = load_dataset(dataset, root=root, limit=images)
-    batch = collate([data[index] for index in range(len(data))], ignore_index=data.ignore_index)
-    model = load_model(address)
-    other = None if transfer_from is None else load_model(transfer_from)
-    findings = check_attack(
-        model, batch.images, truth_of(model, batch), other_model=other, ignore_index=data.ignore_index
-    )
+    findings = _findings(model, data, other)
     rows = [{"severity": f.severity, "code": f.code, "finding": f.sentence, "figures": f.figures} for f in findings]
     if as_json:
         print_json(rows)
@@ -120,6 +125,25 @@ def _check_attacks(
         typer.echo(f"{address}: nothing suspicious on {len(data)} images; attacks behave as they should.")
     if any(finding.severity != "note" for finding in findings):
         raise typer.Exit(1)
+
+
+def _findings(model: GauntletModel, data: Dataset, other: GauntletModel | None) -> list[Suspicion]:
+    """What is suspicious on the images of a dataset; those of one size are attacked together, the worst is told."""
+    from gauntlet.samples import collate
+    from gauntlet.threats.attacks import check_attack
+    from gauntlet.threats.kinds.attack import truth_of
+
+    by_size: dict[tuple[int, ...], list[Sample]] = {}
+    for sample in data:
+        by_size.setdefault(sample.image.shape, []).append(sample)
+    worst: dict[str, Suspicion] = {}
+    for samples in by_size.values():
+        batch = collate(samples, ignore_index=data.ignore_index)
+        truth = truth_of(model, batch)
+        for finding in check_attack(model, batch.images, truth, other_model=other, ignore_index=data.ignore_index):
+            if finding.code not in worst or finding.severity == "error":
+                worst[finding.code] = finding
+    return list(worst.values())
 
 
 def _facts() -> dict[str, Any]:

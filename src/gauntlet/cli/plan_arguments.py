@@ -62,6 +62,8 @@ def plan_from_options(
 
     if not models:
         raise GauntletError("say which model to evaluate: --model streets/enet, or give a plan.")
+    if len(models) > 1 and "name" in model_options:
+        raise GauntletError("--name is for one model; with several, give a plan with a name in the options of each.")
     content = {
         "models": [_entry(each, "address", {"options": dict(model_options)}) for each in models],
         "datasets": [_entry(each, "name", given(dataset_options)) for each in datasets or ["streets"]],
@@ -102,18 +104,6 @@ def parse_threat(text: str) -> str | dict[str, Any]:
         example = json.dumps({"attack": {"name": "pgd", "epsilon": "8/255"}})
         raise GauntletError(f"the threat {text} is not a YAML or JSON mapping; write for example {example}.")
     return value
-
-
-def parse_channels(option: str, text: str | None) -> list[float] | None:
-    """Three numbers, one for each channel, from "a,b,c"."""
-    if text is None:
-        return None
-    from gauntlet.numbers import parse_number
-
-    values = [parse_number(part, option) for part in text.split(",")]
-    if len(values) != 3:
-        raise GauntletError(f"{option} needs three numbers such as 0.485,0.456,0.406, not '{text}'.")
-    return values
 
 
 def given(options: Mapping[str, object]) -> dict[str, object]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gauntlet.cli.app import app
 from gauntlet.cli.output import print_json
-from gauntlet.cli.shared_options import DEFAULT_STORE, JsonOption, StoreOption
+from gauntlet.cli.shared_options import DEFAULT_STORE, JsonOption, ModelOptions, StoreOption, takes_model_options
+from gauntlet.errors import GauntletError
+
+if TYPE_CHECKING:
+    from gauntlet.report.gallery import Loaders
 
 
 class Format(str, Enum):
@@ -27,6 +31,7 @@ class Format(str, Enum):
 
 
 @app.command(epilog="Example: gauntlet report --gallery 3 --open")
+@takes_model_options()
 def report(
     store: StoreOption = DEFAULT_STORE,
     output: Annotated[
@@ -53,8 +58,14 @@ def report(
     figures: Annotated[
         str | None, typer.Option("--figures", help="Pattern of the figures to write as png, pdf or svg: 'curve-*'.")
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="Where --gallery and --check find a model of the store that is your own."),
+    ] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     as_json: JsonOption = False,
+    *,
+    model_options: ModelOptions,
 ) -> None:
     """Write a report over every evaluation in a store: verdict, leaderboard, tables, plots, galleries, recipes."""
     import webbrowser
@@ -64,11 +75,12 @@ def report(
     from gauntlet.results import open_store
 
     with open_store(store, read_only=True) as opened:
-        findings = check_models(opened, check) if check else []
+        loaders = _loaders(model, model_options)
+        findings = check_models(opened, check, loaders) if check else []
         for finding in findings:
             if finding.text.startswith(NO_CHECK):
                 _say(f"{finding.subject}: {finding.text}")
-        options = Options(title, gallery=gallery, findings=findings, skipped=_say)
+        options = Options(title, gallery=gallery, findings=findings, loaders=loaders, skipped=_say)
         written = write_report(opened, output, format=format.value, options=options, figures=figures)
     if as_json:
         size = written.stat().st_size if written.is_file() else sum(each.stat().st_size for each in written.iterdir())
@@ -81,3 +93,16 @@ def report(
 
 def _say(what: str) -> None:
     typer.echo(f"left out: {what}", err=True)
+
+
+def _loaders(address: str | None, options: ModelOptions) -> Loaders:
+    """How a report finds models: by the names of the store, one of them at an address of its own."""
+    from gauntlet.models import load_model, resolve_model
+    from gauntlet.report.gallery import Loaders
+
+    if address is None:
+        if options:
+            raise GauntletError(f"say which model {', '.join(options)} is meant for: --model ADDRESS.")
+        return Loaders()
+    source = resolve_model(address, **options)
+    return Loaders(model=lambda name: source.load() if name == source.identity.name else load_model(name))

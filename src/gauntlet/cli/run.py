@@ -12,8 +12,17 @@ from gauntlet.cli.app import app
 from gauntlet.cli.dry_run import print_dry_run
 from gauntlet.cli.evaluations import model_names, print_many, print_one
 from gauntlet.cli.output import print_json
-from gauntlet.cli.plan_arguments import given, parse_channels, plan_from_file, plan_from_options
-from gauntlet.cli.shared_options import DEFAULT_STORE, DeviceOption, JsonOption, SeedOption, StoreOption
+from gauntlet.cli.plan_arguments import plan_from_file, plan_from_options
+from gauntlet.cli.shared_options import (
+    DEFAULT_STORE,
+    DeviceOption,
+    JsonOption,
+    ModelOptions,
+    SeedOption,
+    StoreOption,
+    takes_model_options,
+)
+from gauntlet.errors import GauntletError, unknown_name
 
 if TYPE_CHECKING:
     from gauntlet.evaluation.jobs import PlannedJob
@@ -28,39 +37,29 @@ DEFAULT_BATCH_SIZE = 4
     epilog="Examples: gauntlet run --model streets/enet --suite quick --limit 32   |   gauntlet run plan.yaml   |   "
     "gauntlet run -m streets/enet -t '{attack: {name: pgd, epsilon: [2/255, 8/255], steps: 20}}' --dry-run"
 )
+@takes_model_options()
 def run(
     plan: Annotated[Path | None, typer.Argument(help="A plan in YAML; instead of --model and the rest.")] = None,
     model: Annotated[
         list[str] | None, typer.Option("--model", "-m", help="A model; 'gauntlet list models' shows the shipped ones.")
     ] = None,
-    weights: Annotated[
-        str | None, typer.Option("--weights", help="File with the model's weights (camvid/, smp:, torchvision:).")
-    ] = None,
-    num_classes: Annotated[
-        int | None, typer.Option("--num-classes", min=1, help="Classes of the model, where it does not say.")
-    ] = None,
-    class_names: Annotated[
-        str | None,
-        typer.Option("--class-names", help="The model's classes, where it has none: car,person,traffic light."),
-    ] = None,
-    mean: Annotated[
-        str | None, typer.Option("--mean", help="What the model subtracts, on the [0, 1] scale: 0.485,0.456,0.406.")
-    ] = None,
-    std: Annotated[
-        str | None, typer.Option("--std", help="What the model divides by, on the [0, 1] scale: 0.229,0.224,0.225.")
-    ] = None,
-    channel_order: Annotated[
-        str | None, typer.Option("--channel-order", help="RGB or BGR, what the model was trained on.")
-    ] = None,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Let the model's files run code: pickles, .pt2, OpenMMLab configurations.")
-    ] = False,
     dataset: Annotated[list[str] | None, typer.Option("--dataset", "-d", help="A dataset, or folder:PATH.")] = None,
     threat: Annotated[
         list[str] | None,
         typer.Option("--threat", "-t", help="A name (clean, pgd, fog), a YAML description with sweeps, or a file."),
     ] = None,
     suite: Annotated[list[str] | None, typer.Option("--suite", "-s", help="A built-in list of threats.")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", help="Of the threats only these: a name (pgd), a kind (corruption) or a pattern ('fog*')."
+        ),
+    ] = None,
+    skip: Annotated[list[str] | None, typer.Option("--skip", help="Of the threats not these.")] = None,
+    save_images: Annotated[
+        Path | None,
+        typer.Option("--save-images", help="Folder for the perturbed images: PNG, exact numbers and an index."),
+    ] = None,
     split: Annotated[
         str | None, typer.Option("--split", help="Split of the dataset; its usual one by default.")
     ] = None,
@@ -94,6 +93,8 @@ def run(
     mlflow: Annotated[bool, typer.Option("--mlflow", help="Log to MLflow.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Log to TensorBoard.")] = False,
     as_json: JsonOption = False,
+    *,
+    model_options: ModelOptions,
 ) -> None:
     """Evaluate models on datasets under threats; what is stored already is not computed again."""
     from gauntlet.evaluation.plan import plan_jobs, plan_schema
@@ -102,17 +103,6 @@ def run(
     if schema:
         print_json(plan_schema())
         return
-    model_options = given(
-        {
-            "weights": weights,
-            "num_classes": num_classes,
-            "class_names": [name.strip() for name in class_names.split(",")] if class_names else None,
-            "mean": parse_channels("--mean", mean),
-            "std": parse_channels("--std", std),
-            "channel_order": channel_order,
-            "trust": trust or None,
-        }
-    )
     place = {"split": split, "root": root, "limit": limit, "protocol": protocol}
     if plan is not None:
         beside = {f"--{name}": value for name, value in place.items()} | {
@@ -125,14 +115,21 @@ def run(
     else:
         how = {"seeds": [seed], "batch_size": batch_size, "precision": precision, "prepare": prepare}
         chosen = plan_from_options(model, model_options, dataset, place, suite, threat, **how)
-    jobs = plan_jobs(chosen, device, Terminal())
+    folder = None if save_images is None else str(save_images.resolve())
+    jobs = plan_jobs(chosen, device, Terminal(), only=only or (), skip=skip or (), images_folder=folder)
     if dry_run:
         from gauntlet.evaluation.local import cores
 
         print_dry_run(jobs, store, workers or cores(), as_json)
         return
     trackers = [name for name, wanted in (("wandb", wandb), ("mlflow", mlflow), ("tensorboard", tensorboard)) if wanted]
-    _run(jobs, store, _executor(executor, address, workers, cpus_per_worker), trackers, again, as_json)
+    if save_images is not None:
+        _make_folder(save_images)
+    outcome = _run(jobs, store, _executor(executor, address, workers, cpus_per_worker), trackers, again, as_json)
+    if save_images is not None:
+        left = f"; {len(outcome.stored)} stored already have none (--again makes them)" if outcome.stored else ""
+        typer.echo(f"images of {len(outcome.computed)} evaluations written to {save_images}{left}", err=True)
+    _end(outcome)
 
 
 def _run(
@@ -142,7 +139,7 @@ def _run(
     trackers: Sequence[str],
     again: bool,
     as_json: bool,
-) -> None:
+) -> RunOutcome:
     from gauntlet.evaluation.listeners import TrackerListener
     from gauntlet.evaluation.progress import Terminal
     from gauntlet.evaluation.runner import run_jobs
@@ -164,20 +161,30 @@ def _run(
             print_one(results[0], model_names(store))
         else:
             print_many(results, model_names(store))
-    _print_outcome(outcome, address, as_json)
-
-
-def _print_outcome(outcome: RunOutcome, address: str, as_json: bool) -> None:
-    """Says how much was computed and what failed; the exit code is 1 where something failed, 2 where all did."""
-    text = f"{len(outcome.computed)} computed, {len(outcome.stored)} found in {address}"
-    if outcome.log is not None:
-        text += f"; log: {outcome.log}"
     if not as_json:
-        typer.echo(text)
-    for failure in outcome.failures:
-        typer.echo(f"failed: {failure.planned.label} | {failure.planned.job.threat}: {failure.error}", err=True)
+        typer.echo(_summary(outcome, address))
+    return outcome
+
+
+def _summary(outcome: RunOutcome, address: str) -> str:
+    """How much was computed; what failed was said when it did."""
+    text = f"{len(outcome.computed)} computed, {len(outcome.stored)} found in {address}"
+    if outcome.failures:
+        text += f", {len(outcome.failures)} failed (see above)"
+    return text if outcome.log is None else f"{text}; log: {outcome.log}"
+
+
+def _end(outcome: RunOutcome) -> None:
+    """The exit code is 1 where something failed, 2 where all did."""
     if outcome.failures:
         raise typer.Exit(1 if len(outcome.failures) > 1 or outcome.computed else 2)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GauntletError(f"the folder {folder} cannot be made: {error.strerror}.") from None
 
 
 def _executor(name: str, address: str | None, workers: int | None, cpus_per_worker: int) -> Executor:
@@ -189,6 +196,4 @@ def _executor(name: str, address: str | None, workers: int | None, cpus_per_work
         from gauntlet.evaluation.cluster import RayExecutor
 
         return RayExecutor(address, cpus_per_worker, workers)
-    from gauntlet.errors import unknown_name
-
     raise unknown_name("executor", name, EXECUTORS)

@@ -1,10 +1,15 @@
-"""Options that several commands share."""
+"""Options that several commands share; those of a model become what its source takes."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import typer
+
+from gauntlet.errors import GauntletError
 
 DEFAULT_STORE = "gauntlet-results.db"
 
@@ -22,3 +27,132 @@ DepthRuleOption = Annotated[
         help="How corruptions in 3D read depth; DetecBench's own copies are 'estimated'.",
     ),
 ]
+
+PANEL = "Options of the model"
+ModelOptions = Mapping[str, object]
+"""Options by their names in Python, those that were given only: what `load_model` takes."""
+
+
+def _option(flag: str, help: str, **settings: Any) -> Any:
+    return typer.Option(flag, help=help, rich_help_panel=PANEL, **settings)
+
+
+def read_model_options(
+    weights: Annotated[
+        str | None, _option("--weights", "File with the model's weights (camvid/, smp:, torchvision:).")
+    ] = None,
+    name: Annotated[str | None, _option("--name", "What the model is called in results.")] = None,
+    num_classes: Annotated[
+        int | None, _option("--num-classes", "Classes of the model, where it does not say.", min=1)
+    ] = None,
+    class_names: Annotated[
+        str | None, _option("--class-names", "The model's classes, where it has none: car,person,traffic light.")
+    ] = None,
+    outputs: Annotated[
+        str | None, _option("--outputs", "Which of the model's outputs are the dataset's classes, in order: 0,2,1.")
+    ] = None,
+    mean: Annotated[
+        str | None, _option("--mean", "What the model subtracts, on the [0, 1] scale: 0.485,0.456,0.406.")
+    ] = None,
+    std: Annotated[
+        str | None, _option("--std", "What the model divides by, on the [0, 1] scale: 0.229,0.224,0.225.")
+    ] = None,
+    channel_order: Annotated[
+        str | None, _option("--channel-order", "RGB or BGR, what the model was trained on.")
+    ] = None,
+    stride: Annotated[
+        int | None,
+        _option("--stride", "Height and width that the model takes are multiples of it; others are padded.", min=1),
+    ] = None,
+    input_size: Annotated[
+        str | None, _option("--input-size", "HEIGHTxWIDTH that images are resized to inside the model: 512x1024.")
+    ] = None,
+    decode: Annotated[
+        str | None, _option("--decode", "How an ONNX detector writes boxes: yolov8, or {name: yolov8, most: 100}.")
+    ] = None,
+    trust: Annotated[
+        bool, _option("--trust", "Let the model's files run code: pickles, .pt2, OpenMMLab configurations.")
+    ] = False,
+) -> dict[str, object]:
+    """The options that were given, as `load_model` takes them."""
+    read: dict[str, object] = {
+        "weights": weights,
+        "name": name,
+        "num_classes": num_classes,
+        "class_names": None if class_names is None else [each.strip() for each in class_names.split(",")],
+        "outputs": _whole_numbers("--outputs", outputs, ",", "0,2,1"),
+        "mean": _channels("--mean", mean),
+        "std": _channels("--std", std),
+        "channel_order": channel_order,
+        "stride": stride,
+        "input_size": _whole_numbers("--input-size", input_size, "x", "512x1024", count=2),
+        "decode": _decode_rule(decode),
+        "trust": trust or None,
+    }
+    return {option: value for option, value in read.items() if value is not None}
+
+
+def takes_model_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the options of a model; the command gets those that were given as `model_options`.
+
+    Args:
+        names: only these, as they are called in Python; all by default.
+    """
+    shared = inspect.signature(read_model_options, eval_str=True).parameters
+    parameters = [shared[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in names or shared]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        own = [each for each in signature.parameters.values() if each.name != "model_options"]
+
+        @functools.wraps(command)
+        def called(**values: Any) -> None:
+            given = {each.name: values.pop(each.name) for each in parameters}
+            command(**values, model_options=read_model_options(**given))
+
+        # What typer reads the options of a command from.
+        called.__signature__ = signature.replace(parameters=[*own, *parameters])  # type: ignore[attr-defined]
+        return called
+
+    return decorate
+
+
+def _channels(option: str, text: str | None) -> list[float] | None:
+    """Three numbers, one for each channel, from "a,b,c"."""
+    if text is None:
+        return None
+    from gauntlet.numbers import parse_number
+
+    values = [parse_number(part, option) for part in text.split(",")]
+    if len(values) != 3:
+        raise GauntletError(f"{option} needs three numbers such as 0.485,0.456,0.406, not '{text}'.")
+    return values
+
+
+def _whole_numbers(
+    option: str, text: str | None, separator: str, example: str, count: int | None = None
+) -> list[int] | None:
+    """Whole numbers from a text such as the example, as many as there must be."""
+    if text is None:
+        return None
+    try:
+        values = [int(part) for part in text.lower().split(separator)]
+    except ValueError:
+        values = []
+    if not values or (count is not None and len(values) != count):
+        raise GauntletError(f"{option} must look like {example}, not '{text}'.")
+    return values
+
+
+def _decode_rule(text: str | None) -> object:
+    """The name of a decode rule as it is; a YAML or JSON mapping as a description."""
+    if text is None or not text.lstrip().startswith("{"):
+        return text
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise GauntletError(
+            f"--decode {text} is not a YAML or JSON mapping; write for example {{name: yolov8, most: 100}}."
+        ) from None

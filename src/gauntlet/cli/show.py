@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.shared_options import DepthRuleOption, SeedOption
+from gauntlet.cli.shared_options import DepthRuleOption, ModelOptions, SeedOption, takes_model_options
 from gauntlet.errors import GauntletError
 
 if TYPE_CHECKING:
     import torch
 
     from gauntlet.datasets.contract import Dataset
+    from gauntlet.models import GauntletModel
     from gauntlet.pictures import Image, Tile
     from gauntlet.report.painters import BoxPainter, LabelPainter
     from gauntlet.samples import Sample
+    from gauntlet.threats.contract import Threat
 
 _SMALL = 300
 
@@ -28,6 +30,7 @@ _SMALL = 300
     epilog="Examples: gauntlet show --model streets/enet --threat pgd   |   "
     "gauntlet show street.png --corruption fog --severity 1..5"
 )
+@takes_model_options()
 def show(
     image: Annotated[Path | None, typer.Argument(help="An image file; without it, a sample of --dataset.")] = None,
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset.")] = "streets",
@@ -46,26 +49,35 @@ def show(
     ] = 0.5,
     seed: SeedOption = 0,
     output: Annotated[Path, typer.Option("--output", "-o", help="PNG file to write.")] = Path("gauntlet-show.png"),
+    *,
+    model_options: ModelOptions,
 ) -> None:
     """Draw a sample: labels or boxes, prediction, errors, and what a threat does to it; or a sheet of corruptions."""
     import cv2
 
     from gauntlet.cli.plan_arguments import parse_threat
     from gauntlet.datasets import load_dataset
+    from gauntlet.evaluation.jobs import resolve_for
+    from gauntlet.models import load_model
     from gauntlet.pictures import sheet
+    from gauntlet.report.unlabelled import OneSample
+    from gauntlet.threats import build_threat
 
-    if image is not None and model is not None:
-        raise GauntletError(
-            "an image file has no labels; use --dataset folder:PATH to show a model's prediction on it."
-        )
-    data = None if image is not None else load_dataset(dataset, split=split, root=root)
-    sample = _read_sample(image) if image is not None else _sample(data, index)
+    if image is None:
+        data = load_dataset(dataset, split=split, root=root)
+        sample = _sample(data, index)
+        loaded = None if model is None else resolve_for(model, model_options, data).load()
+    else:
+        sample = _read_sample(image)
+        loaded = None if model is None else load_model(model, **model_options)
+        data = OneSample(sample, loaded)
     if corruption:
         picture = _corruption_sheet(sample, corruption, parse_severities(severity), seed, depth_rule)
     else:
-        if data is None:
-            raise GauntletError("say what to show of the image, for example --corruption fog.")
-        tiles = sample_tiles(sample, data, model, parse_threat(threat), seed, score)
+        built = build_threat(parse_threat(threat))
+        if image is not None and loaded is None and built.name == "clean":
+            raise GauntletError("say what to show of the image, for example --model streets/enet or --corruption fog.")
+        tiles = sample_tiles(sample, data, loaded, built, seed, score)
         picture = sheet(tiles, columns=min(4, len(tiles)))
     if not cv2.imwrite(str(output), picture[..., ::-1]):
         raise GauntletError(f"{output} cannot be written; give a file that ends in .png in a folder that exists.")
@@ -73,47 +85,46 @@ def show(
 
 
 def sample_tiles(
-    sample: Sample, dataset: Dataset, model: str | None, threat: object, seed: int, score: float = 0.5
+    sample: Sample, dataset: Dataset, model: GauntletModel | None, threat: Threat, seed: int, score: float = 0.5
 ) -> list[Tile]:
     """Tiles of one sample: its ground truth; with a model what it predicts; the same under a threat.
 
     Args:
         sample, dataset: what is drawn.
-        model: address of a model, or None.
-        threat: as for `build_threat`.
+        model: what predicts, or None.
+        threat: what happens to it.
         seed: of the threat.
         score: least score of a detection that is drawn.
     """
-    from gauntlet.models import load_model
     from gauntlet.pictures import Tile, amplified_difference, enlarge, from_tensor
     from gauntlet.report.painters import BoxPainter, LabelPainter
+    from gauntlet.report.unlabelled import with_truth
     from gauntlet.samples import collate
     from gauntlet.seeding import ImageSeed
     from gauntlet.tasks import DETECTION, task_of
-    from gauntlet.threats import build_threat
 
-    built = build_threat(threat)  # type: ignore[arg-type]
-    if model is None and built.needs_model:
-        raise GauntletError(f"the threat '{built.name}' needs a model; add --model.")
-    loaded = load_model(model) if model is not None else None
+    if model is None and threat.needs_model:
+        raise GauntletError(f"the threat '{threat.name}' needs a model; add --model.")
     scale = 2 if sample.image.shape[1] < _SMALL else 1
-    detector = task_of(loaded) == DETECTION
+    detector = task_of(model) == DETECTION
     if detector:
-        tiles_of: _SampleTiles = _BoxTiles(sample, scale, BoxPainter(dataset, loaded, score))  # type: ignore[arg-type]
+        tiles_of: _SampleTiles = _BoxTiles(sample, scale, BoxPainter(dataset, model, score))  # type: ignore[arg-type]
     else:
-        tiles_of = _LabelTiles(sample, scale, LabelPainter(dataset, loaded))  # type: ignore[arg-type]
-    batch = collate([sample], ignore_index=dataset.ignore_index)
+        tiles_of = _LabelTiles(sample, scale, LabelPainter(dataset, model))  # type: ignore[arg-type]
+    # An attack has to move away from something: without ground truth, from what the model says.
+    attacked = sample if model is None or not threat.needs_model else with_truth(sample, model)
+    batch = collate([attacked], ignore_index=dataset.ignore_index)
     tiles = [*tiles_of.truth(), *tiles_of.predicted(batch.images, "clean")]
-    if built.name == "clean":
+    if threat.name == "clean":
         return tiles
-    perturbed = built.perturb(loaded, batch, [ImageSeed(seed, sample.id)])  # type: ignore[arg-type]
+    perturbed = threat.perturb(model, batch, [ImageSeed(seed, sample.id)])  # type: ignore[arg-type]
     changed = from_tensor(perturbed.images[0])
     difference, factor = amplified_difference(sample.image, changed)
-    shown = tiles_of.predicted(perturbed.images, "attacked" if built.needs_model else "corrupted")
+    shown = tiles_of.predicted(perturbed.images, "attacked" if threat.needs_model else "corrupted")
     caption = f"difference x {factor:.1f}"
     if detector:  # its boxes are drawn on the perturbed image: all in one row
-        return [*tiles, *shown, Tile(f"{caption}, {built.name}", enlarge(difference, scale))]
-    return [*tiles, Tile(built.name, enlarge(changed, scale)), Tile(caption, enlarge(difference, scale)), *shown]
+        return [*tiles, *shown, Tile(f"{caption}, {threat.name}", enlarge(difference, scale))]
+    return [*tiles, Tile(threat.name, enlarge(changed, scale)), Tile(caption, enlarge(difference, scale)), *shown]
 
 
 @dataclass(frozen=True)
@@ -148,9 +159,11 @@ class _LabelTiles(_SampleTiles):
         return tiles
 
     def predicted(self, images: torch.Tensor, name: str) -> list[Tile]:
-        if self.painter.model is None or self.sample.labels is None:
+        if self.painter.model is None:
             return []
         prediction = self.painter.predict(images, self.sample.id)
+        if self.sample.labels is None:
+            return [self._tile(f"{name} prediction", self.painter.draw(prediction))]
         accuracy = 100 * self.painter.right(self.sample, prediction)
         return [
             self._tile(f"{name} prediction", self.painter.draw(prediction)),

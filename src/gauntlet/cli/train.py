@@ -9,7 +9,7 @@ import typer
 
 from gauntlet.cli.app import app
 from gauntlet.cli.output import print_json
-from gauntlet.cli.shared_options import JsonOption
+from gauntlet.cli.shared_options import JsonOption, ModelOptions, takes_model_options
 from gauntlet.numbers import format_percent
 from gauntlet.own_code import PREFIX
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 @app.command(epilog="Example: gauntlet train configs/enet.yaml --output trained/enet")
+@takes_model_options("name", "num_classes", "mean", "std", "weights")
 def train(
     config: Annotated[Path, typer.Argument(help="A recipe in YAML; configs/ has those of the shipped models.")],
     output: Annotated[
@@ -25,11 +26,14 @@ def train(
     ] = None,
     restart: Annotated[bool, typer.Option("--restart", help="Start anew instead of going on.")] = False,
     as_json: JsonOption = False,
+    *,
+    model_options: ModelOptions,
 ) -> None:
     """Train a model, clean or adversarially; an interrupted training goes on where it was."""
+    from gauntlet.training import load_config
     from gauntlet.training import train as run_training
 
-    result = run_training(config, output, resume=not restart)
+    result = run_training(load_config(config).overruled(model_options), output, resume=not restart)
     if as_json:
         print_json({"folder": str(result.folder), **result.card})
         return

@@ -55,7 +55,7 @@ class Folder(LabelledImages):
         ignore_index: the value in the masks that counts for nothing.
         reduce_zero_label: 0 in the masks counts for nothing as well, and 1, 2, ... become 0, 1, ...
         background_index: the class that foreground-only figures leave out.
-        convert: see `ImageFiles`.
+        convert: see `ImageFiles`; with a note by default.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Folder(LabelledImages):
         ignore_index: int = IGNORE,
         reduce_zero_label: bool = False,
         background_index: int | None = None,
-        convert: bool = False,
+        convert: bool | None = None,
     ) -> None:
         tree = Tree("folder", root)
         self.name = f"folder:{tree.root.resolve().name}"

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from gauntlet.datasets.contract import Dataset
+from gauntlet.datasets.images import note_conversion
 from gauntlet.datasets.label_numbers import IGNORE, LabelTable, parse_class_names
 from gauntlet.datasets.palettes import voc_palette
 from gauntlet.errors import GauntletError
@@ -38,7 +39,7 @@ class HuggingFace(Dataset):
         reduce_zero_label: 0 in label images counts for nothing as well, and 1, 2, ... become 0, 1, ...
         revision: a commit or tag on the hub; part of the identity.
         config: which configuration of the dataset.
-        convert: turn greyscale and transparent images into RGB; else they are an error.
+        convert: turn greyscale and transparent images into RGB, None: with a note; False makes them an error.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class HuggingFace(Dataset):
         reduce_zero_label: bool = False,
         revision: str | None = None,
         config: str | None = None,
-        convert: bool = False,
+        convert: bool | None = None,
     ) -> None:
         self.name = f"hf:{Path(root).name if Path(root).is_dir() else root}"
         self.split = split
@@ -105,7 +106,9 @@ class HuggingFace(Dataset):
                 f"the column '{self._image}' of the dataset '{self.name}' holds {type(value).__name__}; "
                 "expected images."
             )
-        if value.mode != "RGB" and not self._convert:
+        if value.mode != "RGB" and self._convert is None:
+            note_conversion(self.name, value.mode)
+        if value.mode != "RGB" and self._convert is False:
             raise GauntletError(
                 f"the image {image_id} of the dataset '{self.name}' has the mode {value.mode}, not RGB; load the "
                 "dataset with convert=True."

@@ -42,7 +42,8 @@ class ImageFiles(Dataset):
         tree: the folder.
         split: which part of the dataset.
         entries: the images, in order.
-        convert: whether greyscale, palette and transparent images are turned into RGB; else they are an error.
+        convert: whether greyscale, palette and transparent images are turned into RGB, None: with a note; else they
+            are an error.
 
     Attributes:
         lengths: how many images each published split has, for `gauntlet data check`.
@@ -54,7 +55,7 @@ class ImageFiles(Dataset):
     splits: ClassVar[tuple[str, ...]] = ()
     folder: ClassVar[str | None] = None
 
-    def __init__(self, tree: Tree, split: str, entries: Sequence[Entry], *, convert: bool) -> None:
+    def __init__(self, tree: Tree, split: str, entries: Sequence[Entry], *, convert: bool | None) -> None:
         self.split = split
         self.tree = tree
         self.convert = convert

@@ -1,7 +1,9 @@
-"""Image files as arrays: pixels as stored, nothing rotated, nothing converted unless asked."""
+"""Image files as arrays: pixels as stored, nothing rotated, nothing converted without a word."""
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from pathlib import Path
 
 import cv2
@@ -14,17 +16,20 @@ from gauntlet.errors import GauntletError
 # How a file ends that was not cut off; OpenCV, unlike Pillow, reads on in a file that was.
 _ENDINGS = {"PNG": b"IEND\xaeB`\x82", "JPEG": b"\xff\xd9"}
 
+_LOGGER = logging.getLogger(__name__)
+_MODES = {"L": "greyscale", "RGBA": "transparent (RGBA)", "LA": "greyscale and transparent", "P": "of a palette"}
 _CONVERTIBLE = ("1", "L", "LA", "P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr")
 
 
-def read_image(path: Path, *, convert: bool = False) -> npt.NDArray[np.uint8]:
+def read_image(path: Path, *, convert: bool | None = False) -> npt.NDArray[np.uint8]:
     """An image file as uint8 (H, W, 3), RGB.
 
     The orientation tag of a camera (EXIF) is not applied: published labels and boxes refer to the pixels as stored.
 
     Args:
         path: the file.
-        convert: turn greyscale, palette, CMYK and transparent images into RGB; else they are an error.
+        convert: turn greyscale, palette, CMYK and transparent images into RGB; None says so once for a folder; False
+            makes them an error.
     """
     with _open(path) as image:
         if image.mode == "RGB":
@@ -32,12 +37,26 @@ def read_image(path: Path, *, convert: bool = False) -> npt.NDArray[np.uint8]:
             return np.array(_loaded(image, path)) if fast is None else fast
         if image.mode not in _CONVERTIBLE:
             raise GauntletError(f"the image '{path}' has the mode {image.mode}; expected 8-bit RGB.")
-        if not convert:
+        if convert is False:
             raise GauntletError(
                 f"the image '{path}' has the mode {image.mode}, not RGB; convert the file, or load the dataset with "
                 "convert=True."
             )
+        if convert is None:
+            note_conversion(str(path.parent), image.mode)
         return np.array(_loaded(image, path).convert("RGB"))
+
+
+@cache
+def note_conversion(where: str, mode: str) -> None:
+    """Says once that images of a mode are turned into RGB.
+
+    Args:
+        where: their folder or dataset.
+        mode: as Pillow calls it ("L", "RGBA").
+    """
+    kind = _MODES.get(mode, f"of mode {mode}")
+    _LOGGER.warning("images in '%s' are %s; they are turned into RGB (convert=False makes them an error)", where, kind)
 
 
 def read_indices(path: Path) -> npt.NDArray[np.integer]:

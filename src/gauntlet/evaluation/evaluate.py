@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, overload
 
 import torch
+from torch import nn
 
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.evaluation.counting import Importance
-from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, Settings, plan_job
+from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, Settings, plan_job, resolve_for
 from gauntlet.evaluation.local import run_one
+from gauntlet.evaluation.plan import PlannedThreats, fitting_threats
 from gauntlet.evaluation.progress import Logged, Progress
 from gauntlet.evaluation.triple import Triple, evaluate_triple
-from gauntlet.models import GauntletModel, resolve_model
+from gauntlet.models import GauntletModel
 from gauntlet.models.preparation import AUTO
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store, open_store
-from gauntlet.threats import build_threat
+from gauntlet.threats import build_threat, build_threats, suites
 from gauntlet.threats.build import ThreatLike
+from gauntlet.threats.contract import Threat
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -40,6 +43,15 @@ def evaluate(
 
 @overload
 def evaluate(
+    model: GauntletModel | ModelSource | str,
+    dataset: Dataset | str,
+    threat: list[ThreatLike],
+    **options: Any,
+) -> list[Evaluation]: ...
+
+
+@overload
+def evaluate(
     *, model_name: str, backbone: str, dataset: str, threat_config: ThreatLike = "clean", **options: Any
 ) -> tuple[GauntletModel | ModelSource, Evaluation]: ...
 
@@ -48,13 +60,13 @@ def evaluate(
 def evaluate(  # type: ignore[misc]
     model: GauntletModel | ModelSource | str | None = None,
     dataset: Dataset | str = "streets",
-    threat: ThreatLike = "clean",
+    threat: ThreatLike | list[ThreatLike] = "clean",
     *,
     model_name: str | None = None,
     backbone: str | None = None,
     crop_size: str | None = None,
     root: str | Path | None = None,
-    threat_config: ThreatLike | None = None,
+    threat_config: ThreatLike | list[ThreatLike] | None = None,
     store: Store | str | Path | None = None,
     retrieve_existing: bool = True,
     limit: int | None = None,
@@ -66,8 +78,8 @@ def evaluate(  # type: ignore[misc]
     prepare: str = AUTO,
     workers: int = 1,
     progress: Progress | None = None,
-) -> Evaluation | tuple[GauntletModel | ModelSource, Evaluation]:
-    """Evaluates one model on one dataset under one threat.
+) -> Evaluation | list[Evaluation] | tuple[GauntletModel | ModelSource, Evaluation]:
+    """Evaluates one model on one dataset under one threat, or under each of several.
 
     With a benchmark triple (model_name, backbone, dataset) instead of a model, returns (model, result): where
     `retrieve_existing` finds the result in the published figures, nothing is computed or loaded, and the model is a
@@ -76,7 +88,8 @@ def evaluate(  # type: ignore[misc]
     Args:
         model: a Gauntlet model, or an address as for `load_model`.
         dataset: a dataset, or a name as for `load_dataset`.
-        threat: a name ("clean", "pgd", "fog"), a description, a Threat, or the path of a YAML file.
+        threat: a name ("clean", "pgd", "fog"), a description, a Threat, or the path of a YAML file. A list of them, or
+            the name of a suite ("quick"), gives a list of evaluations.
         model_name, backbone: of a benchmark triple; `dataset` completes it. crop_size: where it has several.
         root: where the triple's dataset lies on disk.
         threat_config: another name for `threat`, as SemSegBench has it.
@@ -96,12 +109,20 @@ def evaluate(  # type: ignore[misc]
     """
     if (model is None) == (model_name is None):
         raise GauntletError("give either a model or a triple (model_name, backbone, dataset).")
-    built = build_threat(threat if threat_config is None else threat_config)
+    if isinstance(model, nn.Module) and not isinstance(model, GauntletModel):
+        raise GauntletError(
+            f"a {type(model).__name__} is no Gauntlet model yet: gauntlet.wrap_model(module, num_classes=..., "
+            "mean=..., std=...) makes it one."
+        )
+    wanted = threat if threat_config is None else threat_config
     settings = Settings(seed, batch_size, device, precision, importance, prepare)
     progress = progress or Logged(_LOGGER)
     if model_name is not None:
         if backbone is None or not isinstance(dataset, str):
             raise GauntletError("a triple needs a model_name, a backbone and the name of a dataset.")
+        if isinstance(wanted, list):
+            raise GauntletError("a triple is evaluated under one threat at a time; leave out the list.")
+        built = build_threat(wanted)
         triple = Triple(model_name, backbone, dataset, crop_size)
         with _opened(store) as opened:
             return evaluate_triple(
@@ -119,15 +140,47 @@ def evaluate(  # type: ignore[misc]
     data = load_dataset(dataset) if isinstance(dataset, str) else dataset
     if limit is not None:
         data = data.subset(limit)
-    source = resolve_model(model) if isinstance(model, str) else model
+    source = resolve_for(model, {}, data) if isinstance(model, str) else model
+    several = isinstance(wanted, list) or _is_suite(wanted)
+    threats = _threats(wanted if isinstance(wanted, list) else [wanted], source.task, data, progress)
+    results = []
     with _opened(store) as opened:
-        planned = plan_job(source, data, built, settings, model if isinstance(model, str) else None)
-        if retrieve_existing and opened is not None:
-            opened.renew_origins([(planned.job, planned.origin)])
-            stored = opened.load(planned.job.key)
-        else:
+        for built in threats:
+            planned = plan_job(source, data, built, settings, model if isinstance(model, str) else None)
             stored = None
-        return stored or run_one(planned, opened or Store(), progress, workers=workers, again=not retrieve_existing)
+            if retrieve_existing and opened is not None:
+                opened.renew_origins([(planned.job, planned.origin)])
+                stored = opened.load(planned.job.key)
+            results.append(
+                stored or run_one(planned, opened or Store(), progress, workers=workers, again=not retrieve_existing)
+            )
+    return results if several else results[0]
+
+
+def _is_suite(value: ThreatLike) -> bool:
+    """Whether a text names a suite, and no threat."""
+    if not isinstance(value, str) or value not in suites.names():
+        return False
+    try:
+        build_threats(value)
+    except UnknownNameError:
+        return True
+    return False
+
+
+def _threats(values: Sequence[ThreatLike], task: str, dataset: Dataset, progress: Progress) -> list[Threat]:
+    """The threats of names, descriptions and suites; what a dataset cannot have of a suite is left out with a note."""
+    threats: list[Threat] = []
+    for value in values:
+        if isinstance(value, str) and _is_suite(value):
+            descriptions = suites.build(value, task)
+            of_suite = PlannedThreats([each for text in descriptions for each in build_threats(text)], [])
+            threats += fitting_threats(of_suite, dataset, progress)
+        else:
+            threats.append(build_threat(value))
+    if not threats:
+        raise GauntletError("the list of threats is empty; give for example ['clean', 'pgd'].")
+    return threats
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,16 @@ import torch
 
 from gauntlet.datasets.contract import Dataset, DatasetIdentity
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.class_order import check_classes
 from gauntlet.evaluation.counting import Importance
-from gauntlet.models import GauntletModel
+from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.precision import PRECISIONS
 from gauntlet.models.preparation import AUTO, choose_steps, parse_steps, prepare, same_function
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.origin import NOWHERE, Origin, origin_here
 from gauntlet.results.record import Job
-from gauntlet.tasks import get_task
+from gauntlet.tasks import SEGMENTATION, get_task
 from gauntlet.threats.contract import Threat
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Settings:
         importance: weights of pixels for A_P; its name is part of the key.
         prepare: how the model's passes are made faster under attacks: "auto", "off" or steps of `models.preparation`
             such as "fold,channels-last". Recorded with an evaluation like the batch size; not part of its key.
+        images_folder: where perturbed images are kept (`kept_images`), None for nowhere; changes no figure.
     """
 
     seed: int = 0
@@ -48,6 +50,7 @@ class Settings:
     precision: str = "fp32"
     importance: Importance | None = None
     prepare: str = AUTO
+    images_folder: str | None = None
 
     def __post_init__(self) -> None:
         parse_steps(self.prepare)
@@ -137,6 +140,17 @@ def check_depth(threat: Threat, dataset: Dataset) -> None:
         )
 
 
+def resolve_for(address: str, options: Mapping[str, Any], dataset: Dataset) -> ModelSource:
+    """The source of a model for a dataset, whose number of classes it gets where nobody says its own."""
+    source = resolve_model(address, **options)
+    return resolve_model(address, **options_for(options, dataset)) if source.needs_num_classes else source
+
+
+def options_for(options: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
+    """The options of a model with the number of classes of a dataset."""
+    return {**options, "num_classes": len(get_task(SEGMENTATION).class_names(dataset))}
+
+
 def ready_model(source: GauntletModel | ModelSource, dataset: Dataset, device: torch.device) -> GauntletModel:
     """The model, frozen and on its device; an error where it does not fit the dataset."""
     classes = get_task(source.task).class_names(dataset)
@@ -146,11 +160,7 @@ def ready_model(source: GauntletModel | ModelSource, dataset: Dataset, device: t
             f"'{model.identity.name}' is a {model.task} model, but its source said {source.task}; the source must say "
             f'task "{model.task}".'
         )
-    if model.num_classes != len(classes):
-        raise GauntletError(
-            f"the model '{model.identity.name}' has {model.num_classes} classes, the dataset '{dataset.name}' "
-            f"{len(classes)} {get_task(model.task).classes_word}; they must agree."
-        )
+    check_classes(model, dataset.name, classes)
     model.freeze()
     return model.to(device)
 

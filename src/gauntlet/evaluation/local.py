@@ -27,6 +27,7 @@ from gauntlet.evaluation.jobs import (
     steps_for,
     with_preparation,
 )
+from gauntlet.evaluation.normalisation_advice import advise_on_normalisation
 from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.evaluation.session import begin_session, images_done
@@ -57,6 +58,7 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
     device = choose_device(settings.device)
     with one_thread(device):
         model = ready_model(planned.model, dataset, device)
+        advise_on_normalisation(model, dataset, settings.batch_size, progress)
         if again:
             store.delete(planned.job.key)  # not before the model is there: a fault must not cost the old result
         session = begin_session(store, planned, device)
@@ -67,7 +69,7 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
             session.keep_preparation(steps_for(model, dataset, session.started.batch_size))
         model = _prepared(planned.model, model, dataset, session.preparation or ())
         threat = with_preparation(planned.threat, settings.prepare, dataset, session.started.batch_size)
-        computer = UnitComputer(dataset, model, threat, settings.seed, session.counter, device, progress)
+        computer = UnitComputer(dataset, model, threat, settings.seed, session.counter, device, progress, session.kept)
         began = time.perf_counter()
         for unit, groups in computer.load_ahead(session.units_left()):
             rows, views = computer.compute(groups)
@@ -185,7 +187,7 @@ def _run_on_workers(
 ) -> Iterator[Evaluation | Failure]:
     device = torch.device(devices[0].partition(":")[0])
     pool = ProcessPool(devices)
-    shared = _Shared(pool)
+    shared = _Shared(pool, progress)
 
     def begin(planned: PlannedJob) -> Begun:
         model, dataset = shared.locate(planned)
@@ -206,8 +208,8 @@ _CANNOT_TRAVEL = "the {what} only lives in this process and cannot be sent to an
 class _Shared:
     """Models and datasets of jobs, as workers find them: files that all of them map, else their addresses."""
 
-    def __init__(self, pool: ProcessPool) -> None:
-        self._pool = pool
+    def __init__(self, pool: ProcessPool, progress: Progress) -> None:
+        self._pool, self._progress = pool, progress
         self._models: dict[int, ModelAddress] = {}
         self._datasets: dict[int, DatasetAddress] = {}
 
@@ -225,6 +227,7 @@ class _Shared:
             self._datasets[id(planned.dataset)] = entry
         if id(planned.model) not in self._models:
             model = ready_model(planned.model, planned.dataset, torch.device("cpu"))
+            advise_on_normalisation(model, planned.dataset, planned.settings.batch_size, self._progress)
             file = self._pool.share_model(model, f"model-{len(self._models)}")
             address: ModelAddress | None = planned.model_entry if file is None else file
             if address is None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, check_depth, make_job
+from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, check_depth, make_job, options_for
 from gauntlet.evaluation.progress import Logged, Progress
 from gauntlet.models import resolve_model
 from gauntlet.models.preparation import AUTO
+from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.model_names import distinct_names
 from gauntlet.results.origin import origin_here
 from gauntlet.tasks import SEGMENTATION, get_task
@@ -90,7 +92,9 @@ def parse_plan(content: Mapping[str, Any], where: str = "the plan") -> Plan:
 
 
 def _sentence(error: ValidationError) -> str:
-    fault = error.errors(include_url=False)[0]
+    faults = error.errors(include_url=False)
+    # A misspelt key is a missing one too; what was written says more than what was not.
+    fault = next((each for each in faults if each["type"] == "extra_forbidden"), faults[0])
     place = ".".join(str(part) for part in fault["loc"])
     if fault["type"] == "extra_forbidden":
         sections: dict[str, type[BaseModel]] = {"models": ModelEntry, "datasets": DatasetEntry}
@@ -106,7 +110,15 @@ def plan_schema() -> dict[str, Any]:
     return Plan.model_json_schema()
 
 
-def plan_jobs(plan: Plan, device: str | None = None, progress: Progress | None = None) -> list[PlannedJob]:
+def plan_jobs(
+    plan: Plan,
+    device: str | None = None,
+    progress: Progress | None = None,
+    *,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    images_folder: str | None = None,
+) -> list[PlannedJob]:
     """Every evaluation of a plan, those of one model together; nothing is loaded, duplicates are dropped.
 
     Args:
@@ -114,29 +126,47 @@ def plan_jobs(plan: Plan, device: str | None = None, progress: Progress | None =
         device: a torch device, or None for the best there is.
         progress: told what is left out: threats of a suite that need depth, on a dataset that has none; without it
             the log is told.
+        only, skip: threats to keep and to leave out: names ("pgd"), kinds ("corruption") or patterns ("fog*").
+        images_folder: where perturbed images are kept; nowhere by default.
     """
     progress = progress or Logged(_LOGGER)
     # By task, since a suite is another one on detectors; a wrong name is told before any model is looked for.
-    threats = {SEGMENTATION: plan_threats(plan, SEGMENTATION)}
+    threats = {SEGMENTATION: plan_threats(plan, SEGMENTATION).chosen(only, skip)}
     datasets = [(entry, open_dataset(entry)) for entry in plan.datasets]
     jobs: dict[str, PlannedJob] = {}
     identities = {id(dataset): dataset.identity for _, dataset in datasets}
     for model_entry in plan.models:
-        source = resolve_model(model_entry.address, **model_entry.options)
-        model_identity = source.identity
-        if source.task not in threats:
-            threats[source.task] = plan_threats(plan, source.task)
+        known = resolve_model(model_entry.address, **model_entry.options)
+        by_classes: dict[int, tuple[ModelEntry, ModelSource]] = {}
         for dataset_entry, dataset in datasets:
+            entry, source = _completed(model_entry, known, dataset, by_classes)
+            model_identity = source.identity
+            if source.task not in threats:
+                threats[source.task] = plan_threats(plan, source.task).chosen(only, skip)
             get_task(source.task).class_names(dataset)  # an error now, not in the middle of the night
-            origin = origin_here(model_entry.model_dump(), dataset.origin)
-            for threat in _fitting(threats[source.task], dataset, progress):
+            origin = origin_here(entry.model_dump(), dataset.origin)
+            for threat in fitting_threats(threats[source.task], dataset, progress):
                 for seed in plan.seeds:
-                    settings = Settings(seed, plan.batch_size, device, plan.precision, prepare=plan.prepare)
+                    how = {"prepare": plan.prepare, "images_folder": images_folder}
+                    settings = Settings(seed, plan.batch_size, device, plan.precision, **how)
                     job = make_job(model_identity, source.task, identities[id(dataset)], threat, settings)
-                    planned = PlannedJob(source, dataset, threat, settings, job, model_entry, dataset_entry, origin)
+                    planned = PlannedJob(source, dataset, threat, settings, job, entry, dataset_entry, origin)
                     jobs.setdefault(job.key, planned)
     names = distinct_names((each.job.model, each.job.model_digest) for each in jobs.values())
     return [replace(each, label=names[each.job.model, each.job.model_digest]) for each in jobs.values()]
+
+
+def _completed(
+    entry: ModelEntry, source: ModelSource, dataset: Dataset, by_classes: dict[int, tuple[ModelEntry, ModelSource]]
+) -> tuple[ModelEntry, ModelSource]:
+    """A model's entry and source for a dataset: with its number of classes, where nobody said how many there are."""
+    if not source.needs_num_classes:
+        return entry, source
+    options = options_for(entry.options, dataset)
+    if options["num_classes"] not in by_classes:
+        complete = entry.model_copy(update={"options": options})
+        by_classes[options["num_classes"]] = complete, resolve_model(entry.address, **options)
+    return by_classes[options["num_classes"]]
 
 
 @dataclass(frozen=True)
@@ -151,6 +181,36 @@ class PlannedThreats:
     of_suites: list[Threat]
     named: list[Threat]
 
+    def chosen(self, only: Sequence[str], skip: Sequence[str]) -> PlannedThreats:
+        """Those that fit one of the words of `only`, without those that fit one of `skip`; an error where none is left,
+        or a word fits no threat."""
+        every = [*self.of_suites, *self.named]
+        for word in (*only, *skip):
+            if not any(_fits(threat, word) for threat in every):
+                raise unknown_name("threat of this plan", word, {name for each in every for name in _names(each)})
+
+        def kept(threat: Threat) -> bool:
+            wanted = not only or any(_fits(threat, word) for word in only)
+            return wanted and not any(_fits(threat, word) for word in skip)
+
+        left = PlannedThreats(
+            [each for each in self.of_suites if kept(each)], [each for each in self.named if kept(each)]
+        )
+        if not left.of_suites and not left.named:
+            raise GauntletError("--only and --skip leave no threat of this plan.")
+        return left
+
+
+def _names(threat: Threat) -> list[str]:
+    """What a threat is called: in results, by its kind ("attack"), and by the name in its description ("pgd")."""
+    kind, content = next(iter(threat.describe().items()))
+    inner = content.get("name") if isinstance(content, Mapping) else None
+    return [threat.name, kind, *([str(inner)] if inner is not None else [])]
+
+
+def _fits(threat: Threat, word: str) -> bool:
+    return any(fnmatchcase(name.lower(), word.lower()) for name in _names(threat))
+
 
 def plan_threats(plan: Plan, task: str) -> PlannedThreats:
     """The threats of a plan's suites, as they are for models of a task, and of its own list."""
@@ -163,7 +223,7 @@ def plan_threats(plan: Plan, task: str) -> PlannedThreats:
     return PlannedThreats(of_suites, named)
 
 
-def _fitting(threats: PlannedThreats, dataset: Dataset, progress: Progress) -> list[Threat]:
+def fitting_threats(threats: PlannedThreats, dataset: Dataset, progress: Progress) -> list[Threat]:
     """The threats that a dataset can be evaluated under."""
     for threat in threats.named:
         check_depth(threat, dataset)

@@ -10,6 +10,7 @@ import torch
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.counting import Counter, RunningFigure, build_counter, metric_options
 from gauntlet.evaluation.jobs import PlannedJob
+from gauntlet.evaluation.kept_images import KeptImages
 from gauntlet.evaluation.provenance import describe_run
 from gauntlet.evaluation.units import Unit, cut_units
 from gauntlet.metrics import WHOLE, Views
@@ -24,6 +25,7 @@ class Session:
     """Work on a job that the store knows.
 
     Attributes:
+        planned: what is computed.
         store, started: where counts go.
         counter: makes the counts, and reads them.
         images: how many the dataset has.
@@ -33,8 +35,10 @@ class Session:
         figure: its value, NaN where the threat has no plain one.
         preparation: steps with which the model's passes are made faster (`models.preparation`); None when they are to
             be measured first.
+        kept: where perturbed images are written, or None.
     """
 
+    planned: PlannedJob
     store: Store
     started: Started
     counter: Counter
@@ -43,6 +47,7 @@ class Session:
     views: Views | None
     running_figure: RunningFigure
     preparation: tuple[str, ...] | None = ()
+    kept: KeptImages | None = None
     figure: float = float("nan")
 
     def keep_preparation(self, steps: tuple[str, ...]) -> tuple[str, ...]:
@@ -68,6 +73,8 @@ class Session:
         """Computes the figures of a job whose images are all committed, and marks it complete."""
         if self.views is None:
             raise GauntletError("the dataset has no images; nothing was evaluated.")
+        if self.kept is not None:
+            self.kept.write_index(self.planned)
         metric = self.counter.metric
         counts = (metric.decode(row.counts) for row in self.store.image_rows(self.started))
         return self.store.finish(self.started, metric.compute(counts, self.views))
@@ -95,7 +102,8 @@ def begin_session(store: Store, planned: PlannedJob, device: torch.device, threa
     if started.preparation is None and done:  # begun by a version that prepared nothing
         started = replace(started, preparation=store.keep_preparation(started, ()))
     figure = counter.running_figure()
-    return Session(store, started, counter, images, done, started.views, figure, started.preparation)
+    kept = None if settings.images_folder is None else KeptImages.of(settings.images_folder, planned)
+    return Session(planned, store, started, counter, images, done, started.views, figure, started.preparation, kept)
 
 
 def images_done(store: Store, jobs: Sequence[PlannedJob]) -> int:

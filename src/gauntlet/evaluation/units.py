@@ -15,6 +15,7 @@ import torch
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.counting import Counter
+from gauntlet.evaluation.kept_images import KeptImages
 from gauntlet.evaluation.progress import Progress
 from gauntlet.metrics import WHOLE, Views
 from gauntlet.models import GauntletModel
@@ -94,6 +95,7 @@ class UnitComputer:
         counter: turns what the model says into counts.
         device: where images are put.
         progress: told when memory runs out, or None.
+        kept: where perturbed images are written, or None.
     """
 
     dataset: Dataset
@@ -103,6 +105,7 @@ class UnitComputer:
     counter: Counter
     device: torch.device
     progress: Progress | None = None
+    kept: KeptImages | None = None
 
     def load(self, unit: Unit) -> list[Group]:
         """The groups of a unit; a threat that does not look at the model has run on them, so any thread may do this."""
@@ -160,6 +163,8 @@ class UnitComputer:
         perturbed, counts, views = outcome
         rows = []
         for index, (position, sample) in enumerate(zip(group.positions, group.batch.samples, strict=True)):
+            if self.kept is not None:
+                self.kept.write(position, sample.id, perturbed.images[index])
             details = {name: values[index] for name, values in perturbed.details.items()}
             rows.append(ImageRow(position, sample.id, counts[index].to_bytes(), details))
         return rows, views

@@ -68,7 +68,7 @@ class GauntletModel(nn.Module, ABC):
         super().__init__()
         if num_classes < 1:
             raise GauntletError(f"num_classes must be at least 1, not {num_classes}.")
-        names = tuple(class_names) if class_names is not None else tuple(f"class {k}" for k in range(num_classes))
+        names = tuple(class_names) if class_names is not None else default_names(num_classes)
         if len(names) != num_classes:
             raise GauntletError(f"{len(names)} class names were given for {num_classes} classes.")
         self.num_classes = num_classes
@@ -147,6 +147,11 @@ class DetectionModel(GauntletModel):
     @abstractmethod
     def candidates(self, images: torch.Tensor) -> Candidates:
         """Class scores and boxes before suppression, differentiable."""
+
+
+def default_names(num_classes: int) -> tuple[str, ...]:
+    """What the classes of a model are called that does not name them."""
+    return tuple(f"class {k}" for k in range(num_classes))
 
 
 def weights_digest(module: nn.Module) -> str:

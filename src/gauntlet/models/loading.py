@@ -11,6 +11,7 @@ from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.sources import camvid, shipped, trained
 from gauntlet.models.sources.contract import ModelSource, make_source, sources
+from gauntlet.models.sources.suggesting import suggest_address
 
 sources.add("script", "gauntlet.models.sources.own_models:script")
 sources.add("python", "gauntlet.models.sources.own_models:python")
@@ -57,7 +58,8 @@ def resolve_model(
     if address not in shipped.names():
         own = trained.find(address, options)
         if own is None:
-            raise unknown_name("model", address, [*shipped.names(), *camvid.names(), *trained.names()])
+            names = [*shipped.names(), *camvid.names(), *trained.names()]
+            raise suggest_address(address) or unknown_name("model", address, names)
         return own
     # Nothing of a shipped model is unpickled, so trusting it changes nothing.
     given = [name for name in options if name != "trust"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -11,6 +12,11 @@ from torch.nn import functional
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import ModelIdentity, SegmentationModel, weights_digest
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
+
+USUAL_STRIDE = 32
+"""What most networks want height and width to be a multiple of."""
+# How torch says that maps of different sizes cannot be joined or added.
+_MISMATCH = re.compile(r"[Ss]izes of tensors must match|must match the size of tensor")
 
 
 class Normalisation(nn.Module):
@@ -50,7 +56,12 @@ class WrappedSegmentation(SegmentationModel):
         module: takes (N, 3, H, W), returns (N, K, h, w), or a mapping with the logits under "out" or "logits".
         normalisation: of the images; None for images as they are.
         stride: input height and width are padded (edge replication) to multiples of it and the logits cropped back.
+
+    Attributes:
+        normalisation_assumed: whether nobody said how images are normalised.
     """
+
+    normalisation_assumed = False
 
     def __init__(
         self,
@@ -72,7 +83,7 @@ class WrappedSegmentation(SegmentationModel):
         height, width = images.shape[-2:]
         bottom, right = -height % self.stride, -width % self.stride
         padded = functional.pad(images, (0, right, 0, bottom), mode="replicate") if bottom or right else images
-        logits = _logits(self.module(self.normalisation(padded)))
+        logits = logits_of(self._asked(padded))
         if logits.ndim != 4 or logits.shape[0] != images.shape[0] or logits.shape[1] < self.num_classes:
             raise GauntletError(
                 f"the model returned a tensor of shape {tuple(logits.shape)} for {len(images)} images; "
@@ -83,14 +94,29 @@ class WrappedSegmentation(SegmentationModel):
         # More logits than classes: networks trained with an output for void never count it (CamVid's twelfth).
         return logits[:, : self.num_classes, :height, :width]
 
+    def _asked(self, images: torch.Tensor) -> object:
+        """What the module says about images (N, 3, H, W); sizes that do not meet again inside it are explained."""
+        try:
+            return self.module(self.normalisation(images))
+        except RuntimeError as error:
+            height, width = images.shape[-2:]
+            mismatch = next((line for line in str(error).splitlines() if _MISMATCH.search(line)), None)
+            if mismatch is None or (height % USUAL_STRIDE == 0 and width % USUAL_STRIDE == 0):
+                raise
+            raise GauntletError(
+                f"the network does not take images of {height}x{width}: maps that it joins differ in size "
+                f"({mismatch.strip()[:120]}); give the number that height and width must be multiples of, "
+                f"stride={USUAL_STRIDE} (--stride {USUAL_STRIDE}) for one that halves its images five times."
+            ) from error
+
 
 def wrap_model(
     module: nn.Module,
     *,
     task: str = SEGMENTATION,
     num_classes: int,
-    mean: Sequence[float] = (0.0, 0.0, 0.0),
-    std: Sequence[float] = (1.0, 1.0, 1.0),
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
     channel_order: str = "RGB",
     class_names: Sequence[str] | None = None,
     ignore_index: int | None = 255,
@@ -103,7 +129,7 @@ def wrap_model(
         module: takes normalised images (N, 3, H, W), returns logits (N, K, h, w).
         task: "segmentation"; detectors implement `gauntlet.models.DetectionModel` instead.
         num_classes: K; further logits (an output for void) are dropped.
-        mean, std: per channel, on the [0, 1] scale, in `channel_order`.
+        mean, std: per channel, on the [0, 1] scale, in `channel_order`; images as they are where neither is given.
         channel_order: "RGB" or "BGR", what the network was trained on.
         class_names: K names.
         ignore_index: the label that counts for nothing.
@@ -114,6 +140,8 @@ def wrap_model(
         raise GauntletError(f"task must be one of {', '.join(TASKS)}, not '{task}'.")
     if task == DETECTION:
         raise GauntletError("a detector has losses and boxes; implement gauntlet.models.DetectionModel instead.")
+    assumed = mean is None and std is None
+    mean, std = mean if mean is not None else (0.0,) * 3, std if std is not None else (1.0,) * 3
     model = WrappedSegmentation(
         module,
         num_classes=num_classes,
@@ -122,6 +150,7 @@ def wrap_model(
         ignore_index=ignore_index,
         stride=stride,
     )
+    model.normalisation_assumed = assumed
     settings = f"{tuple(mean)}|{tuple(std)}|{channel_order}|{num_classes}|{stride}"
     model._identity = ModelIdentity(name or type(module).__name__, weights_digest(module) + _short_digest(settings))
     model.freeze()
@@ -134,7 +163,8 @@ def _short_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _logits(output: object) -> torch.Tensor:
+def logits_of(output: object) -> torch.Tensor:
+    """The logits in what a network returned: a tensor, or what holds one."""
     if isinstance(output, torch.Tensor):
         return output
     if isinstance(output, Mapping):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from gauntlet.pictures.arrays import Color, Image
 
 VOID_COLOR: Color = (0, 0, 0)
+LIGHT_VOID_COLOR: Color = (224, 224, 192)  # where a class is black: that of PASCAL VOC's borders
 RIGHT_COLOR: Color = (225, 225, 225)
 WRONG_COLOR: Color = (213, 94, 0)  # vermilion: told from grey by every kind of colour vision
 
@@ -26,8 +27,9 @@ def palette(colors: Sequence[Color], num_classes: int) -> npt.NDArray[np.uint8]:
 
 
 def color_labels(labels: npt.NDArray[np.integer], colors: npt.NDArray[np.uint8]) -> Image:
-    """A label map in colour; labels outside the classes are black."""
-    table = np.vstack([colors, np.array([VOID_COLOR], np.uint8)])
+    """A label map in colour; labels outside the classes are black, or pale where a class is black."""
+    black = bool((colors == VOID_COLOR).all(axis=1).any())
+    table = np.vstack([colors, np.array([LIGHT_VOID_COLOR if black else VOID_COLOR], np.uint8)])
     inside = (labels >= 0) & (labels < len(colors))
     return np.asarray(table[np.where(inside, labels, len(colors))])
 

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from gauntlet.analysis.significance import EXACT_UP_TO, smallest_p_value
 from gauntlet.report.charts import Axis, Panel, PointChart, Series
 from gauntlet.report.comparison import Comparison
 from gauntlet.report.document import Block, Bullets, Document, Part, Section, Text, made_now
+from gauntlet.report.image_figures import THOROUGH
+from gauntlet.report.naming import counted
 from gauntlet.report.sections.classes import class_figures
 from gauntlet.report.tables import Cell, Column, Table, format_value
 
@@ -52,6 +55,8 @@ def verdict(comparison: Comparison) -> str:
     sure = [each for each in comparison.differences if each.adjusted < CHANCE]
     wins, losses = ([each for each in sure if sign * each.change.value > 0] for sign in (1, -1))
     total = len(comparison.differences)
+    if not sure and (reason := _out_of_reach(comparison)):
+        return reason
     if not sure:
         return f"No difference in {metric} between {first} and {second} under {total} threats is beyond chance."
     parts = [f"{word} under {len(each)}" for word, each in (("better", wins), ("worse", losses)) if each]
@@ -59,6 +64,30 @@ def verdict(comparison: Comparison) -> str:
     others = "difference" if rest == 1 else f"{rest} differences"
     tail = f"; the other {others} may be chance" if rest else ""
     return f"{second} is {' and '.join(parts)} of {total} threats than {first}, beyond chance{tail}."
+
+
+def _out_of_reach(comparison: Comparison) -> str:
+    """Why no difference can be beyond chance, and what the intervals say; nothing where the test could find one."""
+    tested = sum(not math.isnan(each.p_value) for each in comparison.differences)
+    images = max((len(each.ids) for each in comparison.images.values()), default=0)
+    if not tested or tested * _smallest(images) < CHANCE:
+        return ""
+    first, second, metric = comparison.first, comparison.second, comparison.scope.metric
+    needed = next((count for count in range(images, EXACT_UP_TO + 2) if tested * _smallest(count) < CHANCE), None)
+    remedy = f"it needs {needed} images" if needed is not None else "compare under fewer threats"
+    better = sum(each.change.low > 0 for each in comparison.differences)
+    worse = sum(each.change.high < 0 for each in comparison.differences)
+    rest = len(comparison.differences) - better - worse
+    return (
+        f"With {counted(images, 'image')} and {counted(tested, 'threat')} the permutation test, corrected for the "
+        f"number of threats, cannot call any difference in {metric} beyond chance (its adjusted p is "
+        f"{min(1.0, tested * _smallest(images)):.2f} at best): {remedy}. By the 95 % intervals alone, which are not "
+        f"corrected, {second} is better than {first} under {better}, worse under {worse}, and undecided under {rest}."
+    )
+
+
+def _smallest(images: int) -> float:
+    return smallest_p_value(images, THOROUGH.permutations)
 
 
 def observations(comparison: Comparison) -> list[str]:
@@ -91,7 +120,8 @@ def difference_table(comparison: Comparison) -> Table:
         for each in comparison.differences
     ]
     caption = f"{comparison.scope.metric} in per cent; the difference in points with its 95 % interval."
-    return Table(f"differences-{comparison.scope.id}", "Differences", columns, rows, caption, best="row")
+    title = f"Differences, {comparison.second} minus {comparison.first}"
+    return Table(f"differences-{comparison.scope.id}", title, columns, rows, caption, best="row")
 
 
 def _panel(comparison: Comparison) -> Panel:

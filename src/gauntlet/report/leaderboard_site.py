@@ -91,7 +91,7 @@ def _files(entries: Sequence[Entry], title: str) -> dict[str, bytes]:
 
 
 def site_data(entries: Sequence[Entry], sources: Mapping[str, Source]) -> dict[str, Any]:
-    """What the pages' scripts read; fractions with five digits."""
+    """What the pages' scripts read; fractions in full: rounded twice they would differ from other pages."""
     return {
         "entries": [
             {
@@ -101,7 +101,7 @@ def site_data(entries: Sequence[Entry], sources: Mapping[str, Source]) -> dict[s
                 "dataset": entry.dataset,
                 "model": entry.model,
                 "facts": dict(entry.facts),
-                "scores": {metric: _rounded(values) for metric, values in entry.scores.items()},
+                "scores": {metric: dict(values) for metric, values in entry.scores.items()},
                 "doubtful": entry.doubtful,
             }
             for entry in entries
@@ -126,12 +126,8 @@ def _by_metric(entry: Entry) -> dict[str, dict[str, float]]:
     figures: dict[str, dict[str, float]] = {}
     for figure in entry.figures:
         if figure.view == "all" and figure.metric in METRICS.get(entry.task, ()) and not math.isnan(figure.value):
-            figures.setdefault(figure.metric, {}).setdefault(figure.threat, round(figure.value, 5))
+            figures.setdefault(figure.metric, {}).setdefault(figure.threat, figure.value)
     return figures
-
-
-def _rounded(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(value, 5) for name, value in values.items()}
 
 
 def _facts(entry: Entry) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -314,6 +315,14 @@ class TrainingConfig(_Section):
         if self.batch_size % self.accumulation:
             raise ValueError(f"batch_size {self.batch_size} must be a multiple of accumulation {self.accumulation}")
         return self
+
+    def overruled(self, options: Mapping[str, object]) -> TrainingConfig:
+        """The recipe with options of a user in place of its own: name, num_classes, mean, std, initial weights."""
+        names = {"weights": "initial_weights"}
+        model = {names.get(name, name): value for name, value in options.items() if name != "name"}
+        given = {"name": options["name"]} if "name" in options else {}
+        fields = self.model_dump(exclude_unset=True)
+        return parse_config({**fields, **given, "model": {**fields["model"], **model}}) if options else self
 
     def as_dict(self) -> dict[str, Any]:
         """The recipe as plain data, defaults included."""

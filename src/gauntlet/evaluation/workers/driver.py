@@ -309,6 +309,7 @@ class Driver:
             planned.settings.prepare,
             begun.session.preparation,
             unit,
+            begun.session.kept,
         )
 
     def _choice_key(self, job: int) -> tuple[str, str, int]:

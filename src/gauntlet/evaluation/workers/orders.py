@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gauntlet.evaluation.kept_images import KeptImages
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 from gauntlet.evaluation.units import Unit
 from gauntlet.metrics import Views
@@ -35,6 +36,7 @@ class Order:
         prepare: what the evaluation asks for, "auto", "off" or steps; for models that the threat has of its own.
         preparation: steps of `models.preparation`; None when the worker is to measure which are the fastest.
         unit: the images.
+        kept: where perturbed images are written, or None.
     """
 
     model: ModelEntry | PickledFile
@@ -48,6 +50,7 @@ class Order:
     prepare: str
     preparation: tuple[str, ...] | None
     unit: Unit
+    kept: KeptImages | None = None
 
 
 @dataclass(frozen=True)

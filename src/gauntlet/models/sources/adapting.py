@@ -14,9 +14,9 @@ from torch.nn import functional
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.extras import FITTING_TORCHVISION, install_command, torchvision_fault
-from gauntlet.models.contract import ModelIdentity, SegmentationModel
+from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import file_digest
-from gauntlet.models.wrapping import Normalisation, WrappedSegmentation
+from gauntlet.models.wrapping import Normalisation, WrappedSegmentation, logits_of
 
 WRAPPED = ("num_classes", "mean", "std", "channel_order", "class_names", "ignore_index", "stride")
 """Options of `wrap_model` that say what the network takes and gives."""
@@ -89,15 +89,19 @@ class Adapter:
             names = [self.class_names[output] for output in outputs]
         return {"num_classes": len(outputs), "class_names": names, "outputs": outputs}
 
-    def wrap(self, network: nn.Module, identity: ModelIdentity) -> SegmentationModel:
-        """The network, from normalised images to a tensor of logits at any resolution, as a frozen model."""
+    def around(self, network: nn.Module) -> nn.Module:
+        """The network with images resized on the way in and outputs chosen on the way out, where that is asked for."""
         module = network
         if self.input_size is not None:
             module = ResizedInput(module, self)
         if self.outputs is not None:
             module = ChosenOutputs(module, self.outputs)
+        return module
+
+    def wrap(self, network: nn.Module, identity: ModelIdentity) -> WrappedSegmentation:
+        """The network, from normalised images to a tensor of logits at any resolution, as a frozen model."""
         model = WrappedSegmentation(
-            module,
+            self.around(network),
             num_classes=self.num_classes,
             normalisation=Normalisation(self.mean, self.std, self.channel_order),
             class_names=self.class_names,
@@ -159,7 +163,11 @@ class ChosenOutputs(nn.Module):
         self.outputs = list(outputs)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self.network(images)
+        logits = logits_of(self.network(images))
+        if max(self.outputs) >= logits.shape[1]:
+            raise GauntletError(
+                f"outputs must be among the network's 0 to {logits.shape[1] - 1}, not {max(self.outputs)}."
+            )
         return logits[:, self.outputs]
 
 

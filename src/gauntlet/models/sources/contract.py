@@ -34,6 +34,11 @@ class ModelSource(ABC):
         """Either "segmentation" or "detection", without loading anything; a source of detectors says so."""
         return SEGMENTATION
 
+    @property
+    def needs_num_classes(self) -> bool:
+        """Whether nobody said how many classes the model has; those of a dataset are assumed then."""
+        return False
+
     @abstractmethod
     def load(self) -> GauntletModel:
         """The model: frozen, in eval mode, on the CPU."""

@@ -19,9 +19,12 @@ from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources import onnx_detection
 from gauntlet.models.sources.adapting import OPTIONS, Adapter, check_options, digested, read_size, require
 from gauntlet.models.sources.contract import ModelSource, file_digest
-from gauntlet.models.sources.decoding import build_rule
+from gauntlet.models.sources.decoding import build_rule, decode_rules
 from gauntlet.models.sources.detecting import Labels
 from gauntlet.models.wrapping import Normalisation
+
+READABLE_OPSET = 17
+"""The newest operators that onnx2torch reads all of."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +53,29 @@ class OnnxModel(ModelSource):
     def task(self) -> str:
         return "detection" if "decode" in self.options else "segmentation"
 
+    @property
+    def needs_num_classes(self) -> bool:
+        return not ({"num_classes", "outputs", "decode"} & set(self.options)) and _count_outputs(self._graph) is None
+
     def load(self) -> GauntletModel:
         batch, height, width = _input_shape(self._graph, self.path)
         size = (height, width) if height is not None and width is not None else None
         if self.task == "detection":
             return self._detector(OneByOne(self._network()) if batch == 1 else First(self._network()), size)
+        shape = _output_shape(self._graph)
+        if len(shape) in (2, 3):
+            sides = "x".join("?" if side is None else str(side) for side in shape)
+            raise GauntletError(
+                f"onnx:{self.path} gives {sides} numbers, which is no map of logits; if it is a detector, say how it "
+                f"writes boxes with decode (--decode): {', '.join(sorted(decode_rules))}."
+            )
         outputs = self.options.get("num_classes") or _count_outputs(self._graph)
         if outputs is None:
             raise GauntletError(f"onnx:{self.path} does not say how many classes it has; give num_classes.")
         network = OneByOne(self._network()) if batch == 1 else self._network()
-        return Adapter(int(outputs), input_size=size).overruled(self.options).wrap(network, self.identity)
+        model = Adapter(int(outputs), input_size=size).overruled(self.options).wrap(network, self.identity)
+        model.normalisation_assumed = "mean" not in self.options and "std" not in self.options
+        return model
 
     def _network(self) -> nn.Module:
         onnx, onnx2torch = require("onnx", "onnx"), require("onnx2torch", "onnx")
@@ -68,7 +84,9 @@ class OnnxModel(ModelSource):
             network: nn.Module = onnx2torch.convert(onnx.load(self.path))
         # Unsupported operators end in NotImplementedError, others in what the operator's own code raises.
         except Exception as error:
-            raise GauntletError(f"onnx2torch cannot convert {self.path}: {first_line(error)}") from None
+            raise GauntletError(
+                f"onnx2torch cannot convert {self.path}: {first_line(error)[:-1]}{_opset_advice(self._graph)}."
+            ) from None
         return network
 
     def _detector(self, network: nn.Module, size: tuple[int, int] | None) -> GauntletModel:
@@ -89,6 +107,17 @@ class OnnxModel(ModelSource):
             ),
             size=size if given is None else read_size(given),
         ).freeze()
+
+
+def _opset_advice(graph: Any) -> str:
+    """What to do where the file is written in newer operators than the converter reads; nothing where it is not."""
+    opset = max((int(each.version) for each in graph.opset_import if each.domain in ("", "ai.onnx")), default=0)
+    if opset <= READABLE_OPSET:
+        return ""
+    return (
+        f"; the file has opset {opset}: export it with opset_version={READABLE_OPSET}, in torch with dynamo=False, "
+        "which onnx2torch reads"
+    )
 
 
 class First(nn.Module):

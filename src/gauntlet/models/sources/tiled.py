@@ -26,6 +26,10 @@ class TiledSource(ModelSource):
     def identity(self) -> ModelIdentity:
         return tiled_identity(self.inner.identity, tile_settings(**self.settings))
 
+    @property
+    def needs_num_classes(self) -> bool:
+        return self.inner.needs_num_classes
+
     def load(self) -> GauntletModel:
         model = self.inner.load()
         if not isinstance(model, SegmentationModel):

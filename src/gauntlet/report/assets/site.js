@@ -3,7 +3,11 @@
 
 const site = window.GAUNTLET;
 const byId = new Map(site.entries.map((entry) => [entry.id, entry]));
-const percent = (value) => (value === undefined || value === null ? "-" : (100 * value).toFixed(1));
+// toFixed rounds halves up, Python's pages round them to even: of one digit, only a quarter tells them apart.
+const percent = (value) => {
+  if (value === undefined || value === null) return "-";
+  return (100 * value - ((100 * value) % 1 === 0.25 ? 0.01 : 0)).toFixed(1);
+};
 const unique = (values) => [...new Set(values)];
 const form = () => document.getElementById("filters");
 

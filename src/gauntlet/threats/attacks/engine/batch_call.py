@@ -12,6 +12,7 @@ import torch
 from gauntlet.errors import GauntletError
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.engine.device import bridge, crosses
+from gauntlet.threats.attacks.engine.posing import check_batch
 from gauntlet.threats.attacks.engine.regions import Region
 from gauntlet.threats.attacks.engine.seeds import expand_seeds
 from gauntlet.threats.attacks.engine.targets import Target
@@ -98,6 +99,7 @@ class BatchAttack(ABC, Generic[Made]):
         Where the images' device has no float64, the attack computes on the CPU around the model's passes there
         (see `device`).
         """
+        check_batch(images)
         home = images.device if crosses(model, images) else None
         model, images, labels = bridge(model, images, labels)
         seeds = expand_seeds(seed, len(images))

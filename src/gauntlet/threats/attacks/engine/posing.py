@@ -62,13 +62,26 @@ def pose_pixels(model: Model, images: torch.Tensor, truth: Any, request: Request
     return _leaving_its_prediction(problem) if request.own_prediction else problem
 
 
+def check_batch(images: torch.Tensor) -> None:
+    """Raises unless the images are a tensor of floats (N, 3, H, W), with what would make one of what was given."""
+    if not isinstance(images, torch.Tensor):
+        advice = "gauntlet.samples.images_to_tensor([image, ...]) makes one of uint8 images (H, W, 3)"
+        raise GauntletError(f"images must be a tensor (N, 3, H, W), not a {type(images).__name__}; {advice}.")
+    if images.ndim != 4 or images.shape[1] != 3 or 0 in images.shape:
+        advice = ""
+        if images.ndim == 3 and images.shape[0] == 3:
+            advice = "; give a single image and its labels as a batch of one: image[None], labels[None]"
+        elif images.ndim == 4 and images.shape[3] == 3:
+            advice = "; images.permute(0, 3, 1, 2) has the channels where they belong"
+        raise GauntletError(f"images must be a tensor of shape (N, 3, H, W), not {tuple(images.shape)}{advice}.")
+    if images.dtype not in (torch.float32, torch.float64):
+        advice = "; 8-bit images become it by images.float() / 255" if images.dtype == torch.uint8 else ""
+        raise GauntletError(f"images must be float32 or float64 in [0, 1], not {images.dtype}{advice}.")
+
+
 def check_images(images: torch.Tensor) -> None:
     """Raises unless the images are (N, 3, H, W) floats in [0, 1]."""
-    if not isinstance(images, torch.Tensor) or images.ndim != 4 or images.shape[1] != 3 or 0 in images.shape:
-        shape = tuple(images.shape) if isinstance(images, torch.Tensor) else type(images).__name__
-        raise GauntletError(f"images must be a tensor of shape (N, 3, H, W), not {shape}.")
-    if images.dtype not in (torch.float32, torch.float64):
-        raise GauntletError(f"images must be float32 or float64 in [0, 1], not {images.dtype}.")
+    check_batch(images)
     low, high = images.aminmax()
     if not (low.item() >= 0 and high.item() <= 1):
         raise GauntletError(
