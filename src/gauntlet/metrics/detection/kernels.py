@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gauntlet.compiling import compiled
 
-@numba.njit(cache=True, nogil=True)
+
+@compiled
 def match_boxes(overlaps, ignored, crowd, thresholds):  # type: ignore[no-untyped-def]
     """(T, d) object that each detection takes at each threshold, or -1; pycocotools' evaluateImg.
 
@@ -32,7 +33,7 @@ def match_boxes(overlaps, ignored, crowd, thresholds):  # type: ignore[no-untype
     return matched
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def overlap_boxes(detected, objects, crowd, extra):  # type: ignore[no-untyped-def]
     """(d, n) IoU of corners; sides are longer by `extra`; of a detection and a crowd, the share of the detection."""
     overlaps = np.zeros((len(detected), len(objects)))
@@ -48,7 +49,7 @@ def overlap_boxes(detected, objects, crowd, extra):  # type: ignore[no-untyped-d
     return overlaps
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def match_groups(starts, first, last, detected, objects, ignored, crowd, thresholds, most):  # type: ignore[no-untyped-def]
     """`match_boxes` for every group: detections starts[i] to starts[i + 1] with objects first[i] to last[i].
 
@@ -72,7 +73,7 @@ def match_groups(starts, first, last, detected, objects, ignored, crowd, thresho
     return taken
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def judge_groups(starts, first, last, detected, objects, ignored, thresholds, extra):  # type: ignore[no-untyped-def]
     """VOC's rule for the same groups: a detection is compared only with the object that it overlaps most.
 
@@ -98,7 +99,7 @@ def judge_groups(starts, first, last, detected, objects, ignored, thresholds, ex
     return verdict
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def weighted_precision(verdict, places, starts, images, bounds, objects, weights, recalls):  # type: ignore[no-untyped-def]
     """(R, T, K) COCO's average precision when every image counts as often as its weight says; NaN without objects.
 

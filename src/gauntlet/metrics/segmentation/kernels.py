@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gauntlet.compiling import compiled
 
-@numba.njit(cache=True, nogil=True)
+
+@compiled
 def count_pixels(prediction, labels, parts, ignored, counts):  # type: ignore[no-untyped-def]
     """Adds every valid pixel to counts[part, label, prediction]; the index of the first bad pixel, or -1."""
     classes = counts.shape[1]
