@@ -1,4 +1,4 @@
-"""Compiled loops in fresh processes: nothing compiled unasked, the cache found again, folders that cannot be written."""
+"""Compiled loops in fresh processes: nothing compiled unasked, caches found again, folders that are not writable."""
 
 from __future__ import annotations
 

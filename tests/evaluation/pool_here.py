@@ -1,4 +1,4 @@
-"""A pool of workers in the process of the test: what the driver does with events, without a second of importing torch."""
+"""A pool of workers in the process of the test: what the driver does with events, without starting processes."""
 
 from __future__ import annotations
 

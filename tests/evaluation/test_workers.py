@@ -52,7 +52,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["here", pytest.param("processes", marks=pytest.mark.slow)])
 def pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the driver does, with workers in this process and, since importing torch takes them seconds, with real ones."""
+    """Workers in this process, for what the driver does; and real ones, which take seconds to import torch."""
     if request.param == "here":
         monkeypatch.setattr(local, "ProcessPool", PoolHere)
 

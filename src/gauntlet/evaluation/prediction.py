@@ -35,8 +35,8 @@ def predict_dense(
     confidence = torch.exp(largest - normaliser)
     # -sum p ln p = log Z - sum p z; a class of probability 0 adds nothing, also when its logit is -inf.
     products = (logits - normaliser.unsqueeze(1)).exp_()  # p, in place: every array of this size costs as much to get
-    impossible = products == 0
-    products.mul_(logits).masked_fill_(impossible, 0)
+    possible = products > 0
+    products.mul_(logits).masked_fill_(~possible, 0)
     entropy = normaliser - products.sum(dim=1)
     small = np.uint8 if model.num_classes <= 256 else np.int16
     return [
