@@ -16,7 +16,7 @@ test: $(VENV)/.installed-dev
 
 # What must be slow: deselected above (pyproject.toml).
 test-slow: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope -m slow
 
 # The adapters of other libraries, in an environment of their own (docs/models.md says what is in it and what it costs).
 zoo-test: $(ZOO_VENV)/.installed
