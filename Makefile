@@ -6,13 +6,17 @@ ZOO_VENV ?= .venv-zoo
 # One torch thread per test process: two processes with two threads each halve the speed of both (docs/performance.md).
 WORKERS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
-.PHONY: demo test zoo-test check format clean
+.PHONY: demo test test-slow zoo-test check format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/gauntlet demo
 
 test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --cov --cov-report=term:skip-covered
+
+# What must be slow: deselected above (pyproject.toml).
+test-slow: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope -m slow
 
 # The adapters of other libraries, in an environment of their own (docs/models.md says what is in it and what it costs).
 zoo-test: $(ZOO_VENV)/.installed

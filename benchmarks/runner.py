@@ -15,12 +15,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from gauntlet.evaluation.evaluate import evaluate
+from gauntlet.evaluation.local import LocalExecutor
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
 from gauntlet.evaluation.progress import Silent
 from gauntlet.evaluation.runner import Executor, run_jobs
@@ -35,7 +37,12 @@ MODEL = "streets/enet"
 
 
 def share(images: int) -> None:
-    """Share of wall time inside the model's forward and backward passes, suite semsegbench."""
+    """Share of time inside the model's forward and backward passes, suite semsegbench, in one process.
+
+    First one `evaluate` per job, as 0.1.0 was measured and as the bar of 95 % means it; then as `gauntlet run` does
+    it, where jobs share the samples that were made. Wall time is the bar; beside other work the processor time of the
+    thread that computes says more.
+    """
     model = load_model(MODEL)
     assert isinstance(model, WrappedSegmentation)
     clock = _Clock(model.module)
@@ -45,29 +52,53 @@ def share(images: int) -> None:
     jobs = plan_jobs(plan)
     jobs[0].dataset[0]  # compiled code is loaded before the clock starts
     evaluate(model, jobs[0].dataset.subset(4), "fog")
-    clock.seconds = 0.0
-    began = time.perf_counter()
-    with clock:
+
+    def one_by_one() -> None:
         for planned in jobs:
             evaluate(model, planned.dataset, planned.threat, store=Store(), prepare="off")
-    wall = time.perf_counter() - began
-    print(f"share: {clock.seconds:.1f} s of {wall:.1f} s inside the model, {100 * clock.seconds / wall:.1f} %")
+
+    def as_run() -> None:
+        unprepared = [
+            replace(planned, model=model, settings=replace(planned.settings, prepare="off")) for planned in jobs
+        ]
+        run_jobs(unprepared, Store(), executor=LocalExecutor(1), progress=Silent())
+
+    ways = (
+        ("one evaluate per job, as 0.1.0, bar 95 %", one_by_one),
+        ("as `gauntlet run`, samples made once, not comparable to the bar", as_run),
+    )
+    for how, way in ways:
+        clock.inside = [0.0, 0.0]
+        began = _times()
+        with clock:
+            way()
+        for what, inside, total in zip(("wall", "the thread's processor"), clock.inside, _since(began), strict=True):
+            print(f"share ({how}): {inside:.1f} s of {total:.1f} s {what} time inside the model, {inside / total:.1%}")
+
+
+def _times() -> tuple[float, float]:
+    """Wall time and the processor time of this thread, in seconds."""
+    return time.perf_counter(), time.thread_time()
+
+
+def _since(began: tuple[float, float]) -> list[float]:
+    return [now - then for now, then in zip(_times(), began, strict=True)]
 
 
 class _Clock:
-    """Adds up the time of forward passes and of `torch.autograd.grad`."""
+    """Adds up the time of forward passes and of `torch.autograd.grad`, in seconds of wall and of processor time."""
 
     def __init__(self, module: torch.nn.Module) -> None:
-        self.module, self.seconds = module, 0.0
+        self.module, self.inside = module, [0.0, 0.0]
         self._forward, self._grad = module.forward, torch.autograd.grad
 
     def _timed(self, function: Callable[..., object]) -> Callable[..., object]:
         def call(*args: object, **options: object) -> object:
-            began = time.perf_counter()
+            began = _times()
             try:
                 return function(*args, **options)
             finally:
-                self.seconds += time.perf_counter() - began
+                self.inside = [so_far + more for so_far, more in zip(self.inside, _since(began), strict=True)]
 
         return call
 
@@ -151,7 +182,6 @@ def _fill(store: Store, jobs: list[Job], images: int) -> None:
 def ray(images: int) -> None:
     """Images per second of two Ray workers against two local ones."""
     from gauntlet.evaluation.cluster import RayExecutor
-    from gauntlet.evaluation.local import LocalExecutor
 
     attack = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 20}}
     content = {"models": [MODEL], "datasets": [{"name": "streets", "limit": images}], "threats": [attack]}
@@ -168,8 +198,6 @@ def workers(images: int, *, busy: bool = False) -> None:
     Two threads are what version 0.1.0 ran: the attack itself, without an executor that would set one thread. With
     `busy`, two other processes compute all the while.
     """
-    from gauntlet.evaluation.local import LocalExecutor
-
     attack: dict[str, object] = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 20}}
     content = {
         "models": [MODEL],

@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from pool_here import PoolHere
 from test_runner import committed, content, counts
 from torch import nn
 
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation import evaluate
+from gauntlet.evaluation import evaluate, local
 from gauntlet.evaluation.failures import Failure
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.local import LocalExecutor, one_thread
@@ -49,16 +50,24 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GAUNTLET_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.fixture(params=["here", pytest.param("processes", marks=pytest.mark.slow)])
+def pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers in this process, for what the driver does; and real ones, which take seconds to import torch."""
+    if request.param == "here":
+        monkeypatch.setattr(local, "ProcessPool", PoolHere)
+
+
 def planned(*threats: object, **options: object) -> list[PlannedJob]:
     return plan_jobs(parse_plan({**content(*threats), **options}))
 
 
-def test_one_two_and_three_workers_give_the_same_bytes() -> None:
-    stores = [Store(), Store(), Store()]
-    for workers, store in enumerate(stores, start=1):
-        outcome = run_jobs(planned("clean", PGD, "gaussian_noise"), store, executor=LocalExecutor(workers))
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_any_number_of_workers_gives_the_same_bytes(workers: int) -> None:
+    stores = [Store(), Store()]
+    for number, store in zip((1, workers), stores, strict=True):
+        outcome = run_jobs(planned("clean", PGD, "gaussian_noise"), store, executor=LocalExecutor(number))
         assert (len(outcome.computed), outcome.failures) == (3, [])
-    assert counts(stores[0]) == counts(stores[1]) == counts(stores[2])
+    assert counts(stores[0]) == counts(stores[1])
     order = ["key", "view", "metric", "class_name"]
     figures = [store.frame()[[*order, "value", "low", "high"]].sort_values(order) for store in stores]
     assert all(frame.reset_index(drop=True).equals(figures[0].reset_index(drop=True)) for frame in figures)
@@ -112,6 +121,7 @@ def test_a_killed_worker_costs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert counts(store) == counts(quiet)
 
 
+@pytest.mark.slow
 def test_a_unit_that_kills_every_worker_is_set_aside_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = parse_plan(content("clean", "fog", network="killer"))
     poison = collate([open_dataset(plan.datasets[0])[5]]).images.mean()
@@ -124,7 +134,20 @@ def test_a_unit_that_kills_every_worker_is_set_aside_and_the_rest_goes_on(monkey
     assert store.failures()[["threat", "start", "stop"]].values.tolist() == [["clean", 4, 6]]
 
 
-def test_an_image_that_raises_is_told_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unit_during_which_workers_die_is_tried_three_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same as above, with deaths that are only told to the driver."""
+    monkeypatch.setattr(local, "ProcessPool", PoolHere)
+    monkeypatch.setattr(PoolHere, "deadly", (4,))
+    store, (job,) = Store(), planned("clean")
+    (failure,) = run_jobs([job], store, executor=LocalExecutor(2)).failures
+    assert "images 4 to 5, 3 tries: the worker died: killed by SIGKILL" in failure.error
+    started = store.started(job.job.key)
+    assert started is not None
+    assert store.positions(started) == {0, 1, 2, 3, 6, 7, 8, 9}
+    assert store.failures()[["threat", "start", "stop"]].values.tolist() == [["clean", 4, 6]]
+
+
+def test_an_image_that_raises_is_told_with_its_error(monkeypatch: pytest.MonkeyPatch, pool: None) -> None:
     plan = parse_plan(content("clean", network="raiser"))
     poison = collate([open_dataset(plan.datasets[0])[5]]).images.mean()
     monkeypatch.setenv("GAUNTLET_TEST_POISON", repr(float(poison)))
@@ -166,8 +189,8 @@ def test_a_killed_driver_leaves_no_process_and_no_file_and_goes_on(tmp_path: Pat
 
 def test_ctrl_c_ends_every_worker(tmp_path: Path) -> None:
     plan, store = tmp_path / "plan.yaml", tmp_path / "results.db"
-    long = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 400}}
-    plan.write_text(yaml.safe_dump(content(long, images=40)))
+    # Short units, so that two are soon done, and more of them than anyone waits for.
+    plan.write_text(yaml.safe_dump({**content(PGD, images=2000), "prepare": "off"}))
     command = [sys.executable, "-m", "gauntlet", "run", str(plan), "--store", str(store), "--workers", "2"]
     driver = subprocess.Popen(
         command,
@@ -206,7 +229,7 @@ class Unpicklable(TinyDataset):
         self.open = lambda: None
 
 
-def test_what_cannot_travel_is_told() -> None:
+def test_what_cannot_travel_is_told(pool: None) -> None:
     model = wrap_model(nn.Conv2d(3, 3, 1), num_classes=3)
     with pytest.raises(GauntletError, match="the dataset only lives in this process and cannot be sent to another"):
         evaluate(model, Unpicklable(), "clean", batch_size=2, workers=2)
@@ -313,7 +336,7 @@ class Impatient:
     def note_once(self, text: str) -> None: ...
 
 
-def test_again_replaces_a_result_only_when_its_turn_comes() -> None:
+def test_again_replaces_a_result_only_when_its_turn_comes(pool: None) -> None:
     store, jobs = Store(), planned("clean", "fog", "snow")
     run_jobs(jobs, store, executor=LocalExecutor(1))
     with pytest.raises(KeyboardInterrupt):
@@ -321,7 +344,7 @@ def test_again_replaces_a_result_only_when_its_turn_comes() -> None:
     assert sum(state == "complete" for state in store.states([job.job.key for job in jobs]).values()) >= 1
 
 
-def test_a_fault_of_one_job_ends_that_job_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_one_job_ends_that_job_only(monkeypatch: pytest.MonkeyPatch, pool: None) -> None:
     store, jobs = Store(), planned("clean", "fog", "snow")
     finish = Store.finish
 
@@ -337,7 +360,7 @@ def test_a_fault_of_one_job_ends_that_job_only(monkeypatch: pytest.MonkeyPatch) 
     assert "the disk is full" in outcome.failures[0].error
 
 
-def test_an_evaluation_that_somebody_removes_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluation_that_somebody_removes_ends_alone(monkeypatch: pytest.MonkeyPatch, pool: None) -> None:
     store, jobs = Store(), planned("clean", "fog", "snow")
     add = Store.add_images
 
@@ -352,7 +375,7 @@ def test_an_evaluation_that_somebody_removes_ends_alone(monkeypatch: pytest.Monk
     assert [failure.planned.job.threat for failure in outcome.failures] == ["clean"]
 
 
-def test_bad_input_is_tried_once_and_ends_its_job() -> None:
+def test_bad_input_is_tried_once_and_ends_its_job(pool: None) -> None:
     """The second model does not fit the dataset; the first is computed all the same."""
     good = content("clean")
     misfit = {"address": "python:nets:street_network", "options": {"num_classes": 5}}
@@ -362,7 +385,7 @@ def test_bad_input_is_tried_once_and_ends_its_job() -> None:
     assert "has 5 classes, the dataset 'streets' 11" in outcome.failures[0].error
 
 
-def test_another_process_that_was_faster_is_believed() -> None:
+def test_another_process_that_was_faster_is_believed(pool: None) -> None:
     store, (job,) = Store(), planned("clean")
     run_jobs([job], store, executor=LocalExecutor(1))
     (ended,) = LocalExecutor(2).run([job], store, Impatient())  # nothing is computed: nobody presses Ctrl-C
@@ -391,6 +414,15 @@ except gauntlet.GauntletError as error:
 """
 
 
+def test_a_class_of_a_notebook_cannot_travel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "ProcessPool", PoolHere)
+    network = type("Net", (nn.Conv2d,), {"__module__": "__main__"})(3, 3, 1)
+    model = wrap_model(network, num_classes=3)
+    with pytest.raises(GauntletError, match="the model only lives in this process and cannot be sent to another"):
+        evaluate(model, TinyDataset(), "clean", batch_size=2, workers=2)
+
+
+@pytest.mark.slow
 def test_a_class_of_the_main_script_cannot_travel_and_a_file_beside_it_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     ran = subprocess.run(

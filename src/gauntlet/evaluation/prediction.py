@@ -44,8 +44,10 @@ def predict_dense(
     normaliser = torch.logsumexp(logits, dim=1)
     confidence = torch.exp(largest - normaliser)
     # -sum p ln p = log Z - sum p z; a class of probability 0 adds nothing, also when its logit is -inf.
-    probabilities = torch.exp(logits - normaliser.unsqueeze(1))
-    entropy = normaliser - torch.where(probabilities > 0, probabilities * logits, 0).sum(dim=1)
+    products = (logits - normaliser.unsqueeze(1)).exp_()  # p, in place: every array of this size costs as much to get
+    possible = products > 0
+    products.mul_(logits).masked_fill_(~possible, 0)
+    entropy = normaliser - products.sum(dim=1)
     small = np.uint8 if model.num_classes <= 256 else np.int16
     return [
         DensePrediction(label.cpu().numpy().astype(small), sure.cpu().numpy(), spread.cpu().numpy())

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+import numpy.typing as npt
+
+from gauntlet.compiling import compiled
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Verdicts = npt.NDArray[np.int8]
 
 
-@numba.njit(cache=True, nogil=True)
-def match_boxes(overlaps, ignored, crowd, thresholds):  # type: ignore[no-untyped-def]
+@compiled
+def match_boxes(overlaps: Floats, ignored: Flags, crowd: Flags, thresholds: Floats) -> Integers:
     """(T, d) object that each detection takes at each threshold, or -1; pycocotools' evaluateImg.
 
     Rows of `overlaps` (d, n) are in score order; the objects that count stand before the ignored ones.
@@ -32,8 +39,8 @@ def match_boxes(overlaps, ignored, crowd, thresholds):  # type: ignore[no-untype
     return matched
 
 
-@numba.njit(cache=True, nogil=True)
-def overlap_boxes(detected, objects, crowd, extra):  # type: ignore[no-untyped-def]
+@compiled
+def overlap_boxes(detected: Floats, objects: Floats, crowd: Flags, extra: float) -> Floats:
     """(d, n) IoU of corners; sides are longer by `extra`; of a detection and a crowd, the share of the detection."""
     overlaps = np.zeros((len(detected), len(objects)))
     for d in range(len(detected)):
@@ -48,8 +55,18 @@ def overlap_boxes(detected, objects, crowd, extra):  # type: ignore[no-untyped-d
     return overlaps
 
 
-@numba.njit(cache=True, nogil=True)
-def match_groups(starts, first, last, detected, objects, ignored, crowd, thresholds, most):  # type: ignore[no-untyped-def]
+@compiled
+def match_groups(
+    starts: Integers,
+    first: Integers,
+    last: Integers,
+    detected: Floats,
+    objects: Floats,
+    ignored: Flags,
+    crowd: Flags,
+    thresholds: Floats,
+    most: int,
+) -> Integers:
     """`match_boxes` for every group: detections starts[i] to starts[i + 1] with objects first[i] to last[i].
 
     Returns (T, D) rows of the objects; -1 for no match, -2 for a detection beyond the `most` best of its group.
@@ -72,8 +89,17 @@ def match_groups(starts, first, last, detected, objects, ignored, crowd, thresho
     return taken
 
 
-@numba.njit(cache=True, nogil=True)
-def judge_groups(starts, first, last, detected, objects, ignored, thresholds, extra):  # type: ignore[no-untyped-def]
+@compiled
+def judge_groups(
+    starts: Integers,
+    first: Integers,
+    last: Integers,
+    detected: Floats,
+    objects: Floats,
+    ignored: Flags,
+    thresholds: Floats,
+    extra: float,
+) -> Verdicts:
     """VOC's rule for the same groups: a detection is compared only with the object that it overlaps most.
 
     Returns (T, D): 1 found, 0 false (no object, or one found before), -1 neither (an ignored object).
@@ -98,8 +124,17 @@ def judge_groups(starts, first, last, detected, objects, ignored, thresholds, ex
     return verdict
 
 
-@numba.njit(cache=True, nogil=True)
-def weighted_precision(verdict, places, starts, images, bounds, objects, weights, recalls):  # type: ignore[no-untyped-def]
+@compiled
+def weighted_precision(
+    verdict: Verdicts,
+    places: Integers,
+    starts: Integers,
+    images: Integers,
+    bounds: Integers,
+    objects: Floats,
+    weights: Floats,
+    recalls: Floats,
+) -> Floats:
     """(R, T, K) COCO's average precision when every image counts as often as its weight says; NaN without objects.
 
     False detections only add to a running sum: what is visited per threshold are the few that found an object (or took

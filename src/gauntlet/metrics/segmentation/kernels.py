@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import numba
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
+
+from gauntlet.compiling import compiled
 
 
-@numba.njit(cache=True, nogil=True)
-def count_pixels(prediction, labels, parts, ignored, counts):  # type: ignore[no-untyped-def]
+@compiled
+def count_pixels(
+    prediction: npt.NDArray[Any],
+    labels: npt.NDArray[Any],
+    parts: npt.NDArray[Any] | None,
+    ignored: int,
+    counts: npt.NDArray[np.int64],
+) -> int:
     """Adds every valid pixel to counts[part, label, prediction]; the index of the first bad pixel, or -1."""
     classes = counts.shape[1]
     for index in range(labels.size):

@@ -130,7 +130,9 @@ class UpsamplingBottleneck(nn.Module):
         self.activation = _activation(out_channels, prelu)
 
     def forward(self, features: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-        main = functional.max_unpool2d(self.shortcut(features), indices, (2, 2))
+        height, width = features.shape[2:]
+        # Not functional.max_unpool2d: its check of the size imports sympy, most of a first pass's time.
+        main = torch.ops.aten.max_unpool2d(self.shortcut(features), indices, [2 * height, 2 * width])
         branch = self.dropout(self.expansion(self.convolution(self.projection(features))))
         result: torch.Tensor = self.activation(main + branch)
         return result
