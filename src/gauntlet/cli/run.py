@@ -96,6 +96,7 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate models on datasets under threats; what is stored already is not computed again."""
+    from gauntlet.evaluation.memory import keep_freed_memory
     from gauntlet.evaluation.plan import plan_jobs, plan_schema
     from gauntlet.evaluation.progress import Terminal
 
@@ -131,6 +132,7 @@ def run(
 
         print_dry_run(jobs, store, workers or cores(), as_json)
         return
+    keep_freed_memory()
     trackers = [name for name, wanted in (("wandb", wandb), ("mlflow", mlflow), ("tensorboard", tensorboard)) if wanted]
     _run(jobs, store, _executor(executor, address, workers, cpus_per_worker), trackers, again, as_json)
 
