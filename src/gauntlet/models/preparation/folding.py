@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import fx, nn
@@ -155,10 +155,12 @@ def fold(module: nn.Module) -> None:
         if isinstance(child, FoldsItself) and not any(map(_has_hooks, child.modules())):
             _replace(module, name, child.folded().eval())
     for names, normalisation in list(foldables(copy_sharing_weights(module))):
-        convolutions = [module.get_submodule(name) for name in names]
+        convolutions = [cast(Convolution, module.get_submodule(name)) for name in names]
         scale, shift = scale_and_shift(module.get_submodule(normalisation))
         widths = [each.out_channels for each in convolutions]
-        for convolution, its_scale, its_shift in zip(convolutions, scale.split(widths), shift.split(widths), strict=True):
+        for convolution, its_scale, its_shift in zip(
+            convolutions, scale.split(widths), shift.split(widths), strict=True
+        ):
             _fold_into(convolution, its_scale, its_shift)
         _replace(module, normalisation, nn.Identity())
     for name, child in list(module.named_modules()):
