@@ -57,7 +57,7 @@ def cospgd_loops() -> dict[str, Loop]:
                 point.requires_grad = True
                 logits = model(point)
                 loss = scale(logits, y, functional.cross_entropy(logits, y, reduction="none"), step, steps).mean()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 point = functions.step_inf(point, EPSILON, point.grad, x, 0.01, False, 0, 1)
 
         return run
@@ -125,14 +125,15 @@ def main(folder: Path, paths: list[str]) -> None:
     there = [(peer, loops) for peer, loops in found.items() if not isinstance(loops, str)]
     loops = {f"{peer} {name}": loop for peer, its in there for name, loop in its.items()}
     print(json.dumps({"loops": list(loops), "missing": missing}), flush=True)
-    model = Counted(torch.jit.load(folder / "model.pt")).eval().requires_grad_(False)
+    script = torch.jit.load(folder / "model.pt")  # type: ignore[no-untyped-call]
+    model = Counted(script).eval().requires_grad_(False)
     batch = np.load(folder / "batch.npz")
     images, labels = torch.from_numpy(batch["images"]), torch.from_numpy(batch["labels"])
     for line in sys.stdin:
         name, steps = json.loads(line)
         model.seen = 0
         began = time.process_time()
-        with torch.jit.optimized_execution(False):
+        with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
             loops[name](model, images.clone(), labels.clone(), steps)
         seconds = time.process_time() - began
         print(json.dumps({"seconds": seconds, "passes": model.seen / len(images)}), flush=True)

@@ -80,8 +80,8 @@ def export(model: SegmentationModel, folder: Path) -> tuple[torch.Tensor, torch.
     assert isinstance(batch.labels, torch.Tensor)
     labels = batch.labels.clamp(0, model.num_classes - 1)
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", torch.jit.TracerWarning)  # the size is fixed here
-        torch.jit.trace(model, batch.images).save(folder / "model.pt")
+        warnings.simplefilter("ignore")  # tracing says that sizes are fixed, which they are here
+        torch.jit.trace(model, batch.images).save(folder / "model.pt")  # type: ignore[no-untyped-call]
     np.savez(folder / "batch.npz", images=batch.images.numpy(), labels=labels.numpy())
     return batch.images, labels
 
@@ -93,7 +93,7 @@ def our_pass_seconds(
     handle = model.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
     attack = build(name, steps=steps, **OPTIONS.get(name, {}))
     began = time.process_time()
-    with torch.jit.optimized_execution(False):
+    with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
         attack(model, images, labels)
     seconds = time.process_time() - began
     handle.remove()
@@ -108,10 +108,11 @@ def measure(address: str, python: str, paths: list[str], steps: int, rounds: int
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         images, labels = export(model, folder)
-        traced = wrap_model(torch.jit.load(folder / "model.pt"), num_classes=model.num_classes)
+        script = torch.jit.load(folder / "model.pt")  # type: ignore[no-untyped-call]
+        traced = wrap_model(script, num_classes=model.num_classes)
         peers = Peers(python, folder, paths)
-        for peer, reason in peers.missing.items():
-            print(f"{peer} is not installed there ({reason})", flush=True)
+        for absent, reason in peers.missing.items():
+            print(f"{absent} is not installed there ({reason})", flush=True)
         for loop in peers.loops:
             ours = loop.rpartition(" ")[2]
             times: list[list[float]] = [[], [], []]
@@ -119,9 +120,9 @@ def measure(address: str, python: str, paths: list[str], steps: int, rounds: int
                 times[0].append(peers.pass_seconds(loop, steps))
                 times[1].append(our_pass_seconds(traced, ours, images, labels, steps))
                 times[2].append(our_pass_seconds(prepared, ours, images, labels, steps))
-            peer, same, fast = (median(side[1:]) for side in times)  # the first round warms up
-            rows.append({"model": address, "loop": loop, "ratio": peer / same, "prepared": peer / fast})
-            print("{model:20} {loop:22} {ratio:.2f}, over ours prepared {prepared:.2f}".format(**rows[-1]), flush=True)
+            theirs, same, fast = (median(side[1:]) for side in times)  # the first round warms up
+            rows.append({"model": address, "loop": loop, "ratio": theirs / same, "prepared": theirs / fast})
+            print(f"{address:20} {loop:22} {theirs / same:.2f}, over ours prepared {theirs / fast:.2f}", flush=True)
         peers.close()
     return rows
 

@@ -31,7 +31,7 @@ def padam(model, x, y, loss_fn, eps, step_size, num_steps):
 def exported(tmp_path: Path) -> Path:
     """A network as TorchScript and a batch of two images."""
     images = torch.rand(2, 3, 6, 8)
-    torch.jit.trace(nn.Conv2d(3, 4, 1), images).save(tmp_path / "model.pt")
+    torch.jit.trace(nn.Conv2d(3, 4, 1), images).save(tmp_path / "model.pt")  # type: ignore[no-untyped-call]
     np.savez(tmp_path / "batch.npz", images=images.numpy(), labels=np.zeros((2, 6, 8), np.int64))
     return tmp_path
 

@@ -159,7 +159,7 @@ def fold(module: nn.Module) -> None:
         scale, shift = scale_and_shift(module.get_submodule(normalisation))
         widths = [each.out_channels for each in convolutions]
         for convolution, its_scale, its_shift in zip(
-            convolutions, scale.split(widths), shift.split(widths), strict=True
+            convolutions, torch.split(scale, widths), torch.split(shift, widths), strict=True
         ):
             _fold_into(convolution, its_scale, its_shift)
         _replace(module, normalisation, nn.Identity())
