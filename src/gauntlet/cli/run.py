@@ -97,6 +97,7 @@ def run(
     model_options: ModelOptions,
 ) -> None:
     """Evaluate models on datasets under threats; what is stored already is not computed again."""
+    from gauntlet.evaluation.memory import keep_freed_memory
     from gauntlet.evaluation.plan import plan_jobs, plan_schema
     from gauntlet.evaluation.progress import Terminal
 
@@ -122,6 +123,7 @@ def run(
 
         print_dry_run(jobs, store, workers or cores(), as_json)
         return
+    keep_freed_memory()
     trackers = [name for name, wanted in (("wandb", wandb), ("mlflow", mlflow), ("tensorboard", tensorboard)) if wanted]
     if save_images is not None:
         _make_folder(save_images)

@@ -16,7 +16,7 @@ import gauntlet
 from gauntlet.errors import GauntletError
 from gauntlet.models import DetectionModel, SegmentationModel, wrap_model
 from gauntlet.models.preparation import choose_steps, choosing, parse_steps, prepare
-from gauntlet.models.preparation.folding import FixedLeakyReLU, Pair, ScaleAndShift, fold, foldable_pairs
+from gauntlet.models.preparation.folding import FixedLeakyReLU, FixedPReLU, Foldable, ScaleAndShift, fold, foldables
 from tiny import TinyDataset
 
 
@@ -100,16 +100,37 @@ def test_a_folded_convolution_is_the_same_function(
 
 def test_only_a_norm_that_alone_takes_the_output_is_folded_the_others_become_scale_and_shift() -> None:
     module = Joined().eval()
-    assert list(foldable_pairs(module)) == [Pair("plain", "last")]
+    assert list(foldables(module)) == [Foldable(("left", "right"), "joint"), Foldable(("plain",), "last")]
     assert_same_function(module)
-    assert isinstance(module.joint, ScaleAndShift)
+    assert isinstance(module.joint, nn.Identity)
     assert isinstance(module.norm, ScaleAndShift)
     assert isinstance(module.last, nn.Identity)
 
 
+def test_convolutions_side_by_side_are_folded_only_if_nothing_else_takes_one_of_them() -> None:
+    class Taken(Joined):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            left = self.left(images)
+            result: torch.Tensor = self.joint(torch.cat((left, self.right(images)), 1)) + left.mean()
+            return result
+
+    module = Taken().eval()
+    assert list(foldables(module)) == []
+    assert_same_function(module)
+    assert isinstance(module.joint, ScaleAndShift)
+
+
+def test_a_slope_per_channel_has_the_gradient_of_torch() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.PReLU(3))
+    module[0].weight.data = torch.tensor([0.3, 0.8, -0.2])  # lerp has a branch at a half
+    assert_same_function(module)
+    assert isinstance(module[0], FixedPReLU)
+
+
 def test_inside_a_module_that_cannot_be_traced_blocks_are_still_found() -> None:
     module = Branching().eval()
-    assert list(foldable_pairs(module)) == [Pair("body.0", "body.1")]
+    assert list(foldables(module)) == [Foldable(("body.0",), "body.1")]
     assert_same_function(module)
     assert isinstance(module.body[2], FixedLeakyReLU)
 
@@ -118,7 +139,7 @@ def test_a_convolution_called_twice_or_with_a_computed_kernel_is_left_alone() ->
     shared = nn.Conv2d(3, 3, 1)
     twice = nn.Sequential(shared, lively_norm(3), shared, lively_norm(3)).eval()
     computed = nn.Sequential(parametrizations.weight_norm(nn.Conv2d(3, 3, 1)), lively_norm(3)).eval()
-    assert list(foldable_pairs(twice)) == list(foldable_pairs(computed)) == []
+    assert list(foldables(twice)) == list(foldables(computed)) == []
     assert_same_function(twice)
     assert_same_function(computed)
 
@@ -269,7 +290,7 @@ def test_what_folding_would_change_is_left_alone() -> None:
     hooked[1].register_forward_hook(lambda module, inputs, output: output + 1)
     doubled = nn.Sequential(nn.Conv2d(3, 3, 1), Doubling(3)).eval()
     for module in (hooked, doubled, Peeking().eval(), Shared().eval()):
-        assert list(foldable_pairs(module)) == []
+        assert list(foldables(module)) == []
         images = torch.rand(1, 3, 6, 6)
         expected = module(images)
         fold(module)

@@ -13,6 +13,7 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.evaluation.counting import build_counter
 from gauntlet.evaluation.jobs import prepare_for, ready_model, steps_for, with_preparation
+from gauntlet.evaluation.memory import keep_freed_memory
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.evaluation.units import UnitComputer
@@ -27,6 +28,7 @@ class Worker:
     def __init__(self, threads: int) -> None:
         torch.set_num_threads(threads)
         cv2.setNumThreads(threads)
+        keep_freed_memory()
         self._loaded: tuple[ModelEntry | PickledFile, GauntletModel] | None = None
         self._prepared: tuple[GauntletModel, tuple[str, ...], GauntletModel] | None = None
         self._datasets: dict[str, Dataset] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -16,6 +17,14 @@ Features = tuple[torch.Tensor, ...]
 """What an encoder hands to a decoder: the feature maps (and pooling indices) that the decoder needs."""
 
 State = dict[str, torch.Tensor]
+
+
+class FoldsItself(nn.Module, ABC):
+    """A part of a network that has a cheaper form once its weights are frozen."""
+
+    @abstractmethod
+    def folded(self) -> nn.Module:
+        """A module that computes the same as this one in eval mode, up to rounding."""
 
 
 class Architecture(nn.Module):

@@ -86,3 +86,18 @@ def convolution(
 def halve(images: torch.Tensor) -> torch.Tensor:
     """Half the size by a 3x3 mean, for networks that are shown the image again deeper down."""
     return functional.avg_pool2d(images, 3, stride=2, padding=1)
+
+
+def scale_and_shift(norm: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+    """(C,) scale and (C,) shift of a batch norm, computed in double precision and rounded once."""
+    assert isinstance(norm, nn.BatchNorm2d)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    dtype = norm.running_mean.dtype
+    scale = (norm.running_var.double() + norm.eps).rsqrt()
+    if norm.weight is not None:
+        scale = scale * norm.weight.detach().double()
+    shift = -norm.running_mean.double() * scale
+    if norm.bias is not None:
+        shift = shift + norm.bias.detach().double()
+    return scale.to(dtype), shift.to(dtype)

@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn import functional
 
 from gauntlet.errors import unknown_name
-from gauntlet.models.architectures.base import Architecture, Features
+from gauntlet.models.architectures.base import Architecture, Features, FoldsItself
+from gauntlet.models.architectures.layers import scale_and_shift
 
 REDUCTIONS = (8, 4, 2, 1)
 
@@ -172,7 +173,7 @@ class Encoder(nn.Module):
         return tuple(maps)
 
 
-class Decoder(nn.Module):
+class Decoder(FoldsItself):
     """The all-MLP decoder (equation 4): one width for every stage, upsampled to the first, fused, classified."""
 
     def __init__(self, variant: Variant, num_classes: int, dropout: float) -> None:
@@ -197,6 +198,45 @@ class Decoder(nn.Module):
             dim=1,
         )
         logits: torch.Tensor = self.classifier(self.fusion(fused))
+        return logits
+
+    def folded(self) -> nn.Module:
+        return FoldedDecoder(self)
+
+
+class FoldedDecoder(nn.Module):
+    """The decoder with projection, fusion and batch norm as one 1x1 convolution per stage, at the stage's resolution.
+
+    A 1x1 convolution and an interpolation commute, and one over a concatenation is a sum over its parts: fewer
+    products, and nothing as wide as all stages together is ever stored.
+    """
+
+    def __init__(self, decoder: Decoder) -> None:
+        super().__init__()
+        fusion, normalisation = decoder.fusion[0], decoder.fusion[1]
+        assert isinstance(fusion, nn.Conv2d)
+        assert isinstance(normalisation, nn.BatchNorm2d)
+        scale, shift = scale_and_shift(normalisation)
+        stages: list[nn.Conv2d] = []
+        parts = (scale[:, None] * fusion.weight.flatten(1)).double().chunk(len(decoder.projections), dim=1)
+        for part, projection in zip(parts, decoder.projections, strict=True):
+            assert isinstance(projection, nn.Conv2d)
+            assert projection.bias is not None
+            stage = nn.Conv2d(projection.in_channels, len(scale), 1, bias=not stages, device=scale.device)
+            stage.weight.data = (part @ projection.weight.flatten(1).double()).to(scale.dtype)[:, :, None, None]
+            shift = shift + (part @ projection.bias.double()).to(scale.dtype)
+            stages.append(stage)
+        stages[0].bias = nn.Parameter(shift)
+        self.stages = nn.ModuleList(stages)
+        self.classifier = decoder.classifier
+
+    def forward(self, encoded: Features) -> torch.Tensor:
+        fused = self.stages[0](encoded[0])
+        for stage, features in zip(self.stages[1:], encoded[1:], strict=True):
+            fused = fused + functional.interpolate(
+                stage(features), size=fused.shape[-2:], mode="bilinear", align_corners=False
+            )
+        logits: torch.Tensor = self.classifier(functional.relu(fused))
         return logits
 
 

@@ -1,22 +1,24 @@
 """Batch norm without its own pass: folded into the convolution before it, or one multiplication and one addition.
 
 In eval mode batch norm is y = x * scale + shift per channel, with scale = weight / sqrt(variance + eps) and
-shift = bias - mean * scale. A convolution takes both into its kernel and bias; where none stands directly before it
-(after a concatenation or a sum), one fused multiply-add is left, whose gradient is a single product.
+shift = bias - mean * scale. A convolution, or those whose outputs are put side by side, take both into kernel and bias;
+where anything else stands before it (a sum, a pooling), one fused multiply-add is left, whose gradient is one product.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import fx, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.utils.parametrize import is_parametrized
 
-from gauntlet.models.architectures.layers import PReLU
+from gauntlet.models.architectures.base import FoldsItself
+from gauntlet.models.architectures.layers import PReLU, scale_and_shift
 from gauntlet.models.preparation.copying import copy_sharing_weights
 
 Convolution = nn.Conv2d | nn.ConvTranspose2d
@@ -49,10 +51,42 @@ class FixedLeakyReLU(nn.Module):
         return functional.leaky_relu(features, self.slope)
 
 
-class Pair(NamedTuple):
-    """Names of a convolution and of the batch norm that alone takes its output."""
+class _FixedPReLUGradient(torch.autograd.Function):
+    """PReLU whose backward pass is two kernels: what passes a ReLU, and the slope's share of the rest."""
 
-    convolution: str
+    @staticmethod
+    def forward(context: Any, features: torch.Tensor, slope: torch.Tensor) -> torch.Tensor:
+        context.save_for_backward(features, slope)
+        return functional.prelu(features, slope)
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        features, slope = context.saved_tensors
+        positive = torch.ops.aten.threshold_backward(gradient, features, 0)
+        return torch.lerp(positive, gradient, slope.view(-1, 1, 1)), None  # positive + slope * (gradient - positive)
+
+
+class FixedPReLU(nn.Module):
+    """PReLU with a frozen slope for each channel of a feature map."""
+
+    slope: torch.Tensor
+
+    def __init__(self, slope: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("slope", slope)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        if features.ndim != 4 or not torch.is_grad_enabled():
+            return functional.prelu(features, self.slope)
+        result: torch.Tensor = _FixedPReLUGradient.apply(features, self.slope)  # type: ignore[no-untyped-call]
+        return result
+
+
+class Foldable(NamedTuple):
+    """Names of a batch norm and of the convolutions, side by side, whose outputs it alone takes."""
+
+    convolutions: tuple[str, ...]
     normalisation: str
 
 
@@ -63,8 +97,8 @@ class _Tracer(fx.Tracer):
         return next(module.children(), None) is None or super().is_leaf_module(module, qualified_name)
 
 
-def foldable_pairs(module: nn.Module, prefix: str = "", shared: Collection[int] | None = None) -> Iterator[Pair]:
-    """Every convolution whose output goes to one batch norm and nowhere else.
+def foldables(module: nn.Module, prefix: str = "", shared: Collection[int] | None = None) -> Iterator[Foldable]:
+    """Every batch norm that takes the output of convolutions which goes nowhere else.
 
     A module whose forward pass cannot be traced (it branches on values) is looked into child by child, so that its
     sequences and blocks are still found. Only torch's own classes count, without hooks: a subclass may compute
@@ -82,39 +116,59 @@ def foldable_pairs(module: nn.Module, prefix: str = "", shared: Collection[int] 
         graph = _Tracer().trace(module)
     except Exception:  # tracing runs foreign code on placeholders: anything may be raised
         for name, child in module.named_children():
-            yield from foldable_pairs(child, f"{prefix}{name}.", shared)
+            yield from foldables(child, f"{prefix}{name}.", shared)
         return
     modules = dict(module.named_modules())
     calls = Counter(node.target for node in graph.nodes if node.op == "call_module")
     read = {str(node.target).rpartition(".")[0] for node in graph.nodes if node.op == "get_attr"}
     for node in graph.nodes:
-        before = node.args[0] if node.op == "call_module" and node.args else None
-        if not isinstance(before, fx.Node) or before.op != "call_module" or len(before.users) != 1:
+        if node.op != "call_module" or not _is_plain_norm(modules[str(node.target)]):
             continue
-        first, second = str(before.target), str(node.target)
+        convolutions = [str(each.target) for each in _sources(node) if each.op == "call_module"]
+        names = [*convolutions, str(node.target)]
         if (
-            _is_plain_convolution(modules[first])
-            and _is_plain_norm(modules[second])
-            and calls[first] == calls[second] == 1
-            and not {id(modules[first]), id(modules[second])} & set(shared)
-            and not {first, second} & read  # its weights are used besides
+            len(convolutions) == len(_sources(node)) > 0
+            and all(_is_plain_convolution(modules[name]) for name in convolutions)
+            and all(calls[name] == 1 and id(modules[name]) not in shared for name in names)
+            and not set(names) & read  # its weights are used besides
         ):
-            yield Pair(f"{prefix}{first}", f"{prefix}{second}")
+            yield Foldable(tuple(prefix + name for name in convolutions), prefix + names[-1])
+
+
+def _sources(norm: fx.Node) -> list[fx.Node]:
+    """What a norm takes, the parts of a concatenation over channels one by one; none where others take it as well."""
+    before = norm.args[0] if norm.args else None
+    if not isinstance(before, fx.Node) or len(before.users) != 1:
+        return []
+    if before.target is not torch.cat:
+        return [before]
+    parts, axis = [*before.args, *before.kwargs.values(), 0][:2]
+    if axis != 1 or not isinstance(parts, (tuple, list)):
+        return []
+    alone = all(isinstance(part, fx.Node) and len(part.users) == 1 for part in parts) and len(set(parts)) == len(parts)
+    return list(parts) if alone else []
 
 
 def fold(module: nn.Module) -> None:
     """Folds a module in place; it must be in eval mode and nobody else's (`prepare` gives it a copy)."""
-    for pair in list(foldable_pairs(copy_sharing_weights(module))):
-        convolution, norm = module.get_submodule(pair.convolution), module.get_submodule(pair.normalisation)
-        assert isinstance(convolution, _CONVOLUTIONS)
-        assert isinstance(norm, nn.BatchNorm2d)
-        _fold_into(convolution, *_scale_and_shift(norm))
-        _replace(module, pair.normalisation, nn.Identity())
+    for name, child in list(module.named_modules()):
+        if isinstance(child, FoldsItself) and not any(map(_has_hooks, child.modules())):
+            _replace(module, name, child.folded().eval())
+    for names, normalisation in list(foldables(copy_sharing_weights(module))):
+        convolutions = [cast(Convolution, module.get_submodule(name)) for name in names]
+        scale, shift = scale_and_shift(module.get_submodule(normalisation))
+        widths = [each.out_channels for each in convolutions]
+        for convolution, its_scale, its_shift in zip(
+            convolutions, torch.split(scale, widths), torch.split(shift, widths), strict=True
+        ):
+            _fold_into(convolution, its_scale, its_shift)
+        _replace(module, normalisation, nn.Identity())
     for name, child in list(module.named_modules()):
         if _is_plain_norm(child):
-            _replace(module, name, ScaleAndShift(*_scale_and_shift(child)))
-        elif type(child) in (nn.PReLU, PReLU) and child.weight.numel() == 1 and not _has_hooks(child):
-            _replace(module, name, FixedLeakyReLU(child.weight.item()))
+            _replace(module, name, ScaleAndShift(*scale_and_shift(child)))
+        elif type(child) in (nn.PReLU, PReLU) and not _has_hooks(child):
+            one = child.weight.numel() == 1
+            _replace(module, name, FixedLeakyReLU(child.weight.item()) if one else FixedPReLU(child.weight.detach()))
 
 
 def _replace(module: nn.Module, name: str, new: nn.Module) -> None:
@@ -142,21 +196,6 @@ def _is_plain_norm(module: nn.Module) -> bool:
     if type(module) is not nn.BatchNorm2d or _has_hooks(module):
         return False
     return module.running_mean is not None and not module.training
-
-
-def _scale_and_shift(norm: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
-    """(C,) scale and (C,) shift of a batch norm, computed in double precision and rounded once."""
-    assert isinstance(norm, nn.BatchNorm2d)
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    dtype = norm.running_mean.dtype
-    scale = (norm.running_var.double() + norm.eps).rsqrt()
-    if norm.weight is not None:
-        scale = scale * norm.weight.detach().double()
-    shift = -norm.running_mean.double() * scale
-    if norm.bias is not None:
-        shift = shift + norm.bias.detach().double()
-    return scale.to(dtype), shift.to(dtype)
 
 
 def _fold_into(convolution: Convolution, scale: torch.Tensor, shift: torch.Tensor) -> None:

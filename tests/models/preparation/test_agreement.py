@@ -1,0 +1,33 @@
+"""Preparing a shipped model leaves what attacks make of it as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+import gauntlet
+from gauntlet.models import GauntletModel
+from gauntlet.models.preparation.choosing import CANDIDATES
+from gauntlet.models.sources import shipped
+from gauntlet.tasks import SEGMENTATION
+
+IMAGES, SIZE, STEPS = 32, (64, 128), 3
+LARGEST = 0.001
+"""Difference of the mIoU: a tenth of a point."""
+
+MODELS = [name for name in shipped.names() if shipped.find(name).task == SEGMENTATION]
+
+
+def miou(model: GauntletModel, attack: str, prepare: str) -> float:
+    streets = gauntlet.load_dataset("streets", split="val", size=SIZE, length=IMAGES)
+    threat = {"attack": {"name": attack, "steps": STEPS, "epsilon": "4/255"}}
+    return gauntlet.evaluate(model, streets, threat, prepare=prepare, batch_size=4).figures["mIoU"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", ["pgd", "cospgd"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_prepared_model_is_as_robust_as_it_was(name: str, attack: str) -> None:
+    model = gauntlet.load_model(name)
+    expected = miou(model, attack, "off")
+    for steps in CANDIDATES[1:]:
+        assert miou(model, attack, ",".join(steps)) == pytest.approx(expected, abs=LARGEST), steps
