@@ -216,7 +216,6 @@ class ENet(Architecture):
         self.encoder = Encoder(dropout, pooling)
         self.decoder = Decoder(num_classes, dropout, prelu=decoder_activation == "prelu")
 
-    @classmethod
-    def rename_published(cls, state: Mapping[str, torch.Tensor]) -> State:
+    def rename_published(self, state: Mapping[str, torch.Tensor]) -> State:
         """From the names of davidtvs/PyTorch-ENet: "dilated2_2.ext_conv1" is our "encoder.stage2.2.projection"."""
         return renamed(state, PUBLISHED_NAMES)

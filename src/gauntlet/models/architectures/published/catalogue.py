@@ -1,0 +1,19 @@
+"""Every published network by name, from the tables of the families."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gauntlet.errors import unknown_name
+from gauntlet.models.architectures.published import bisenet, bisenetv2, ddrnet, icnet, pidnet, pspnet, deeplab
+from gauntlet.models.architectures.published.network import Published
+
+_FAMILIES = (bisenet, bisenetv2, ddrnet, pidnet, icnet, pspnet, deeplab)
+NETWORKS: Mapping[str, Published] = {name: row for family in _FAMILIES for name, row in family.NETWORKS.items()}
+
+
+def find(name: str) -> Published:
+    """The row of a network."""
+    if name not in NETWORKS:
+        raise unknown_name("network", name, NETWORKS)
+    return NETWORKS[name]
