@@ -159,3 +159,12 @@ def floored_means(features: torch.Tensor, bins: int) -> torch.Tensor:
     """Means over windows of floor(size / bins) pixels, side by side; more than `bins` where it does not divide."""
     height, width = features.shape[-2:]
     return functional.avg_pool2d(features, (height // bins, width // bins))
+
+
+def drop_path(branch: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
+    """Stochastic depth: in training, whole samples of a branch (N, ...) are dropped at a rate, the others scaled up."""
+    if not training or rate == 0.0:
+        return branch
+    keep = 1.0 - rate
+    kept = torch.rand(len(branch), *(1,) * (branch.ndim - 1), device=branch.device) < keep
+    return branch * kept.to(branch.dtype).div(keep)

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from gauntlet.errors import unknown_name
 from gauntlet.models.architectures.base import Architecture, Features
+from gauntlet.models.architectures.layers import drop_path
 
 REDUCTIONS = (8, 4, 2, 1)
 
@@ -111,14 +112,10 @@ class Block(nn.Module):
         self.feed_forward = MixFeedForward(width, expansion)
 
     def forward(self, tokens: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-        tokens = tokens + self._drop(self.attention(self.attention_norm(tokens), size))
-        return tokens + self._drop(self.feed_forward(self.feed_forward_norm(tokens), size))
-
-    def _drop(self, branch: torch.Tensor) -> torch.Tensor:
-        if not self.training or self.drop_path == 0.0:
-            return branch
-        keep = 1.0 - self.drop_path
-        return branch * (torch.rand(len(branch), 1, 1, device=branch.device) < keep).to(branch.dtype).div(keep)
+        attended = self.attention(self.attention_norm(tokens), size)
+        tokens = tokens + drop_path(attended, self.drop_path, self.training)
+        fed = self.feed_forward(self.feed_forward_norm(tokens), size)
+        return tokens + drop_path(fed, self.drop_path, self.training)
 
 
 class Stage(nn.Module):

@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gauntlet.errors import unknown_name
-from gauntlet.models.architectures.published import bisenet, bisenetv2, ddrnet, icnet, pidnet, pspnet, deeplab
+from gauntlet.models.architectures.published import (
+    bisenet,
+    bisenetv2,
+    ddrnet,
+    deeplab,
+    dilated,
+    fcn,
+    icnet,
+    pidnet,
+    pspnet,
+    segnet,
+    unet,
+    upernet,
+)
 from gauntlet.models.architectures.published.network import Published
 
-_FAMILIES = (bisenet, bisenetv2, ddrnet, pidnet, icnet, pspnet, deeplab)
+_FAMILIES = (bisenet, bisenetv2, ddrnet, pidnet, icnet, pspnet, deeplab, fcn, segnet, dilated, upernet, unet)
 NETWORKS: Mapping[str, Published] = {name: row for family in _FAMILIES for name, row in family.NETWORKS.items()}
 
 

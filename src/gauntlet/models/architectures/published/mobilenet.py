@@ -170,7 +170,6 @@ class MobileNetV3(nn.Module):
         blocks: list[nn.Module] = [_v3_unit(3, 16, 3, nn.Hardswish, 2)]
         in_channels = 16
         for kernel, wide, width, excitation, hard_swish, stride, dilation in V3_BLOCKS:
-            # The first dilated block had a stride: with it, its input and output would differ in size.
             block = V3Block(in_channels, kernel, wide, width, excitation, hard_swish, stride, dilation)
             blocks.append(block)
             in_channels = width
