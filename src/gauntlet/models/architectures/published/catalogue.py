@@ -11,6 +11,7 @@ from gauntlet.models.architectures.published import (
     ddrnet,
     deeplab,
     dilated,
+    enet,
     fcn,
     icnet,
     pidnet,
@@ -21,7 +22,7 @@ from gauntlet.models.architectures.published import (
 )
 from gauntlet.models.architectures.published.network import Published
 
-_FAMILIES = (bisenet, bisenetv2, ddrnet, pidnet, icnet, pspnet, deeplab, fcn, segnet, dilated, upernet, unet)
+_FAMILIES = (bisenet, bisenetv2, ddrnet, pidnet, icnet, pspnet, deeplab, fcn, segnet, dilated, upernet, unet, enet)
 NETWORKS: Mapping[str, Published] = {name: row for family in _FAMILIES for name, row in family.NETWORKS.items()}
 
 
