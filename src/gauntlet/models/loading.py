@@ -14,7 +14,7 @@ from gauntlet.models.sources.contract import ModelSource, make_source, sources
 
 sources.add("script", "gauntlet.models.sources.own_models:script")
 sources.add("python", "gauntlet.models.sources.own_models:python")
-for _name in ("hf", "smp", "torchvision", "onnx", "mmseg", "tiled"):
+for _name in ("hf", "smp", "torchvision", "onnx", "mmseg", "tiled", "net"):
     sources.add(_name, f"gauntlet.models.sources.{_name}:source")
 
 

@@ -158,7 +158,7 @@ class PyramidPooling(nn.Module):
 def floored_means(features: torch.Tensor, bins: int) -> torch.Tensor:
     """Means over windows of floor(size / bins) pixels, side by side; more than `bins` where it does not divide."""
     height, width = features.shape[-2:]
-    return functional.avg_pool2d(features, (height // bins, width // bins))
+    return functional.avg_pool2d(features, (max(1, height // bins), max(1, width // bins)))
 
 
 def drop_path(branch: torch.Tensor, rate: float, training: bool) -> torch.Tensor:

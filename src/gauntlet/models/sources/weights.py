@@ -14,7 +14,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.models.sources.adapting import first_line
 
 # What training programs put their state dict under, beside the epoch and the optimiser.
-_WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
+_WRAPPERS = ("state_dict", "model_state_dict", "model_state", "model", "net")
 # What data-parallel training and Lightning put before every name.
 _PREFIXES = ("module.", "model.")
 

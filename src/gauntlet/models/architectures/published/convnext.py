@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -71,8 +73,7 @@ class ConvNeXt(nn.Module):
         drops = iter(torch.linspace(0, DROP_PATH[size], sum(depths), device="cpu").tolist())
         self.reductions = nn.ModuleList([_stem(convolutional_stem)])
         self.reductions.extend(
-            nn.Sequential(ChannelNorm(before), nn.Conv2d(before, width, 2, 2))
-            for before, width in zip(WIDTHS, WIDTHS[1:], strict=False)
+            nn.Sequential(ChannelNorm(before), nn.Conv2d(before, width, 2, 2)) for before, width in pairwise(WIDTHS)
         )
         self.stages = nn.ModuleList(
             nn.Sequential(*(Block(width, next(drops)) for _ in range(depth)))

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from gauntlet.models.architectures.base import Features, Rule
 from gauntlet.models.architectures.layers import resize, unit
-from gauntlet.models.architectures.published import pspnet, vgg
+from gauntlet.models.architectures.published import vgg
 from gauntlet.models.architectures.published.mobilenet import MobileNetV2, MobileNetV3
 from gauntlet.models.architectures.published.network import Head, Parts, Published, Readout, he_normal
 from gauntlet.models.architectures.published.pspnet import (
@@ -29,7 +29,7 @@ from gauntlet.models.architectures.published.pspnet import (
     context_head,
     sequence_head,
 )
-from gauntlet.models.architectures.published.residual import BLOCK_NAMES, ResidualEncoder
+from gauntlet.models.architectures.published.residual import ResidualEncoder
 
 NARROW_RATES, WIDE_RATES = (6, 12, 18), (12, 24, 36)
 V2_RATES = (6, 12, 18, 24)
@@ -62,7 +62,6 @@ class ASPP(nn.Module):
         dropout: behind the projection.
         image_first: the branch of the mean comes first in the result, else last.
         separated: dilated branches are depthwise first.
-        corners: how the mean is enlarged (it is constant, but rounding differs).
     """
 
     def __init__(
@@ -385,7 +384,9 @@ def _mmseg_plus(encoder: Mapping[str, Any], **options: Any) -> Published:
 
 
 def _torchvision(auxiliary_width: int, **options: Any) -> Published:
-    return Published(deeplab_v3, {**options, "auxiliary_width": auxiliary_width}, TORCHVISION, _V3, "pytorch/vision")
+    return Published(
+        deeplab_v3, {**options, "auxiliary_width": auxiliary_width}, TORCHVISION, _V3, "pytorch/vision", classes=21
+    )
 
 
 def _vainf(build: Callable[..., Parts], names: Sequence[Rule], paper: str, **options: Any) -> Published:
@@ -413,13 +414,13 @@ NETWORKS = {
     "mm_deeplabv3plus_r101": _mmseg_plus(V1C_101),
     "deeplabv2_resnet101": Published(
         deeplab_v2_residual, {"multi_scale": False}, KAZUTO, _V2, "kazuto1011/deeplab-pytorch",
-        initialise=initialise_v2, arnab_mib=168.4,
+        initialise=initialise_v2, classes=21, arnab_mib=168.4,
     ),
     "deeplabv2_resnet101_msc": Published(
         deeplab_v2_residual, {"multi_scale": True}, KAZUTO_MULTI_SCALE, _V2, "kazuto1011/deeplab-pytorch",
-        initialise=initialise_v2, arnab_mib=168.4,
+        initialise=initialise_v2, classes=21, arnab_mib=168.4,
     ),
     "deeplabv2_vgg16": Published(
-        deeplab_v2_vgg, {}, CAFFE_VGG, _V2, "DeepLab v2 (Caffe)", initialise=initialise_v2, arnab_mib=144.5
+        deeplab_v2_vgg, {}, CAFFE_VGG, _V2, "DeepLab v2 (Caffe)", initialise=initialise_v2, classes=21, arnab_mib=144.5
     ),
 }  # fmt: skip

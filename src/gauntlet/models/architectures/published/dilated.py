@@ -151,10 +151,19 @@ DILATION10: tuple[Rule, ...] = (
 _PAPER, _ORIGIN = "arXiv:1511.07122", "fyu/dilation"
 NETWORKS = {
     "dilated_frontend_voc": Published(
-        front_end, {}, _FRONT, _PAPER, _ORIGIN, stride=8, unused=(r"^ct_",), initialise=initialise, arnab_mib=512.4
+        front_end,
+        {},
+        _FRONT,
+        _PAPER,
+        _ORIGIN,
+        stride=8,
+        classes=21,
+        unused=(r"^ct_",),
+        initialise=initialise,
+        arnab_mib=512.4,
     ),
     "dilated8_context_voc": Published(
-        dilation8, {}, DILATION8, _PAPER, _ORIGIN, stride=8, initialise=initialise, arnab_mib=538.4
+        dilation8, {}, DILATION8, _PAPER, _ORIGIN, stride=8, classes=21, initialise=initialise, arnab_mib=538.4
     ),
     "dilation10_cityscapes": Published(
         dilation10, {}, DILATION10, _PAPER, _ORIGIN, stride=8, initialise=initialise, arnab_mib=512.6

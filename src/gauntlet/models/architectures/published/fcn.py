@@ -105,7 +105,7 @@ def fcn8s_residual(num_classes: int) -> Parts:
 
 
 def fcn_residual(num_classes: int) -> Parts:
-    """torchvision's FCN: one head on the last map of a dilated ResNet-50; logits at the image's size."""
+    """One head on the last map of a dilated ResNet-50, as in torchvision; logits at the image's size."""
     encoder = ResidualEncoder(**PLAIN_50)
     return Parts(
         encoder,
@@ -149,11 +149,11 @@ TORCHVISION: tuple[Rule, ...] = (
 _PAPER = "arXiv:1411.4038"
 NETWORKS = {
     "fcn8s_vgg16_wkentaro": Published(
-        fcn8s_vgg, {}, WKENTARO, _PAPER, "wkentaro/pytorch-fcn", initialise=initialise, arnab_mib=513.0
+        fcn8s_vgg, {}, WKENTARO, _PAPER, "wkentaro/pytorch-fcn", classes=21, initialise=initialise, arnab_mib=513.0
     ),
     "fcn8s_resnet101": Published(
-        fcn8s_residual, {}, (), _PAPER, "Arnab et al. 2018 (not public)", stride=32, initialise=initialise,
+        fcn8s_residual, {}, (), _PAPER, "Arnab et al. 2018 (not public)", stride=32, classes=21, initialise=initialise,
         arnab_mib=162.9,
     ),
-    "tv_fcn_resnet50": Published(fcn_residual, {}, TORCHVISION, _PAPER, "pytorch/vision"),
+    "tv_fcn_resnet50": Published(fcn_residual, {}, TORCHVISION, _PAPER, "pytorch/vision", classes=21),
 }  # fmt: skip

@@ -84,7 +84,9 @@ class Published:
         paper: where the network is described.
         origin: whose code and files the names and details are of.
         stride: height and width must be multiples of it.
+        classes: number of logits of the published weights.
         unused: regular expressions of the authors' names (without wrappers) that inference never reads.
+        convert: on the state dict under our names, where tensors differ in more than their names.
         initialise: fresh weights.
         arnab_mib: size in MiB that Arnab et al. (2018), table 6, print for it; None where they have no such network.
     """
@@ -95,7 +97,9 @@ class Published:
     paper: str = ""
     origin: str = ""
     stride: int = 1
+    classes: int = 19
     unused: Sequence[str] = ()
+    convert: Callable[[State], State] = dict
     initialise: Callable[[nn.Module], None] = he_normal
     arnab_mib: float | None = None
 
@@ -112,9 +116,11 @@ class PublishedNetwork(Architecture):
 
     def __init__(self, num_classes: int, *, network: str, auxiliary: bool = False, **options: Any) -> None:
         super().__init__()
-        from gauntlet.models.architectures.published.catalogue import find
+        # The catalogue imports the families, and they import this module.
+        from gauntlet.models.architectures.published.catalogue import NETWORKS, full_name
 
-        self.row = find(network)
+        self.name = full_name(network)
+        self.row = NETWORKS[self.name]
         self.stride = self.row.stride
         parts = self.row.build(num_classes, **{**self.row.options, **options})
         self.encoder, self.decoder = parts.encoder, parts.decoder
@@ -127,4 +133,4 @@ class PublishedNetwork(Architecture):
 
     def rename_published(self, state: Mapping[str, torch.Tensor]) -> State:
         """The state dict of this network from its authors'."""
-        return renamed(state, self.row.names)
+        return self.row.convert(renamed(state, self.row.names))

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gauntlet.models.architectures.base import Features, Rule
+from gauntlet.models.architectures.base import Rule
 from gauntlet.models.architectures.layers import PyramidPooling, floored_means
 from gauntlet.models.architectures.published.network import Head, Parts, Published, Readout
 from gauntlet.models.architectures.published.residual import (
@@ -169,9 +169,9 @@ MMSEG_ORIGIN, DDCAT_ORIGIN = "open-mmlab/mmsegmentation", "dvlab-research/Robust
 _FLOORED = {"bins": (6, 3, 2, 1), "pool": floored_means}
 
 
-def _mmseg(encoder: Mapping[str, Any], auxiliary_width: int = 256) -> Published:
+def _mmseg(encoder: Mapping[str, Any], auxiliary_width: int = 256, classes: int = 19) -> Published:
     options = {"encoder": encoder, "corners": False, "auxiliary_width": auxiliary_width}
-    return Published(pspnet, options, MMSEG, _PAPER, MMSEG_ORIGIN)
+    return Published(pspnet, options, MMSEG, _PAPER, MMSEG_ORIGIN, classes=classes)
 
 
 NETWORKS = {
@@ -191,6 +191,6 @@ NETWORKS = {
     "pspnet50_ddcat_divided": Published(pspnet, {"encoder": DEEP_50, "divided": True}, SEMSEG, _PAPER, DDCAT_ORIGIN),
     "mm_pspnet_r18": _mmseg(V1C_18, 64),
     "mm_pspnet_r50": _mmseg(V1C_50),
-    "mm_pspnet_r50_plainstem": _mmseg(PLAIN_50),
+    "mm_pspnet_r50_plainstem": _mmseg(PLAIN_50, classes=21),
     "mm_pspnet_r101": _mmseg(V1C_101),
 }  # fmt: skip

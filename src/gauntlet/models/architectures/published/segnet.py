@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -26,7 +28,7 @@ class ChannelAffine(nn.Module):
 def _units(widths: list[int], normalisation: type[nn.Module], last: bool) -> nn.Sequential:
     """3x3 convolutions with bias, each normalised, with ReLU; the last one bare where `last` is false."""
     units = []
-    for index, (in_channels, out_channels) in enumerate(zip(widths, widths[1:], strict=False)):
+    for index, (in_channels, out_channels) in enumerate(pairwise(widths)):
         layers: list[nn.Module] = [nn.Conv2d(in_channels, out_channels, 3, padding=1)]
         if last or index < len(widths) - 2:
             layers += [normalisation(out_channels), nn.ReLU(inplace=True)]
@@ -115,10 +117,10 @@ _PAPER = "arXiv:1511.00561"
 NETWORKS = {
     "segnet_caffe": Published(
         segnet, {"normalisation": ChannelAffine, "dropout": 0.5}, CAFFE, _PAPER, "alexgkendall/SegNet-Tutorial",
-        stride=32, arnab_mib=112.4,
+        stride=32, classes=21, arnab_mib=112.4,
     ),
     "segnet_ptsemseg": Published(
         segnet, {"normalisation": nn.BatchNorm2d, "normalise_last": True}, PTSEMSEG, _PAPER,
-        "retis-ai/SemSegAdvPatch (meetps/pytorch-semseg)", stride=32,
+        "retis-ai/SemSegAdvPatch (meetps/pytorch-semseg)", stride=32, classes=21,
     ),
 }  # fmt: skip

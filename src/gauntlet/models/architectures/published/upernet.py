@@ -89,6 +89,7 @@ NETWORKS = {
         _PAPER,
         _ORIGIN,
         stride=32,
+        classes=21,
         initialise=initialise,
     )
     for name, size, convolutional in (
