@@ -3,12 +3,15 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from gauntlet.errors import GauntletError
+from gauntlet.models import architectures
 from gauntlet.models.architectures.base import renamed
 from gauntlet.models.architectures.published.catalogue import ALIASES, NETWORKS
 from gauntlet.models.architectures.published.cost import cost, mebibytes
@@ -18,6 +21,7 @@ from gauntlet.models.architectures.published.network import PublishedNetwork
 from gauntlet.models.architectures.published.pspnet import Divided
 from reference_networks import PARTS, draw, fill, image, numbered, reference, statistics, watch
 
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "models.md"
 REFERENCE = sorted(reference()["architectures"])
 # Small enough that filling, running and comparing takes about two seconds.
 QUICK = {
@@ -203,6 +207,31 @@ def test_a_fresh_fcn8s_interpolates_bilinearly() -> None:
     assert kernel[0].tolist() == [0.0625, 0.1875, 0.1875, 0.0625]
     constant = nn.functional.conv_transpose2d(torch.ones(1, 1, 5, 5), kernel[None, None], stride=2)
     assert torch.equal(constant[0, 0, 2:-2, 2:-2], torch.ones(8, 8))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_table_in_the_docs_is_that_of_the_command(name: str) -> None:
+    """Multiplications are compared where the walk is short; the rest of a row everywhere."""
+    (line,) = [line for line in DOCS.read_text().splitlines() if line.startswith(f"| `{name}` |")]
+    _, _, alias, classes, count, multiplications, size, *_ = (cell.strip() for cell in line.split("|"))
+    network = build(name, int(classes))
+    assert int(classes) == NETWORKS[name].classes
+    assert not alias or ALIASES[alias.strip("`")] == name
+    assert int(count.replace(",", "")) == parameters(network.encoder, network.decoder)
+    assert size == f"{mebibytes(network.encoder) + mebibytes(network.decoder):.1f}"
+    if name in QUICK:
+        assert multiplications == f"{cost(name).giga_multiplications:.1f}"
+
+
+def test_any_of_them_is_built_by_name_like_our_other_networks() -> None:
+    network = architectures.build("published", 5, network="enet_caffe")
+    assert network(torch.rand(1, 3, 32, 40)).shape == (1, 5, 32, 40)
+    narrow = architectures.build("published", 5, network="ddrnet23_slim", width=8)
+    assert parameters(narrow) < parameters(build("ddrnet23_slim", 19)) / 4
+    with pytest.raises(GauntletError, match="did you mean 'pidnet_s'"):
+        architectures.build("published", 5, network="pidnets")
+    with pytest.raises(GauntletError, match="does not take these options"):
+        architectures.build("published", 5, network="pidnet_s", colour=3)
 
 
 @pytest.mark.parametrize("name", ["bisenet_x39", "bisenetv2", "ddrnet23_slim", "pidnet_s", "icnet", "enet_caffe"])
