@@ -34,10 +34,16 @@ def list_command(
     zoo: Annotated[
         bool, typer.Option("--zoo", help="Models: those of the published benchmarks and where their weights are.")
     ] = False,
+    architectures: Annotated[
+        bool, typer.Option("--architectures", help="Models: networks of the papers for net:NAME, and what they cost.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List models, datasets, attacks, batteries, corruptions or suites."""
-    rows = _zoo() if zoo and what is What.models else _LISTS[what]()
+    make = _LISTS[what]
+    if what is What.models:
+        make = _zoo if zoo else _architectures if architectures else make
+    rows = make()
     if as_json:
         print_json(rows)
         return
@@ -91,6 +97,30 @@ def _zoo() -> list[Row]:
         }
         for entry in zoo.entries()
     ]
+
+
+def _architectures() -> list[Row]:
+    from gauntlet.models.architectures.published.catalogue import ALIASES, NETWORKS
+    from gauntlet.models.architectures.published.cost import HEIGHT, WIDTH, cost
+
+    short = {name: alias for alias, name in ALIASES.items()}
+    rows = []
+    for name, row in NETWORKS.items():
+        needs = cost(name)
+        rows.append(
+            {
+                "network": name,
+                "alias": short.get(name, ""),
+                "classes": row.classes,
+                "parameters": needs.parameters,
+                f"GMACs {HEIGHT}x{WIDTH}": f"{needs.giga_multiplications:.1f}",
+                "MiB": f"{needs.mebibytes:.1f}",
+                "MiB (Arnab)": "" if row.arnab_mib is None else f"{row.arnab_mib:.1f}",
+                "paper": row.paper,
+                "form of": row.origin,
+            }
+        )
+    return rows
 
 
 def _datasets() -> list[Row]:

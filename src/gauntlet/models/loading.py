@@ -15,7 +15,7 @@ from gauntlet.models.sources.suggesting import suggest_address
 
 sources.add("script", "gauntlet.models.sources.own_models:script")
 sources.add("python", "gauntlet.models.sources.own_models:python")
-for _name in ("hf", "smp", "torchvision", "onnx", "mmseg", "tiled"):
+for _name in ("hf", "smp", "torchvision", "onnx", "mmseg", "tiled", "net"):
     sources.add(_name, f"gauntlet.models.sources.{_name}:source")
 
 DEFENCES = ("multiscale", "transform", "noise", "ensemble", "crf", "smoothed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -17,6 +17,9 @@ Features = tuple[torch.Tensor, ...]
 """What an encoder hands to a decoder: the feature maps (and pooling indices) that the decoder needs."""
 
 State = dict[str, torch.Tensor]
+
+Rule = tuple[str, str | Callable[[re.Match[str]], str]]
+"""A regular expression over names of a state dict and what takes its place, as for `re.sub`."""
 
 
 class FoldsItself(nn.Module, ABC):
@@ -48,14 +51,13 @@ class Architecture(nn.Module):
         logits: torch.Tensor = self.decoder(self.encoder(images))
         return logits
 
-    @classmethod
-    def rename_published(cls, state: Mapping[str, torch.Tensor]) -> State:
+    def rename_published(self, state: Mapping[str, torch.Tensor]) -> State:
         """The state dict of this network from the one its authors published; our own names by default."""
         return dict(state)
 
 
-def renamed(state: Mapping[str, torch.Tensor], rules: Sequence[tuple[str, str]]) -> State:
-    """A state dict under other names: every rule (regular expression, replacement) is applied to each, in order."""
+def renamed(state: Mapping[str, torch.Tensor], rules: Sequence[Rule]) -> State:
+    """A state dict under other names: every rule is applied to each, in order."""
     result: State = {}
     for name, value in state.items():
         for pattern, replacement in rules:

@@ -134,7 +134,6 @@ class CGNet(Architecture):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight)
 
-    @classmethod
-    def rename_published(cls, state: Mapping[str, torch.Tensor]) -> State:
+    def rename_published(self, state: Mapping[str, torch.Tensor]) -> State:
         """From the names of wutianyiRosun/CGNet."""
         return renamed(state, PUBLISHED_NAMES)

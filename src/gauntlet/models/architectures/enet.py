@@ -28,7 +28,14 @@ PUBLISHED_NAMES = (
     (r"\.ext_conv1\.", ".projection."),
     (r"\.ext_conv2\.", ".convolution."),
     (r"\.ext_conv3\.", ".expansion."),
-    (r"\.out_prelu\.", ".activation."),
+    (r"\.out_(?:prelu|activation)\.", ".activation."),
+)
+# Since August 2019 the transposed convolution has a name of its own, and the expansion behind it is the second unit.
+CURRENT_NAMES = (
+    (r"^upsample(\d)_0\.ext_tconv1\.", r"upsample\1_0.convolution.0."),
+    (r"^upsample(\d)_0\.ext_tconv1_bnorm\.", r"upsample\1_0.convolution.1."),
+    (r"^upsample(\d)_0\.ext_conv2\.", r"upsample\1_0.expansion."),
+    *PUBLISHED_NAMES,
 )
 
 
@@ -118,14 +125,21 @@ class DownsamplingBottleneck(nn.Module):
 class UpsamplingBottleneck(nn.Module):
     """A bottleneck at double resolution: max-unpooling on the main branch, a transposed convolution on the other."""
 
-    def __init__(self, in_channels: int, out_channels: int, dropout: float, *, prelu: bool) -> None:
+    def __init__(
+        self, in_channels: int, out_channels: int, dropout: float, *, prelu: bool, transposed_kernel: int = 3
+    ) -> None:
         super().__init__()
         inner = in_channels // 4
-        transposed = nn.ConvTranspose2d(inner, inner, 3, stride=2, padding=1, output_padding=1, bias=False)
+        padding = transposed_kernel - 2
+        transposed = nn.ConvTranspose2d(
+            inner, inner, transposed_kernel, stride=2, padding=padding, output_padding=padding, bias=False
+        )
         self.shortcut = nn.Sequential(nn.Conv2d(in_channels, out_channels, 1, bias=False), nn.BatchNorm2d(out_channels))
         self.projection = nn.Sequential(*_unit(nn.Conv2d(in_channels, inner, 1, bias=False), prelu))
         self.convolution = nn.Sequential(*_unit(transposed, prelu))
-        self.expansion = nn.Sequential(*_unit(nn.Conv2d(inner, out_channels, 1, bias=False), prelu))
+        expansion = _unit(nn.Conv2d(inner, out_channels, 1, bias=False), prelu)
+        # The public network with 2x2 transposed convolutions has no activation here.
+        self.expansion = nn.Sequential(*(expansion if transposed_kernel == 3 else expansion[:2]))
         self.dropout = nn.Dropout2d(dropout)
         self.activation = _activation(out_channels, prelu)
 
@@ -172,14 +186,15 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """Stages 4 and 5 and the full convolution of Table 1, back to the input's resolution."""
 
-    def __init__(self, num_classes: int, dropout: float, *, prelu: bool) -> None:
+    def __init__(self, num_classes: int, dropout: float, *, prelu: bool, transposed_kernel: int) -> None:
         super().__init__()
         self.stage4 = nn.Sequential(
-            UpsamplingBottleneck(128, 64, dropout, prelu=prelu),
+            UpsamplingBottleneck(128, 64, dropout, prelu=prelu, transposed_kernel=transposed_kernel),
             *(Bottleneck(64, dropout, prelu=prelu) for _ in range(2)),
         )
         self.stage5 = nn.Sequential(
-            UpsamplingBottleneck(64, 16, dropout, prelu=prelu), Bottleneck(16, dropout, prelu=prelu)
+            UpsamplingBottleneck(64, 16, dropout, prelu=prelu, transposed_kernel=transposed_kernel),
+            Bottleneck(16, dropout, prelu=prelu),
         )
         self.classifier = nn.ConvTranspose2d(16, num_classes, 3, stride=2, padding=1, output_padding=1, bias=False)
 
@@ -197,28 +212,54 @@ class ENet(Architecture):
     Args:
         num_classes: number of logits.
         dropout: spatial dropout from bottleneck 2.0 on (0.1 in the paper; a tenth of it before).
-        decoder_activation: "prelu" as in the public PyTorch weights, or "relu" as in the authors' Torch code.
+        decoder_activation: "prelu" as in the public PyTorch weights of 2018, or "relu" as in the authors' Torch code
+            and in the public PyTorch network since 2019.
         pooling: window of the two max-poolings whose indices the decoder uses: 2 as in the paper, or 3 (overlapping)
-            as in the network of the public PyTorch weights.
+            as in the public PyTorch network until July 2019.
+        transposed_kernel: of the decoder's transposed convolutions: 3, or 2 as in the public PyTorch network of today,
+            which has no activation behind the expansion then.
+        shared_slopes: one slope for all channels of a PReLU, as in the public PyTorch network since 2019.
     """
 
     published_options = MappingProxyType({"pooling": 3})
 
     def __init__(
-        self, num_classes: int, *, dropout: float = 0.1, decoder_activation: str = "prelu", pooling: int = 2
+        self,
+        num_classes: int,
+        *,
+        dropout: float = 0.1,
+        decoder_activation: str = "prelu",
+        pooling: int = 2,
+        transposed_kernel: int = 3,
+        shared_slopes: bool = False,
     ) -> None:
         super().__init__()
-        if pooling not in (2, 3):
-            raise GauntletError(f"pooling must be 2 or 3, not {pooling}.")
+        for option, value in (("pooling", pooling), ("transposed_kernel", transposed_kernel)):
+            if value not in (2, 3):
+                raise GauntletError(f"{option} must be 2 or 3, not {value}.")
         if decoder_activation not in DECODER_ACTIVATIONS:
             raise GauntletError(
                 f"decoder_activation must be one of {', '.join(DECODER_ACTIVATIONS)}, not '{decoder_activation}'."
             )
         self.stride = 8
         self.encoder = Encoder(dropout, pooling)
-        self.decoder = Decoder(num_classes, dropout, prelu=decoder_activation == "prelu")
+        self.decoder = Decoder(
+            num_classes, dropout, prelu=decoder_activation == "prelu", transposed_kernel=transposed_kernel
+        )
+        if shared_slopes:
+            for module in self.modules():
+                if isinstance(module, PReLU):
+                    module.weight = nn.Parameter(module.weight[:1].detach().clone())
+                    module.num_parameters = 1
 
-    @classmethod
-    def rename_published(cls, state: Mapping[str, torch.Tensor]) -> State:
-        """From the names of davidtvs/PyTorch-ENet: "dilated2_2.ext_conv1" is our "encoder.stage2.2.projection"."""
-        return renamed(state, PUBLISHED_NAMES)
+    def rename_published(self, state: Mapping[str, torch.Tensor]) -> State:
+        """From the names of davidtvs/PyTorch-ENet: "dilated2_2.ext_conv1" is our "encoder.stage2.2.projection".
+
+        One slope for all channels becomes a slope for each where this network has them.
+        """
+        result = renamed(state, PUBLISHED_NAMES)
+        for name, module in self.named_modules():
+            slope = result.get(f"{name}.weight")
+            if isinstance(module, PReLU) and slope is not None and slope.numel() == 1:
+                result[f"{name}.weight"] = slope.expand(module.num_parameters).clone()
+        return result

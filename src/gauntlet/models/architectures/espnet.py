@@ -138,7 +138,6 @@ class ESPNet(Architecture):
         self.encoder = Encoder(blocks2, blocks3)
         self.decoder = Decoder(num_classes)
 
-    @classmethod
-    def rename_published(cls, state: Mapping[str, torch.Tensor]) -> State:
+    def rename_published(self, state: Mapping[str, torch.Tensor]) -> State:
         """From the names of sacmehta/ESPNet."""
         return renamed(state, PUBLISHED_NAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -101,3 +102,84 @@ def scale_and_shift(norm: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
     if norm.bias is not None:
         shift = shift + norm.bias.detach().double()
     return scale.to(dtype), shift.to(dtype)
+
+
+def unit(
+    in_channels: int,
+    out_channels: int,
+    kernel: int,
+    stride: int = 1,
+    dilation: int = 1,
+    *,
+    groups: int = 1,
+    activation: type[nn.Module] | None = nn.ReLU,
+) -> nn.Sequential:
+    """A convolution without bias, batch norm, and an activation (ReLU) or none."""
+    layers: list[nn.Module] = [
+        convolution(in_channels, out_channels, kernel, stride=stride, dilation=dilation, groups=groups),
+        nn.BatchNorm2d(out_channels),
+    ]
+    if activation is not None:
+        layers.append(activation(inplace=True))
+    return nn.Sequential(*layers)
+
+
+def resize(features: torch.Tensor, size: torch.Size | tuple[int, int], *, corners: bool = False) -> torch.Tensor:
+    """Bilinear resampling of maps (N, C, h, w) to a height and width.
+
+    Args:
+        features: the maps.
+        size: (height, width) to reach.
+        corners: corner pixels stay where they are (torch's align_corners), else the image's borders do.
+    """
+    if features.shape[-2:] == tuple(size):
+        return features
+    return functional.interpolate(features, size=tuple(size), mode="bilinear", align_corners=corners)
+
+
+class PyramidPooling(nn.Module):
+    """Means over a few regions per axis, each reduced, enlarged and put beside the features (PSPNet, section 3.2).
+
+    Args:
+        channels: of the features.
+        width: channels of every level.
+        bins: regions per axis of each level, in the order of their channels in the result.
+        pool: (features, bins) to means; adaptive regions by default.
+        corners: how levels are enlarged, see `resize`.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        width: int,
+        bins: Sequence[int] = (1, 2, 3, 6),
+        *,
+        pool: Callable[[torch.Tensor, int], torch.Tensor] = functional.adaptive_avg_pool2d,
+        corners: bool = False,
+    ) -> None:
+        super().__init__()
+        self.bins, self.pool, self.corners = tuple(bins), pool, corners
+        self.levels = nn.ModuleList(unit(channels, width, 1) for _ in bins)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        size = features.shape[-2:]
+        levels = [
+            resize(level(self.pool(features, bins)), size, corners=self.corners)
+            for bins, level in zip(self.bins, self.levels, strict=True)
+        ]
+        return torch.cat((features, *levels), dim=1)
+
+
+def floored_means(features: torch.Tensor, bins: int) -> torch.Tensor:
+    """Means over windows of floor(size / bins) pixels, side by side; more than `bins` where it does not divide."""
+    height, width = features.shape[-2:]
+    return functional.avg_pool2d(features, (max(1, height // bins), max(1, width // bins)))
+
+
+def drop_path(branch: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
+    """Stochastic depth: in training, whole samples of a branch (N, ...) are dropped at a rate, the others scaled up."""
+    if not training or rate == 0.0:
+        return branch
+    keep = 1.0 - rate
+    kept = torch.rand(len(branch), *(1,) * (branch.ndim - 1), device=branch.device) < keep
+    return branch * kept.to(branch.dtype).div(keep)

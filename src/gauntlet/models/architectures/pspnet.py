@@ -10,19 +10,10 @@ from torch.nn import functional
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.architectures.base import Architecture, Features
-from gauntlet.models.architectures.layers import convolution
+from gauntlet.models.architectures.layers import PyramidPooling, convolution, unit
 
 BINS = (1, 2, 3, 6)
 OUTPUT_STRIDES = (4, 8, 16)
-
-
-def unit(in_channels: int, out_channels: int, kernel: int, stride: int = 1, dilation: int = 1) -> nn.Sequential:
-    """A convolution, batch norm, ReLU."""
-    return nn.Sequential(
-        convolution(in_channels, out_channels, kernel, stride=stride, dilation=dilation),
-        nn.BatchNorm2d(out_channels),
-        nn.ReLU(inplace=True),
-    )
 
 
 class ResidualBlock(nn.Module):
@@ -42,24 +33,6 @@ class ResidualBlock(nn.Module):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         return torch.relu(self.second(self.first(features)) + self.shortcut(features))
-
-
-class PyramidPooling(nn.Module):
-    """Section 3.2: means over 1x1 to 6x6 regions, each reduced, upsampled and put beside the features."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.levels = nn.ModuleList(unit(channels, channels // len(BINS), 1) for _ in BINS)
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        size = features.shape[-2:]
-        levels = [
-            functional.interpolate(
-                level(functional.adaptive_avg_pool2d(features, bins)), size=size, mode="bilinear", align_corners=False
-            )
-            for bins, level in zip(BINS, self.levels, strict=True)
-        ]
-        return torch.cat((features, *levels), dim=1)
 
 
 class Encoder(nn.Module):
@@ -111,7 +84,7 @@ class Decoder(nn.Module):
 
     def __init__(self, channels: int, fine_channels: int, num_classes: int, dropout: float, *, skip: bool) -> None:
         super().__init__()
-        self.pooling = PyramidPooling(channels)
+        self.pooling = PyramidPooling(channels, channels // len(BINS), BINS)
         self.fusion = nn.Sequential(unit(2 * channels, channels, 3), nn.Dropout2d(dropout))
         self.reduction = unit(channels, 2 * fine_channels, 1) if skip else None
         self.refinement = unit(3 * fine_channels, 2 * fine_channels, 3) if skip else None

@@ -7,7 +7,8 @@ from torch import nn
 from torch.nn import functional
 
 from gauntlet.models.architectures.base import Features
-from gauntlet.models.architectures.pspnet import Encoder, ResidualBlock, unit
+from gauntlet.models.architectures.layers import unit
+from gauntlet.models.architectures.pspnet import Encoder, ResidualBlock
 
 STRIDES = (4, 8, 16)
 WIDTHS, DEPTHS = (24, 40, 64, 96), (1, 2, 2, 2)

@@ -13,7 +13,7 @@ from torch import nn
 from gauntlet.errors import GauntletError, first_line
 
 # What training programs put their state dict under, beside the epoch and the optimiser.
-_WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
+_WRAPPERS = ("state_dict", "model_state_dict", "model_state", "model", "net")
 # What data-parallel training and Lightning put before every name.
 _PREFIXES = ("module.", "model.")
 

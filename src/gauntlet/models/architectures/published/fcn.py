@@ -1,0 +1,159 @@
+"""FCN (Long, Shelhamer, Darrell 2015, arXiv:1411.4038): FCN8s on VGG-16 and ResNet-101, torchvision's on ResNet-50."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from gauntlet.models.architectures.base import Features, Rule
+from gauntlet.models.architectures.published import vgg
+from gauntlet.models.architectures.published.deeplab import DEEPEST, MIDDLE
+from gauntlet.models.architectures.published.network import Head, Parts, Published, Readout, he_normal
+from gauntlet.models.architectures.published.pspnet import MMSEG_ENCODER, PLAIN_50, sequence_head
+from gauntlet.models.architectures.published.residual import ResidualEncoder
+
+OFFSETS = (5, 9, 31)
+"""Where FCN8s cuts the maps of stride 16 and 8 and the enlarged logits, given its padding of 100."""
+
+
+def bilinear_kernel(size: int) -> torch.Tensor:
+    """(size, size): a transposed convolution with it interpolates bilinearly."""
+    factor = (size + 1) // 2
+    centre = factor - 1 if size % 2 else factor - 0.5
+    slope = 1 - (torch.arange(size) - centre).abs() / factor
+    return slope[:, None] * slope[None, :]
+
+
+class Skips(nn.Module):
+    """Scores of the maps at strides 32, 16 and 8, each enlarged and added to the next finer ones.
+
+    Args:
+        channels: of the three maps, coarsest first.
+        num_classes: number of logits.
+        offsets: where the finer scores and the result are cut; None for enlargements that fit without cuts.
+    """
+
+    def __init__(self, channels: Sequence[int], num_classes: int, offsets: tuple[int, int, int] | None) -> None:
+        super().__init__()
+        self.offsets = offsets
+        self.scores = nn.ModuleList(nn.Conv2d(width, num_classes, 1) for width in channels)
+        self.enlargements = nn.ModuleList(
+            nn.ConvTranspose2d(
+                num_classes, num_classes, 2 * stride, stride, stride // 2 if offsets is None else 0, bias=False
+            )
+            for stride in (2, 2, 8)
+        )
+
+    def forward(self, maps: Features, size: torch.Size) -> torch.Tensor:
+        """Logits (N, K, height, width) of `size` from the maps, coarsest first."""
+        enlarged = self.enlargements[0](self.scores[0](maps[0]))
+        for step in (1, 2):
+            finer = self._cut(self.scores[step](maps[step]), step - 1, enlarged.shape[-2:])
+            enlarged = self.enlargements[step](enlarged + finer)
+        return self._cut(enlarged, 2, size)
+
+    def _cut(self, scores: torch.Tensor, step: int, size: torch.Size) -> torch.Tensor:
+        offset = self.offsets[step] if self.offsets is not None else 0
+        return scores[..., offset : offset + size[0], offset : offset + size[1]]
+
+
+class FullyConnected(nn.Module):
+    """VGG's two fully connected layers as convolutions, then the skips of FCN8s."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.fully_connected = nn.Sequential(
+            *(nn.Conv2d(512, 4096, 7), nn.ReLU(inplace=True), nn.Dropout2d()),
+            *(nn.Conv2d(4096, 4096, 1), nn.ReLU(inplace=True), nn.Dropout2d()),
+        )
+        self.skips = Skips((4096, 512, 256), num_classes, OFFSETS)
+
+    def forward(self, encoded: Features) -> torch.Tensor:
+        *_, third, fourth, fifth, images = encoded
+        logits: torch.Tensor = self.skips((self.fully_connected(fifth), fourth, third), images.shape[-2:])
+        return logits
+
+
+class ResidualSkips(nn.Module):
+    """The skips of FCN8s on the last three maps of a ResNet."""
+
+    def __init__(self, channels: Sequence[int], num_classes: int) -> None:
+        super().__init__()
+        self.skips = Skips(channels, num_classes, None)
+
+    def forward(self, encoded: Features) -> torch.Tensor:
+        *_, eighth, sixteenth, coarsest, images = encoded
+        logits: torch.Tensor = self.skips((coarsest, sixteenth, eighth), images.shape[-2:])
+        return logits
+
+
+def fcn8s_vgg(num_classes: int) -> Parts:
+    """FCN8s on VGG-16 with its padding of 100 pixels; logits at the image's size."""
+    poolings = [nn.MaxPool2d(2, 2, ceil_mode=True) for _ in range(5)]
+    return Parts(vgg.VGG16(poolings, first_padding=100), FullyConnected(num_classes))
+
+
+def fcn8s_residual(num_classes: int) -> Parts:
+    """FCN8s on ResNet-101; logits at the image's size.
+
+    Arnab et al. trained it and published its size only; enlargements that fit take the place of their unknown cuts.
+    """
+    encoder = ResidualEncoder(101)
+    return Parts(encoder, ResidualSkips(encoder.widths[:0:-1], num_classes))
+
+
+def fcn_residual(num_classes: int) -> Parts:
+    """One head on the last map of a dilated ResNet-50, as in torchvision; logits at the image's size."""
+    encoder = ResidualEncoder(**PLAIN_50)
+    return Parts(
+        encoder,
+        Readout(Head(encoder.widths[-1], 512, num_classes), DEEPEST),
+        [Readout(Head(encoder.widths[-2], 256, num_classes), MIDDLE)],
+    )
+
+
+def initialise(module: nn.Module) -> None:
+    """He normal; scores start at 0 and enlargements as bilinear interpolation, class by class."""
+    he_normal(module)
+    for skips in module.modules():
+        if not isinstance(skips, Skips):
+            continue
+        for score in skips.scores:
+            nn.init.zeros_(score.get_parameter("weight"))
+        for enlargement in skips.enlargements:
+            weight = enlargement.get_parameter("weight")
+            nn.init.zeros_(weight)
+            with torch.no_grad():
+                weight.diagonal()[:] = bilinear_kernel(weight.shape[-1])[..., None].to(weight)
+
+
+WKENTARO: tuple[Rule, ...] = (
+    *vgg.NAMES,
+    (r"^fc6\.", "decoder.fully_connected.0."),
+    (r"^fc7\.", "decoder.fully_connected.3."),
+    (r"^score_fr\.", "decoder.skips.scores.0."),
+    (r"^score_pool4\.", "decoder.skips.scores.1."),
+    (r"^score_pool3\.", "decoder.skips.scores.2."),
+    (r"^upscore2\.", "decoder.skips.enlargements.0."),
+    (r"^upscore_pool4\.", "decoder.skips.enlargements.1."),
+    (r"^upscore8\.", "decoder.skips.enlargements.2."),
+)
+TORCHVISION: tuple[Rule, ...] = (
+    *MMSEG_ENCODER,
+    *sequence_head("classifier", "decoder.head"),
+    *sequence_head("aux_classifier", "auxiliary.0.head"),
+)
+
+_PAPER = "arXiv:1411.4038"
+NETWORKS = {
+    "fcn8s_vgg16_wkentaro": Published(
+        fcn8s_vgg, {}, WKENTARO, _PAPER, "wkentaro/pytorch-fcn", classes=21, initialise=initialise, arnab_mib=513.0
+    ),
+    "fcn8s_resnet101": Published(
+        fcn8s_residual, {}, (), _PAPER, "Arnab et al. 2018 (not public)", stride=32, classes=21, initialise=initialise,
+        arnab_mib=162.9,
+    ),
+    "tv_fcn_resnet50": Published(fcn_residual, {}, TORCHVISION, _PAPER, "pytorch/vision", classes=21),
+}  # fmt: skip
