@@ -98,9 +98,7 @@ def test_gradients(name: str) -> None:
         assert found[key] == pytest.approx(value, rel=1e-9, abs=1e-9), key
 
 
-@pytest.mark.parametrize(
-    ("name", "counts"), [("crfrnn", (128, 358)), ("deeplab", (176, 462)), ("small", (435, 1503))]
-)
+@pytest.mark.parametrize(("name", "counts"), [("crfrnn", (128, 358)), ("deeplab", (176, 462)), ("small", (435, 1503))])
 def test_cells_are_as_near_to_the_exact_kernel_as_measured(name: str, counts: tuple[int, int]) -> None:
     """At 72 x 96, ten iterations: the reference's error for both sides, and nearer than pydensecrf's lattice."""
     image, logits = large_scene()
