@@ -155,8 +155,7 @@ def errors(sides: Sequence[float], data: Path = REAL_DATA) -> list[dict[str, Any
 def difference(exact: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> dict[str, float]:
     """How far what `refined` gives with one method is from what it gives with another."""
     to_logits, to_image = (
-        functional.cosine_similarity(*(each[index].flatten() for each in (exact, other)), dim=0).item()
-        for index in (1, 2)
+        functional.cosine_similarity(exact[index].flatten(), other[index].flatten(), dim=0).item() for index in (1, 2)
     )
     return {
         "mean_dq": (other[0] - exact[0]).abs().mean().item(),

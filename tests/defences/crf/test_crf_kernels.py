@@ -81,10 +81,10 @@ def test_cells_that_cannot_be_numbered_are_refused() -> None:
 def test_pixels_hear_the_cells_near_theirs(pixels: int, spread: float, side: float, seed: int) -> None:
     """Against the definition, written with every pair of a pixel and a cell."""
     features, values = features_of(pixels, spread, seed), values_of(pixels)
-    _, cell = torch.floor(features / side + 0.5).unique(dim=0, return_inverse=True)
+    _, cell = torch.unique(torch.floor(features / side + 0.5), dim=0, return_inverse=True)
     member = torch.nn.functional.one_hot(cell).double()  # (P, C)
     centroids = (member.T @ features) / member.sum(0)[:, None]
-    near = torch.cdist(centroids, centroids, compute_mode="donot_use_mm_for_euclid_dist") <= cells.RADIUS
+    near = torch.cdist(centroids, centroids, compute_mode="donot_use_mm_for_euclid_dist") < cells.RADIUS
     weights = torch.exp(-(features[:, None] - centroids).square().sum(-1) / 2) * near[cell]
     torch.testing.assert_close(CellKernel(features, side)(values), weights @ (member.T @ values), rtol=1e-5, atol=1e-6)
 

@@ -11,7 +11,9 @@ the gradient is that of what is computed. For side -> 0 and radius -> infinity t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,7 +75,7 @@ class CellKernel:
         sums = values.new_zeros(len(self.centroids), values.shape[1]).index_add(0, self.partition.cell, values)
         parts = [
             _Hear.apply(part, self.features, self.centroids, self.partition)  # type: ignore[no-untyped-call]
-            for part in sums.split(CLASSES_AT_ONCE, dim=1)
+            for part in torch.split(sums, CLASSES_AT_ONCE, dim=1)
         ]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
@@ -108,8 +110,8 @@ class _Hear(torch.autograd.Function):
         ctx.save_for_backward(sums, features, centroids)
         ctx.partition = partition
         heard = np.empty((len(features), sums.shape[1]), dtype=_array(features).dtype)
-        given = _arguments(sums, features, centroids, partition)
-        run(lambda block: hear(*given, *block, heard), partition.blocks(FORWARD_BLOCKS))
+        work: Callable[..., None] = partial(hear, *_arguments(sums, features, centroids, partition))
+        run(lambda block: work(*block, heard), partition.blocks(FORWARD_BLOCKS))
         return torch.from_numpy(heard).to(sums.device)
 
     @staticmethod
@@ -117,7 +119,7 @@ class _Hear(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         sums, features, centroids = ctx.saved_tensors
         wanted = any(ctx.needs_input_grad[1:3])
-        given = _arguments(sums, features, centroids, ctx.partition)
+        added: Callable[..., None] = partial(answer, *_arguments(sums, features, centroids, ctx.partition))
         above = _array(gradient)
         blocks = ctx.partition.blocks(BACKWARD_BLOCKS)
         kind = above.dtype
@@ -128,7 +130,7 @@ class _Hear(torch.autograd.Function):
         def work(numbered: Block) -> None:
             """Blocks write to the same features never, to the same cells often."""
             number, _ = numbered
-            answer(*given, *blocks[number], above, wanted, to_sums[number], to_features, to_centroids[number])
+            added(*blocks[number], above, wanted, to_sums[number], to_features, to_centroids[number])
 
         run(work, [(number, number + 1) for number in range(len(blocks))])
         back = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gauntlet.compiling import inlined
@@ -11,7 +13,7 @@ _ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX, _SEVEN = (np.float32(1 / n) for n in ran
 
 
 @inlined
-def falloff(x: float) -> float:
+def falloff(x: Any) -> Any:
     """exp(-x) for x >= 0: the series to the seventh power of x / 64, squared six times.
 
     A relative error of at most 1e-6 up to x = 20; from x = 40 on the value at 40, 4e-18, where the series would leave

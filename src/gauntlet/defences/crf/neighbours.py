@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,7 @@ def keys_of(places: Whole, margin: int = 0) -> tuple[Whole, Whole]:
 def near_cells(
     centroids: Floats, keys: Whole, strides: Whole, bin_side: float, radius: float
 ) -> tuple[Whole, npt.NDArray[np.uint32]]:
-    """For every cell those whose centroids lie within a radius, itself included.
+    """For every cell those whose centroids are less than a radius away, itself included.
 
     Args:
         centroids: (D, C), sorted by bin.
@@ -47,21 +48,20 @@ def near_cells(
         where the list of each cell begins (C + 1,), and the lists one behind the other.
     """
     reach = bins_in_reach(radius, bin_side)
-    offsets = np.array(
-        [
-            np.dot(steps, strides[:-1])
-            for steps in itertools.product(range(-reach, reach + 1), repeat=len(strides) - 1)
-            if sum(max(0, abs(step) - 1) ** 2 for step in steps) * bin_side**2 <= radius**2
-        ],
-        dtype=np.int64,
-    )
+    offsets, runs = [], []
+    for steps in itertools.product(range(-reach, reach + 1), repeat=len(strides) - 1):
+        left = radius**2 - sum(max(0, abs(step) - 1) ** 2 for step in steps) * bin_side**2
+        if left > 0:  # what the other features leave of the radius for the last one, whose bins lie side by side
+            offsets.append(np.dot(steps, strides[:-1]))
+            runs.append(bins_in_reach(math.sqrt(left), bin_side))
     bins, first = np.unique(keys, return_index=True)
     begins = np.append(first, len(keys)).astype(np.int64)
     squared = centroids.dtype.type(radius**2)
     counts = np.zeros(len(keys), dtype=np.int64)
+    search = partial(_search, centroids, bins, begins, np.array(offsets), np.array(runs), squared)
     blocks = balanced(np.diff(begins), 16)
     nothing = np.empty(0, dtype=np.uint32)
-    run(lambda block: _search(centroids, bins, begins, offsets, reach, squared, *block, counts, nothing), blocks)
+    run(lambda block: search(*block, counts, nothing), blocks)
     starts = np.append(0, np.cumsum(counts))
     if starts[-1] > LARGEST_LIST:
         raise GauntletError(
@@ -70,13 +70,13 @@ def near_cells(
         )
     near = np.empty(starts[-1], dtype=np.uint32)
     places = starts[:-1].copy()
-    run(lambda block: _search(centroids, bins, begins, offsets, reach, squared, *block, places, near), blocks)
+    run(lambda block: search(*block, places, near), blocks)
     return starts, near
 
 
 def bins_in_reach(radius: float, bin_side: float) -> int:
-    """How many bins away a neighbour can lie."""
-    return int(radius / bin_side) + 1
+    """How many bins away a neighbour within a radius can lie: so many that those between are narrower than it."""
+    return math.ceil(radius / bin_side)
 
 
 @compiled
@@ -85,8 +85,8 @@ def _search(
     bins: Whole,
     begins: Whole,
     offsets: Whole,
-    reach: int,
-    squared: float,
+    runs: Whole,
+    squared: np.floating,
     first: int,
     last: int,
     places: Whole,
@@ -97,7 +97,7 @@ def _search(
     With an empty `near` only the places move, which counts neighbours.
     """
     ys, xs, reds, greens, blues = centroids[0], centroids[1], centroids[2], centroids[3], centroids[4]
-    for offset in offsets:
+    for offset, reach in zip(offsets, runs):  # noqa: B905 # compiled loops know no `strict`
         low = np.searchsorted(bins, bins[first] + offset - reach)
         high = low
         for index in range(first, last):
@@ -115,12 +115,12 @@ def _search(
                     for other in range(begin, end):
                         dy, dx = ys[other] - y, xs[other] - x
                         dr, dg, db = reds[other] - red, greens[other] - green, blues[other] - blue
-                        place += dy * dy + dx * dx + dr * dr + dg * dg + db * db <= squared
+                        place += dy * dy + dx * dx + dr * dr + dg * dg + db * db < squared
                 else:
                     for other in range(begin, end):
                         dy, dx = ys[other] - y, xs[other] - x
                         dr, dg, db = reds[other] - red, greens[other] - green, blues[other] - blue
-                        if dy * dy + dx * dx + dr * dr + dg * dg + db * db <= squared:
+                        if dy * dy + dx * dx + dr * dr + dg * dg + db * db < squared:
                             near[place] = other
                             place += 1
                 places[cell] = place
