@@ -75,9 +75,6 @@ def train(
 ) -> TrainingResult:
     """Trains a model, or continues a training that was stopped; returns the model, at once when it is already done.
 
-    >>> result = train("recipe.yaml")  # doctest: +SKIP
-    >>> gauntlet.evaluate(result, "streets")  # doctest: +SKIP
-
     Args:
         config: a recipe, its plain data, or the path of a YAML file.
         output: folder of the trained model; "trained/NAME" by default.
