@@ -144,8 +144,9 @@ def plan_jobs(
             get_task(source.task).class_names(dataset)  # an error now, not in the middle of the night
             for threat in fitting_threats(threats[source.task], dataset, progress):
                 for seed in plan.seeds:
-                    how = {"prepare": plan.prepare, "images_folder": images_folder}
-                    settings = Settings(seed, plan.batch_size, device, plan.precision, **how)
+                    settings = Settings(
+                        seed, plan.batch_size, device, plan.precision, prepare=plan.prepare, images_folder=images_folder
+                    )
                     job = make_job(model_identity, source.task, identities[id(dataset)], threat, settings)
                     jobs.setdefault(job.key, PlannedJob(source, dataset, threat, settings, job, entry, dataset_entry))
     return list(jobs.values())
