@@ -11,6 +11,7 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.evaluation.progress import Terminal
 from gauntlet.models.sources import shipped
 from gauntlet.results import Evaluation, Store
+from gauntlet.threats.build import ThreatLike
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -21,10 +22,10 @@ class Runs:
     def __init__(self, dataset: Dataset, store: Store, progress: Terminal) -> None:
         self.dataset, self._store, self._progress = dataset, store, progress
 
-    def __call__(self, model: Any, threat: Any) -> Evaluation:
+    def __call__(self, model: Any, threat: ThreatLike) -> Evaluation:
         return gauntlet.evaluate(model, self.dataset, threat, store=self._store, progress=self._progress)
 
-    def row(self, models: Sequence[Any], threat: Any) -> list[Evaluation]:
+    def row(self, models: Sequence[Any], threat: ThreatLike) -> list[Evaluation]:
         """One threat, every model."""
         return [self(model, threat) for model in models]
 

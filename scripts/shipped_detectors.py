@@ -22,7 +22,8 @@ from gauntlet.analysis import gam, rem
 from gauntlet.cli.show import sample_tiles
 from gauntlet.evaluation.progress import Terminal
 from gauntlet.results import Evaluation
-from gauntlet.threats import suites
+from gauntlet.threats import build_threat, suites
+from gauntlet.threats.build import ThreatLike
 from pages import DOCS, Runs, cards_section, percent, section, shipped_models, short, table
 
 EPSILONS = ("0.5/255", "1/255", "2/255", "4/255", "8/255")
@@ -120,7 +121,8 @@ def goals_section(models: Sequence[str], runs: Runs) -> str:
     for name in short(models):
         header += [f"{name} mAP %", "boxes", "mislabelled %"]
     rows = []
-    for threat in ("clean", *({"attack": {"name": goal, "epsilon": "8/255"}} for goal in GOALS)):
+    threats: list[ThreatLike] = ["clean", *({"attack": {"name": goal, "epsilon": "8/255"}} for goal in GOALS)]
+    for threat in threats:
         results = runs.row(models, threat)
         cells = [cell for each in results for cell in goal_cells(each)]
         rows.append([results[0].threat, *cells])
@@ -186,7 +188,8 @@ def pgd(epsilon: str) -> dict[str, Any]:
 def draw() -> None:
     """The picture of the page."""
     dataset = gauntlet.load_dataset("streets", split="val", limit=1)
-    tiles = sample_tiles(dataset[0], dataset, PICTURED, pgd("8/255"), seed=0)
+    model, attack = gauntlet.load_model(PICTURED), build_threat(pgd("8/255"))
+    tiles = sample_tiles(dataset[0], dataset, model, attack, seed=0)
     path = DOCS / "images" / "detectors.jpg"
     picture = pictures.sheet(tiles, columns=2)
     cv2.imwrite(str(path), cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 85])

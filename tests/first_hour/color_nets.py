@@ -38,6 +38,7 @@ class Reader(nn.Module):
             # x = mean + std * y for normalised images y.
             weight = 2 * colors
             self.layer.weight.copy_((weight * torch.tensor(std))[..., None, None] * 10)
+            assert self.layer.bias is not None
             self.layer.bias.copy_((weight @ torch.tensor(mean) - colors.square().sum(dim=1)) * 10)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:

@@ -41,8 +41,8 @@ def compare(
     from gauntlet.results import open_store
 
     with open_store(store, read_only=True) as opened:
-        pair = [stored_name(opened, model, model_options) for model in (first, second)]
-        comparisons = compare_models(opened, *pair, dataset)
+        names = {model: stored_name(opened, model, model_options) for model in (first, second)}
+        comparisons = compare_models(opened, names[first], names[second], dataset)
     written = write_text(html, write(to_document(comparisons))) if html is not None else None
     if as_json:
         print_json([_record(each) for each in comparisons])

@@ -29,7 +29,7 @@ DepthRuleOption = Annotated[
 ]
 
 PANEL = "Options of the model"
-ModelOptions = Mapping[str, object]
+ModelOptions = Mapping[str, Any]
 """Options by their names in Python, those that were given only: what `load_model` takes."""
 
 

@@ -147,8 +147,9 @@ def plan_jobs(
             origin = origin_here(entry.model_dump(), dataset.origin)
             for threat in fitting_threats(threats[source.task], dataset, progress):
                 for seed in plan.seeds:
-                    how = {"prepare": plan.prepare, "images_folder": images_folder}
-                    settings = Settings(seed, plan.batch_size, device, plan.precision, **how)
+                    settings = Settings(
+                        seed, plan.batch_size, device, plan.precision, prepare=plan.prepare, images_folder=images_folder
+                    )
                     job = make_job(model_identity, source.task, identities[id(dataset)], threat, settings)
                     planned = PlannedJob(source, dataset, threat, settings, job, entry, dataset_entry, origin)
                     jobs.setdefault(job.key, planned)
