@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, first_line
 
 PREFIX = "python:"
 
@@ -32,7 +32,8 @@ def find_callable(target: str, folders: Sequence[str] = ()) -> Callable[..., Any
     except ModuleNotFoundError as error:
         raise GauntletError(f"{PREFIX}{target} cannot be imported: {error}.") from None
     except Exception as error:  # the user's code, which may fail in any way
-        raise GauntletError(f"{PREFIX}{target} cannot be imported: {type(error).__name__}: {error}") from error
+        what = f"{type(error).__name__}: {first_line(error)}"
+        raise GauntletError(f"{PREFIX}{target} cannot be imported: {what}") from error
     if not hasattr(module, attribute):
         raise GauntletError(f"the module {module_name} has no '{attribute}'.")
     found: Callable[..., Any] = getattr(module, attribute)

@@ -14,7 +14,7 @@ from gauntlet.cli.shared_options import DEFAULT_STORE, JsonOption, ModelOptions,
 from gauntlet.errors import GauntletError
 
 if TYPE_CHECKING:
-    from gauntlet.report.gallery import Loaders
+    from gauntlet.report.reloading import Loaders
 
 
 class Format(str, Enum):
@@ -98,7 +98,7 @@ def _say(what: str) -> None:
 def _loaders(address: str | None, options: ModelOptions) -> Loaders:
     """How a report finds models: by the names of the store, one of them at an address of its own."""
     from gauntlet.models import load_model, resolve_model
-    from gauntlet.report.gallery import Loaders
+    from gauntlet.report.reloading import Loaders
 
     if address is None:
         if options:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -74,7 +74,7 @@ def run_one_study(
     entries = [ModelEntry(address=each) for each in model]
     data = DatasetEntry(name=dataset, split=split, root=root, limit=limit)
     chosen_device = None if device == "auto" else device
-    settings = {"seed": seed, "batch_size": batch_size, "device": chosen_device}
+    settings: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "device": chosen_device}
     if dry_run:
         jobs = {planned.job.key: planned for planned in study_jobs(study, entries, data, **settings).values()}
         print_dry_run(list(jobs.values()), store, workers or cores(), as_json)

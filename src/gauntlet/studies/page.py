@@ -8,7 +8,7 @@ from pathlib import Path
 from gauntlet.files import write_atomically
 from gauntlet.report.document import Document, Part, Section, Text, made_now
 from gauntlet.report.render import html, markdown
-from gauntlet.report.tables import Column, Table
+from gauntlet.report.tables import Cell, Column, Table
 from gauntlet.studies.contract import Study
 from gauntlet.studies.drawings import slug
 from gauntlet.studies.results import Results
@@ -40,7 +40,7 @@ def study_page(study: Study, results: Results, command: str) -> Document:
 
 def verdict_table(study: Study, results: Results) -> Table:
     """Every claim with its margin and what follows from it."""
-    rows = [
+    rows: list[list[Cell]] = [
         [verdict.claim.text, verdict.model or "all", verdict.margin, verdict.verdict]
         for verdict in judge(study, results)
     ]

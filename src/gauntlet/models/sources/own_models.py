@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, first_line
 from gauntlet.models.contract import GauntletModel, ModelIdentity, SegmentationModel
-from gauntlet.models.sources.adapting import WRAPPED, Adapter, check_options, digested, first_line
+from gauntlet.models.sources.adapting import WRAPPED, Adapter, check_options, digested
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.sources.weights import fill, read_state, weights_path
 from gauntlet.models.wrapping import WrappedSegmentation, wrap_model

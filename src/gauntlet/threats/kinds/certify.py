@@ -124,10 +124,8 @@ class CertifyThreat(Threat):
             hits = torch.zeros_like(top)
             for sample in range(self.options.n0, self.options.n0 + self.options.n):
                 hits += label_map(model(self._noisy(images, seeds, sample))).cpu() == top
-        votes = [
-            Votes(*(part[index].cpu().numpy() for part in (top, hits, clean)), samples=self.options.n)
-            for index in range(len(batch))
-        ]
+        maps = [part.cpu().numpy() for part in (top, hits, clean)]
+        votes = [Votes(*each, self.options.n) for each in zip(*maps, strict=True)]
         return Perturbed(images, predictions=votes)
 
     def _noisy(self, images: torch.Tensor, seeds: Sequence[ImageSeed], sample: int) -> torch.Tensor:

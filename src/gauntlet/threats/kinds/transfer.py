@@ -135,12 +135,12 @@ class TransferThreat(Threat):
             for seed, image, sample in zip(seeds, batch.images, batch.samples, strict=True)
         ]
         with CACHE.making(keys[0]):
-            made = [CACHE.read(key) for key in keys]
-            if any(each is None for each in made):
-                made = _attack(self.inner, source, batch_for_source, seeds)
-                for key, each in zip(keys, made, strict=True):
+            known = [CACHE.read(key) for key in keys]
+            entries = [each for each in known if each is not None]
+            if len(entries) < len(keys):
+                entries = _attack(self.inner, source, batch_for_source, seeds)
+                for key, each in zip(keys, entries, strict=True):
                     CACHE.write(key, each)
-        entries = [each for each in made if each is not None]
         images = torch.stack([torch.from_numpy(each.image) for each in entries]).to(batch.images.device)
         details = {name: [each.details[name] for each in entries] for name in entries[0].details}
         details["source_is_target"] = [is_target] * len(batch)
