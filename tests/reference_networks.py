@@ -40,7 +40,8 @@ def draw(number: int, start: int, stop: int) -> torch.Tensor:
     """The integers t of the fill's rule for flat positions start..stop-1 of tensor `number`."""
     a, b, c = reference()["fill"]["abc"]
     position = torch.arange(start, stop, dtype=torch.int64)
-    return (a * ((position * position) % MODULUS) + b * position + c * (number + 1)) % MODULUS
+    drawn: torch.Tensor = (a * ((position * position) % MODULUS) + b * position + c * (number + 1)) % MODULUS
+    return drawn
 
 
 def transform(kind: str, name: str, shape: torch.Size) -> Callable[[torch.Tensor], torch.Tensor]:

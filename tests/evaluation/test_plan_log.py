@@ -7,6 +7,7 @@ import pytest
 from gauntlet.evaluation import plan
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
 from gauntlet.evaluation.progress import Silent
+from gauntlet.models.sources.contract import LoadedModel
 from tiny_detector import TinyBoxes, TinyDetector
 
 SUITE = {"models": ["tiny"], "datasets": ["given"], "suites": ["detecbench"]}
@@ -16,7 +17,7 @@ SUITE = {"models": ["tiny"], "datasets": ["given"], "suites": ["detecbench"]}
 def tiny_world(monkeypatch: pytest.MonkeyPatch) -> None:
     """A detector and a dataset without depth, whatever the plan names."""
     monkeypatch.setattr(plan, "open_dataset", lambda entry: TinyBoxes(2))
-    monkeypatch.setattr(plan, "resolve_model", lambda address, **options: TinyDetector())
+    monkeypatch.setattr(plan, "resolve_model", lambda address, **options: LoadedModel(TinyDetector()))
 
 
 def test_threats_that_need_depth_are_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -128,7 +128,8 @@ def compare(output: torch.Tensor, expected: dict[str, Any]) -> None:
 def test_outputs_and_module_statistics_are_those_of_the_public_code(name: str) -> None:
     entry = reference()["architectures"][name]
     network = deepcopy(build(name, entry["classes"])).double().to_empty(device="cpu").eval()
-    state, ours, seen = network.state_dict(), translation(name), {}
+    state, ours = network.state_dict(), translation(name)
+    seen: dict[str, tuple[list[int], float, float]] = {}
     for number, _, kind, key, tensor in numbered(entry):
         public = f"{key}.{tensor}" if tensor else key
         if public in ours:
@@ -241,6 +242,6 @@ def test_fresh_networks_train_with_their_auxiliary_heads(name: str) -> None:
     encoded = network.encoder(torch.rand(2, 3, 128, 128))
     logits = [network.decoder(encoded), *network.auxiliary_logits(encoded)]
     assert all(torch.isfinite(each).all() for each in logits)
-    sum(each.square().mean() for each in logits).backward()  # type: ignore[union-attr]
+    sum(each.square().mean() for each in logits).backward()
     without = [key for key, value in network.named_parameters() if value.grad is None]
     assert without == []

@@ -22,6 +22,7 @@ from gauntlet.evaluation import evaluate, plan
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
 from gauntlet.evaluation.progress import Silent
+from gauntlet.models.sources.contract import LoadedModel
 from gauntlet.samples import Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import build_threat, suites
@@ -198,7 +199,7 @@ def test_streets_has_depth_at_any_size() -> None:
 def planned(monkeypatch: pytest.MonkeyPatch, dataset: Dataset, **content: object) -> tuple[list[PlannedJob], list[str]]:
     """The jobs of a plan for the tiny detector on a dataset, and what was said."""
     monkeypatch.setattr(plan, "open_dataset", lambda entry: dataset)
-    monkeypatch.setattr(plan, "resolve_model", lambda address, **options: TinyDetector())
+    monkeypatch.setattr(plan, "resolve_model", lambda address, **options: LoadedModel(TinyDetector()))
     notes = Notes()
     jobs = plan_jobs(parse_plan({"models": ["tiny"], "datasets": ["given"], **content}), progress=notes)
     return jobs, notes.texts

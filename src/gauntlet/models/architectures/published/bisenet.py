@@ -10,12 +10,12 @@ from torch.nn import functional
 
 from gauntlet.models.architectures.base import Features, Rule
 from gauntlet.models.architectures.layers import resize, unit
-from gauntlet.models.architectures.published.network import Head, Parts, Published, Readout
+from gauntlet.models.architectures.published.network import Backbone, Head, Parts, Published, Readout
 from gauntlet.models.architectures.published.residual import BLOCK_NAMES, DEEP_STEM, ResidualEncoder
 from gauntlet.models.architectures.published.xception import Xception39
 
 WIDTH = 128
-BACKBONES: dict[str, Callable[[], nn.Module]] = {
+BACKBONES: dict[str, Callable[[], Backbone]] = {
     "resnet18": lambda: ResidualEncoder(18),
     "resnet101": lambda: ResidualEncoder(101, stem_widths=DEEP_STEM),
     "xception39": Xception39,
@@ -60,7 +60,7 @@ class Fusion(nn.Module):
         )
 
     def forward(self, detail: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-        features = self.unit(torch.cat((detail, context), dim=1))
+        features: torch.Tensor = self.unit(torch.cat((detail, context), dim=1))
         return features + features * torch.sigmoid(self.gate(spatial_mean(features)))
 
 

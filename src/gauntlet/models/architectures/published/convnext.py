@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from gauntlet.models.architectures.base import Features
 from gauntlet.models.architectures.layers import drop_path
+from gauntlet.models.architectures.published.network import Backbone
 
 EPSILON = 1e-6
 WIDTHS = (96, 192, 384, 768)
@@ -57,7 +58,7 @@ def _stem(convolutional: bool) -> nn.Sequential:
     )
 
 
-class ConvNeXt(nn.Module):
+class ConvNeXt(Backbone):
     """The normalised maps of its four stages, at 1/4 to 1/32, and the images.
 
     Args:

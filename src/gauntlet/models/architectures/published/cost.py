@@ -49,5 +49,5 @@ def cost(name: str, num_classes: int | None = None, size: tuple[int, int] = (HEI
 
 def mebibytes(network: nn.Module) -> float:
     """Size of a network's parameters and running statistics in single precision, in MiB."""
-    values = sum(tensor.numel() for tensor in network.state_dict().values() if tensor.is_floating_point())
+    values: int = sum(tensor.numel() for tensor in network.state_dict().values() if tensor.is_floating_point())
     return values * BYTES_PER_VALUE / 2**20

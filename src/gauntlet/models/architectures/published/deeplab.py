@@ -13,7 +13,7 @@ from gauntlet.models.architectures.base import Features, Rule
 from gauntlet.models.architectures.layers import resize, unit
 from gauntlet.models.architectures.published import vgg
 from gauntlet.models.architectures.published.mobilenet import MobileNetV2, MobileNetV3
-from gauntlet.models.architectures.published.network import Head, Parts, Published, Readout, he_normal
+from gauntlet.models.architectures.published.network import Backbone, Head, Parts, Published, Readout, he_normal
 from gauntlet.models.architectures.published.pspnet import (
     DDCAT_ORIGIN,
     DEEP_50,
@@ -37,7 +37,7 @@ LOW, MIDDLE, DEEPEST = 0, -3, -2
 """Places among an encoder's features, whose last is the images."""
 SCALES = (0.5, 0.75)
 
-ENCODERS: dict[str, Callable[..., nn.Module]] = {
+ENCODERS: dict[str, Callable[..., Backbone]] = {
     "residual": ResidualEncoder,
     "mobilenet_v2": MobileNetV2,
     "mobilenet_v3": MobileNetV3,
@@ -210,7 +210,7 @@ class SummedPyramid(nn.Module):
         self.branches = nn.ModuleList(branches)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        total: torch.Tensor = sum(branch(features) for branch in self.branches)  # type: ignore[assignment]
+        total: torch.Tensor = sum(branch(features) for branch in self.branches)
         return total
 
 

@@ -65,13 +65,21 @@ class CaffeBottleneck(nn.Module):
             self.main = _unit(nn.Conv2d(in_channels, out_channels, 1, bias=False), out_channels, None)
         self.activation = PReLU(out_channels) if prelu else nn.ReLU()
 
-    def branch(self, features: torch.Tensor) -> torch.Tensor:
-        """What is added to the main branch."""
-        result: torch.Tensor = self.dropout(self.expansion(self.convolution(self.projection(features))))
-        return result
+    def forward(
+        self, features: torch.Tensor, pooled: torch.Tensor | None = None, unpool_to: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """The block's map.
 
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.activation(self.main(features) + self.branch(features))
+        Args:
+            features: what the branch takes.
+            pooled: what the main branch takes instead, at half the size.
+            unpool_to: places where the main branch puts its values, at double the size.
+        """
+        main = self.main(features if pooled is None else pooled)
+        if unpool_to is not None:
+            main = functional.max_unpool2d(main, unpool_to, (2, 2))
+        branch = self.dropout(self.expansion(self.convolution(self.projection(features))))
+        result: torch.Tensor = self.activation(main + branch)
         return result
 
 
@@ -118,7 +126,7 @@ class CaffeEncoder(nn.Module):
         for stage in (self.stage1, self.stage2):
             first, *others = stage
             pooled, places = functional.max_pool2d(features, 2, return_indices=True)
-            features = first.activation(first.main(pooled) + first.branch(features))
+            features = first(features, pooled)
             indices.append(places)
             for block in others:
                 features = block(features)
@@ -147,8 +155,7 @@ class CaffeDecoder(nn.Module):
         features, first_places, second_places = encoded
         for stage, places in ((self.stage4, second_places), (self.stage5, first_places)):
             first, *others = stage
-            main = functional.max_unpool2d(first.main(features), places, 2)
-            features = first.activation(main + first.branch(features))
+            features = first(features, unpool_to=places)
             for block in others:
                 features = block(features)
         logits: torch.Tensor = self.classifier(features)

@@ -11,7 +11,7 @@ from gauntlet.models.architectures.base import Features, Rule
 from gauntlet.models.architectures.published import vgg
 from gauntlet.models.architectures.published.deeplab import DEEPEST, MIDDLE
 from gauntlet.models.architectures.published.network import Head, Parts, Published, Readout, he_normal
-from gauntlet.models.architectures.published.pspnet import MMSEG_ENCODER, PLAIN_50, sequence_head
+from gauntlet.models.architectures.published.pspnet import MMSEG_ENCODER, sequence_head
 from gauntlet.models.architectures.published.residual import ResidualEncoder
 
 OFFSETS = (5, 9, 31)
@@ -106,7 +106,7 @@ def fcn8s_residual(num_classes: int) -> Parts:
 
 def fcn_residual(num_classes: int) -> Parts:
     """One head on the last map of a dilated ResNet-50, as in torchvision; logits at the image's size."""
-    encoder = ResidualEncoder(**PLAIN_50)
+    encoder = ResidualEncoder(50, output_stride=8)
     return Parts(
         encoder,
         Readout(Head(encoder.widths[-1], 512, num_classes), DEEPEST),

@@ -74,11 +74,12 @@ class Encoder(nn.Module):
         self.fusion12 = CascadeFusion(WIDTH, 64)
 
     def forward(self, images: torch.Tensor) -> Features:
-        first, *others = self.residual.stage2
-        features = self.residual.stage1(self.residual.pooling(self.residual.stem(shrink(images))))
+        stages = [self.residual.get_submodule(f"stage{number}") for number in (1, 2, 3, 4)]
+        first, *others = stages[1].children()
+        features = stages[0](self.residual.pooling(self.residual.stem(shrink(images))))
         half = first(features)
         quarter = shrink(half)
-        for part in (*others, self.residual.stage3, self.residual.stage4):
+        for part in (*others, *stages[2:]):
             quarter = part(quarter)
         size = quarter.shape[-2:]
         pooled = quarter

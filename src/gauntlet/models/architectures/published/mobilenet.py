@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from gauntlet.models.architectures.base import Features
+from gauntlet.models.architectures.published.network import Backbone
 
 # Expansion, width, repetitions, stride, dilation of the first and of the others, at output stride 16.
 V2_STAGES = (
@@ -76,7 +77,7 @@ class InvertedResidual(nn.Module):
         return features + result if self.adds else result
 
 
-class MobileNetV2(nn.Module):
+class MobileNetV2(Backbone):
     """VainF's MobileNetV2 at output stride 16: the map of 24 channels, the last of 320, and the images."""
 
     widths = (24, 320)
@@ -160,7 +161,7 @@ class V3Block(nn.Module):
         return features + result if self.adds else result
 
 
-class MobileNetV3(nn.Module):
+class MobileNetV3(Backbone):
     """torchvision's MobileNetV3-Large, its last stage dilated: a map of 40 channels at 1/8, of 960 at 1/16, images."""
 
     widths = (40, 960)

@@ -13,6 +13,16 @@ from gauntlet.models.architectures.base import Architecture, Features, Rule, Sta
 from gauntlet.models.architectures.layers import resize, unit
 
 
+class Backbone(nn.Module):
+    """An encoder that says the channels of its maps.
+
+    Attributes:
+        widths: of the maps among its features, finest first.
+    """
+
+    widths: Sequence[int]
+
+
 class Head(nn.Module):
     """A convolution unit, dropout of whole channels, and a 1x1 classifier with bias."""
 

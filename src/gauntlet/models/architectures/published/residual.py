@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from gauntlet.models.architectures.base import Features, Rule
 from gauntlet.models.architectures.layers import unit
+from gauntlet.models.architectures.published.network import Backbone
 
 DEPTHS = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 PLAIN_STEM, DEEP_STEM, V1C_STEM = (64,), (64, 64, 128), (32, 32, 64)
@@ -132,7 +133,7 @@ def stem(widths: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-class ResidualEncoder(nn.Module):
+class ResidualEncoder(Backbone):
     """A ResNet without its classifier: the maps of its four stages, and the images.
 
     Args:
@@ -161,7 +162,7 @@ class ResidualEncoder(nn.Module):
         self.pooling = nn.MaxPool2d(3, 2, 1, ceil_mode=ceil_pooling)
         expansion = None if depth == 18 else 4
         in_channels, reached, dilation = stem_widths[-1], 4, 1
-        self.widths: list[int] = []
+        widths: list[int] = []
         for index, blocks in enumerate(DEPTHS[depth]):
             stride, before = 1, dilation
             if index:
@@ -181,7 +182,8 @@ class ResidualEncoder(nn.Module):
             )
             self.add_module(f"stage{index + 1}", made)
             in_channels = (width << index) * (expansion or 1)
-            self.widths.append(in_channels)
+            widths.append(in_channels)
+        self.widths = tuple(widths)
 
     def forward(self, images: torch.Tensor) -> Features:
         features = self.pooling(self.stem(images))

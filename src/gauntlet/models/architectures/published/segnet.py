@@ -73,7 +73,9 @@ class Decoder(nn.Module):
         finer = [images, *indices]
         for depth, level in enumerate(self.levels, start=1):
             size = finer[-1 - depth].shape[-2:]
-            features = level(functional.max_unpool2d(self.dropout(features), indices[-depth], 2, 2, 0, size))
+            features = level(
+                functional.max_unpool2d(self.dropout(features), indices[-depth], (2, 2), None, (0, 0), size)
+            )
         return features
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from gauntlet.models.architectures.base import Features, Rule
+from gauntlet.models.architectures.published.network import Backbone
 
 STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 
@@ -17,7 +18,7 @@ NAMES: tuple[Rule, ...] = (
 """From the layer names of the Caffe model."""
 
 
-class VGG16(nn.Module):
+class VGG16(Backbone):
     """The 13 convolutions; the maps behind the pooling of every stage, and the images.
 
     Args:

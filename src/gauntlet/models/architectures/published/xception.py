@@ -7,6 +7,7 @@ from torch import nn
 
 from gauntlet.models.architectures.base import Features
 from gauntlet.models.architectures.layers import convolution, unit
+from gauntlet.models.architectures.published.network import Backbone
 
 DEPTHS, MIDDLE_WIDTHS, EXPANSION = (4, 8, 4), (16, 32, 64), 4
 
@@ -43,7 +44,7 @@ class Block(nn.Module):
         return torch.relu(self.branch(features) + self.shortcut(features))
 
 
-class Xception39(nn.Module):
+class Xception39(Backbone):
     """The maps of its three stages, at 1/8, 1/16 and 1/32, and the images."""
 
     widths = tuple(width * EXPANSION for width in MIDDLE_WIDTHS)
