@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -125,7 +127,7 @@ def test_options_that_only_one_member_takes_are_refused() -> None:
         ({"num_classes": 4, "ignore_index": 0}, "ignore indices are 255 and 0"),
     ],
 )
-def test_members_of_other_classes_are_refused(options: dict, sentence: str) -> None:
+def test_members_of_other_classes_are_refused(options: dict[str, Any], sentence: str) -> None:
     other = wrap_model(nn.Conv2d(3, 4, 1), **options)
     with pytest.raises(GauntletError, match=sentence):
         EnsembleModel([model(), other])

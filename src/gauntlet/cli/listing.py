@@ -68,7 +68,8 @@ def _models() -> list[Row]:
 
 def _wrappers() -> list[Row]:
     """Addresses of models around other models, with their default settings."""
-    from gauntlet.models.loading import DEFENCES, sources
+    from gauntlet.models.loading import DEFENCES
+    from gauntlet.models.sources.contract import sources
 
     return [
         {"model": getattr(sources[name], "example", f"{name}:ADDRESS"), "task": SEGMENTATION, "architecture": "wrapper"}
