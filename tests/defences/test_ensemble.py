@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from defence_cases import CLOSE, REFERENCE, assert_record, gradient_record, images, labels, logit_record, model
+from gauntlet.cli.output import print_table
 from gauntlet.defences import EnsembleModel
 from gauntlet.defences.ensemble import split_members
 from gauntlet.errors import GauntletError
@@ -131,3 +132,9 @@ def test_members_of_other_classes_are_refused(options: dict[str, Any], sentence:
     other = wrap_model(nn.Conv2d(3, 4, 1), **options)
     with pytest.raises(GauntletError, match=sentence):
         EnsembleModel([model(), other])
+
+
+def test_the_brackets_of_a_name_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    name = resolve_model("ensemble:gamma=0.4:[streets/enet]+[streets/segformer]").identity.name
+    print_table("", ["threat", name], [["clean", "80.4"]])
+    assert "[streets/enet]+[streets/segformer] ensemble gamma=0.4" in capsys.readouterr().out
