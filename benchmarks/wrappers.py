@@ -1,6 +1,6 @@
 """What a wrapper costs beyond the forward passes that it needs.
 
-    python benchmarks/wrappers.py [--models streets/segformer ...] [--size 256x512] [--rounds 5] [--json FILE]
+    python benchmarks/wrappers.py [--models streets/segformer ...] [--size 256x512] [--rounds 3] [--json FILE]
 
 For `multiscale:` and every kind of `transform:`: one image, one thread, processor time, everything in turns in this
 run, the fastest of each. "bare" are the passes of the model inside, at the same sizes. "own" is the wrapper around a
@@ -27,6 +27,7 @@ import torch
 from torch import nn
 
 from gauntlet.datasets import load_dataset
+from gauntlet.defences import Defence
 from gauntlet.defences.multiscale import scaled_size
 from gauntlet.models import load_model, wrap_model
 from gauntlet.models.randomness import ask_equally
@@ -58,6 +59,12 @@ def fastest(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]
     return times
 
 
+def ask_all(model: nn.Module, seen: list[torch.Tensor]) -> None:
+    """One pass for every size."""
+    for each in seen:
+        model(each)
+
+
 class Stored(nn.Module):
     """Gives the logits that a model once gave for images of the same size."""
 
@@ -82,10 +89,11 @@ def measure(address: str, images: torch.Tensor, rounds: int) -> dict[str, dict[s
         stored = wrap_model(
             Stored({each.shape[-2:]: inner(each) for each in seen}), num_classes=inner.num_classes, name="stored"
         )
-        alone.inner[0] = stored  # type: ignore[index,union-attr] # a defence
+        assert isinstance(alone, Defence)
+        alone.inner[0] = stored
         runs: dict[str, Callable[[], Any]] = {
             "wrapped": partial(ask_equally, made, images),
-            "bare": lambda seen=seen: [inner(each) for each in seen],
+            "bare": partial(ask_all, inner, seen),
             "own": partial(ask_equally, alone, images),
         }
         times = fastest(runs, rounds)
@@ -103,7 +111,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=["streets/segformer", "streets/pspnet", "streets/enet"])
     parser.add_argument("--size", default="256x512")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     height, width = (int(side) for side in arguments.size.split("x"))

@@ -299,8 +299,8 @@ def test_expectation_with_targets_of_untransformed_iterates_is_that_of_the_refer
     for _ in range(5):
         target = inner(points).argmin(1)
         inputs = points.clone().requires_grad_(True)
-        loss = sum(torch.nn.functional.cross_entropy(each(inputs), target, reduction="sum") for each in greys) / 3
-        (gradient,) = torch.autograd.grad(loss, inputs)
+        losses = [torch.nn.functional.cross_entropy(each(inputs), target, reduction="sum") for each in greys]
+        (gradient,) = torch.autograd.grad(torch.stack(losses).mean(), inputs)
         moved = points - level * (gradient.sign() if rule == "sign" else gradient)
         points = torch.minimum(torch.maximum(moved, images() - epsilon), images() + epsilon).clamp(0, 1)
     expected = TRANSFORMS["eot over three grey weightings"][f"{rule}/untransformed"]

@@ -74,7 +74,7 @@ class MultiscaleModel(Defence):
         settings = self.settings
         assert isinstance(settings.scales, tuple)
         seen = [self._at(images, float(scale)) for scale in settings.scales]
-        pooled = _largest(seen) if settings.pool == "max" else torch.stack(seen).mean(dim=0)
+        pooled = _largest(seen) if settings.pool == "max" else functools.reduce(torch.add, seen) / len(seen)
         return log_of(pooled) if settings.of == PROBABILITIES else pooled
 
     def _at(self, images: torch.Tensor, scale: float) -> torch.Tensor:

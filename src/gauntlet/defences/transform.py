@@ -64,7 +64,7 @@ class TransformSettings(DefenceSettings):
     trials: Number | None = None
 
     def __post_init__(self) -> None:
-        parse_choice(self.kind, "kind of transform:", KINDS)
+        parse_choice(self.kind, "kind of transform:", list(KINDS))
         kind = KINDS[self.kind]
         for each in fields(self):
             general = ("kind", *(("fixed", "trials") if self.kind != "none" else ()))

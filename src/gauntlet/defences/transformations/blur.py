@@ -35,7 +35,7 @@ def blur(images: torch.Tensor, sigmas: Sequence[float]) -> torch.Tensor:
         )
     if len(set(sigmas)) == 1:
         return _blurred(images, sigmas[0])
-    return torch.cat([_blurred(image, sigma) for image, sigma in zip(images.split(1), sigmas, strict=True)])
+    return torch.cat([_blurred(image, sigma) for image, sigma in zip(images[:, None], sigmas, strict=True)])
 
 
 def _blurred(images: torch.Tensor, sigma: float) -> torch.Tensor:
