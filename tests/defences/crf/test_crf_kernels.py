@@ -61,6 +61,17 @@ def test_separable_kernel_is_the_dense_one_of_positions(height: int, width: int,
     torch.testing.assert_close(SeparableKernel((height, width), theta, values)(values), exact)
 
 
+def test_separable_kernel_in_blocks_of_rows() -> None:
+    """A side of two blocks and a bit, of which each row reaches only a part."""
+    positions = torch.cartesian_prod(torch.arange(150).double(), torch.arange(3).double()) / 1.5
+    values = values_of(450, 2).requires_grad_()
+    exact, banded = DenseKernel(positions)(values), SeparableKernel((150, 3), 1.5, values.detach())(values)
+    torch.testing.assert_close(banded, exact, rtol=1e-13, atol=1e-13)
+    weights = torch.linspace(-1, 1, 900, dtype=torch.float64).view(450, 2)
+    gradients = [torch.autograd.grad((each * weights).sum(), values)[0] for each in (banded, exact)]
+    torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-12)
+
+
 @settings(deadline=None, max_examples=25)
 @given(pixels=st.integers(1, 60), spread=st.floats(0.1, 30), seed=st.integers(0, 99), classes=st.integers(1, 40))
 def test_small_cells_and_a_wide_radius_are_the_exact_kernel(
