@@ -53,6 +53,7 @@ def test_dense_kernel_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)
 
 
+@settings(deadline=None)
 @given(height=st.integers(1, 9), width=st.integers(1, 9), theta=st.floats(0.3, 20))
 def test_separable_kernel_is_the_dense_one_of_positions(height: int, width: int, theta: float) -> None:
     positions = torch.cartesian_prod(torch.arange(height).double(), torch.arange(width).double()).view(-1, 2) / theta

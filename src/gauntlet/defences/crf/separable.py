@@ -46,10 +46,8 @@ class SeparableKernel:
         for rows, near in _bands(height, self.reach):
             torch.matmul(self.rows[rows, near], values.view(height, -1)[near], out=down[rows])
         plane = down.view(height, width, -1)
-        heard = torch.cat(
-            [self.columns[part, near] @ plane[:, near] for part, near in _bands(width, self.reach)], dim=1
-        )
-        return heard.view(height * width, -1)
+        parts = [self.columns[columns, near] @ plane[:, near] for columns, near in _bands(width, self.reach)]
+        return torch.cat(parts, dim=1).view(height * width, -1)
 
 
 class _Apply(torch.autograd.Function):
