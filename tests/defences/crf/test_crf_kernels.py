@@ -53,12 +53,24 @@ def test_dense_kernel_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)
 
 
+@settings(deadline=None)
 @given(height=st.integers(1, 9), width=st.integers(1, 9), theta=st.floats(0.3, 20))
 def test_separable_kernel_is_the_dense_one_of_positions(height: int, width: int, theta: float) -> None:
     positions = torch.cartesian_prod(torch.arange(height).double(), torch.arange(width).double()).view(-1, 2) / theta
     values = values_of(height * width)
     exact = DenseKernel(positions)(values)
     torch.testing.assert_close(SeparableKernel((height, width), theta, values)(values), exact)
+
+
+def test_separable_kernel_in_blocks_of_rows() -> None:
+    """A side of two blocks and a bit, of which each row reaches only a part."""
+    positions = torch.cartesian_prod(torch.arange(150).double(), torch.arange(3).double()) / 1.5
+    values = values_of(450, 2).requires_grad_()
+    exact, banded = DenseKernel(positions)(values), SeparableKernel((150, 3), 1.5, values.detach())(values)
+    torch.testing.assert_close(banded, exact, rtol=1e-13, atol=1e-13)
+    weights = torch.linspace(-1, 1, 900, dtype=torch.float64).view(450, 2)
+    gradients = [torch.autograd.grad((each * weights).sum(), values)[0] for each in (banded, exact)]
+    torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-12)
 
 
 @settings(deadline=None, max_examples=25)

@@ -100,7 +100,7 @@ def test_gradients(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "counts"), [("crfrnn", (128, 358)), ("deeplab", (176, 462)), ("small", (435, 1503))])
 def test_cells_are_as_near_to_the_exact_kernel_as_measured(name: str, counts: tuple[int, int]) -> None:
-    """At 72 x 96, ten iterations: the reference's error for both sides, and nearer than pydensecrf's lattice."""
+    """At 72 x 96, ten iterations: at most the reference's error for both sides, nearer than pydensecrf's lattice."""
     image, logits = large_scene()
     settings = parameters_of("deeplab_v2_resnet" if name == "deeplab" else name)
     exact = beliefs(image, logits, **settings, method="exact")
@@ -111,7 +111,7 @@ def test_cells_are_as_near_to_the_exact_kernel_as_measured(name: str, counts: tu
         cells = beliefs(image, logits, **settings, method="cells", side=side)
         error = (cells - exact).abs().mean().item()
         assert len(CellKernel(features, side).centroids) == count
-        assert error == pytest.approx(measured[f"feature cells {side} ({count} cells)"]["mean_abs_dq"], rel=0.1)
+        assert error <= 1.1 * measured[f"feature cells {side} ({count} cells)"]["mean_abs_dq"]
         assert error <= lattice["mean_abs_dq"]
         assert 100 * (cells.argmax(0) != exact.argmax(0)).double().mean() <= lattice["argmax_differs_percent"]
 

@@ -24,7 +24,7 @@ from gauntlet.defences.crf.blocks import Block, balanced, run
 from gauntlet.defences.crf.messages import answer, hear
 from gauntlet.defences.crf.neighbours import bins_in_reach, keys_of, near_cells
 
-RADIUS = 4.0
+RADIUS = 3.5
 """How far a pixel hears, from centroid to centroid, in standard deviations."""
 
 CLASSES_AT_ONCE = 32
