@@ -100,7 +100,9 @@ def our_pass_seconds(
     return seconds / (sum(seen) / BATCH)
 
 
-def measure(address: str, python: str, paths: list[str], steps: int, rounds: int) -> list[dict[str, Any]]:
+def measure(
+    address: str, python: str, paths: list[str], loops: list[str], steps: int, rounds: int
+) -> list[dict[str, Any]]:
     model = load_model(address)
     assert isinstance(model, SegmentationModel)
     prepared = prepare(model, measure_steps(model, SIZE, BATCH))
@@ -113,7 +115,7 @@ def measure(address: str, python: str, paths: list[str], steps: int, rounds: int
         peers = Peers(python, folder, paths)
         for absent, reason in peers.missing.items():
             print(f"{absent} is not installed there ({reason})", flush=True)
-        for loop in peers.loops:
+        for loop in [each for each in peers.loops if not loops or each in loops]:
             ours = loop.rpartition(" ")[2]
             times: list[list[float]] = [[], [], []]
             for _ in range(rounds + 1):
@@ -132,6 +134,7 @@ def main() -> None:
     parser.add_argument("--peer-python", required=True)
     parser.add_argument("--peer-path", nargs="*", default=[], help="Checkouts of SEA's and RSE's repositories.")
     parser.add_argument("--models", nargs="*", default=["streets/pspnet", "streets/segformer"])
+    parser.add_argument("--loops", nargs="*", default=[], help="Such as 'adv-lib dag'; all by default.")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
@@ -139,7 +142,7 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = []
     for address in chosen.models:
-        rows += measure(address, chosen.peer_python, chosen.peer_path, chosen.steps, chosen.rounds)
+        rows += measure(address, chosen.peer_python, chosen.peer_path, chosen.loops, chosen.steps, chosen.rounds)
     for key, what in (("ratio", "on the same network"), ("prepared", "over ours prepared")):
         if rows:
             print(f"geometric mean {what}: {math.exp(sum(math.log(row[key]) for row in rows) / len(rows)):.2f}")

@@ -220,6 +220,25 @@ def test_a_preparation_that_changes_the_function_is_never_chosen(
     assert choose_steps(model, (16, 16), 2) == ()
 
 
+@pytest.mark.parametrize(("moved", "accepted"), [(0, True), (15, True), (30, False)])
+def test_a_few_outputs_may_move_as_they_do_where_maxima_tie(
+    own_cache: Path, model: SegmentationModel, monkeypatch: pytest.MonkeyPatch, moved: int, accepted: bool
+) -> None:
+    class Moving(nn.Module):
+        def forward(self, logits: torch.Tensor) -> torch.Tensor:
+            change = torch.zeros(logits[0].numel())
+            change[:moved] = 0.1
+            return logits + change.view(logits.shape[1:]) * logits.detach().abs().max()
+
+    def move(module: nn.Module) -> None:
+        module.get_submodule("module").last = nn.Sequential(module.get_submodule("module.last"), Moving())
+
+    assert model(torch.rand(1, 3, 16, 16)).numel() == 1280  # of which two in a hundred are 25
+    monkeypatch.setattr("gauntlet.models.preparation.steps.STEPS", {"fold": move})
+    timed(monkeypatch, [1.0, 0.5, 1.0, 1.0] if accepted else [1.0, 1.0])
+    assert choose_steps(model, (16, 16), 2) == (("fold",) if accepted else ())
+
+
 def test_a_damaged_or_unwritable_cache_only_costs_the_measurement(
     own_cache: Path, model: SegmentationModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
