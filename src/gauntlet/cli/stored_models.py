@@ -23,7 +23,7 @@ def stored_name(store: Store, model: str, options: ModelOptions) -> str:
         return store.find_model(model).label
     from gauntlet.models import resolve_model
 
-    identity = resolve_model(model, **options).identity  # type: ignore[arg-type]
+    identity = resolve_model(model, **options).identity
     for known in store.models():
         if known.digest == identity.digest:
             return known.label

@@ -125,7 +125,7 @@ class CertifyThreat(Threat):
             for sample in range(self.options.n0, self.options.n0 + self.options.n):
                 hits += label_map(model(self._noisy(images, seeds, sample))).cpu() == top
         maps = [part.cpu().numpy() for part in (top, hits, clean)]
-        votes = [Votes(*each, self.options.n) for each in zip(*maps, strict=True)]
+        votes = [Votes(of_top, of_hits, said, self.options.n) for of_top, of_hits, said in zip(*maps, strict=True)]
         return Perturbed(images, predictions=votes)
 
     def _noisy(self, images: torch.Tensor, seeds: Sequence[ImageSeed], sample: int) -> torch.Tensor:
