@@ -1,0 +1,156 @@
+"""Studies: jobs from templates, paired intervals, verdicts, pages, the command."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gauntlet.errors import GauntletError
+from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
+from gauntlet.report.tables import Interval
+from gauntlet.results import Store
+from gauntlet.studies import Claim, Study, run_study, studies
+from gauntlet.studies.page import study_page, write_page
+from gauntlet.studies.results import Results, interval, largest, mean_of, smallest
+from gauntlet.studies.running import study_jobs
+from gauntlet.studies.verdicts import decide, judge
+from program import Call
+
+NETWORK = ModelEntry(address="python:nets:street_network", options={"num_classes": 11, "mean": [0.5] * 3})
+SMALL = DatasetEntry(name="streets", options={"size": [32, 64], "length": 16})
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GAUNTLET_CACHE", str(tmp_path / "cache"))
+
+
+def little_study() -> Study:
+    """A transfer between two members, and one claim that is true by construction."""
+    transferred = {"transfer": {"source_model": "@half", "attack": {"name": "fgsm", "epsilon": "8/255"}}}
+    return Study(
+        name="little/table-1",
+        title="Little",
+        question="Is it?",
+        setting="none",
+        finding="It is.",
+        members={"plain": "{model}", "half": "multiscale:scales=0.5:{model}"},
+        threats={"clean": "clean", "fgsm from half": transferred},
+        drawing=lambda results: [],
+        claims=[
+            Claim("An image is worth its own figure.", lambda results: results.miou("plain", "clean")),
+            Claim("It is not.", lambda results: -results.miou("plain", "clean")),
+            Claim("Two models differ.", lambda results: results.miou("plain", "clean"), models=2),
+        ],
+    )
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GAUNTLET_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return run_study(little_study(), [NETWORK], SMALL, Store(), prepare="off", batch_size=8)
+
+
+def test_jobs_are_every_member_under_every_threat_with_sources_filled_in() -> None:
+    jobs = study_jobs(little_study(), [NETWORK], SMALL)
+    assert list(jobs) == [
+        (NETWORK.address, member, threat) for member in ("plain", "half") for threat in ("clean", "fgsm from half")
+    ]
+    half = jobs[NETWORK.address, "half", "clean"].job
+    crossed = jobs[NETWORK.address, "plain", "fgsm from half"].job
+    assert crossed.description["transfer"]["source_digest"] == half.model_digest
+
+
+def test_figures_are_those_of_the_evaluation_and_resampled_together(stored: Results) -> None:
+    evaluation = stored.evaluation("plain", "clean")
+    assert stored.miou("plain", "clean")[0] == pytest.approx(evaluation.figures["mIoU"])
+    assert stored.accuracy("plain", "clean")[0] == pytest.approx(evaluation.figures["aAcc"])
+    assert stored.image_accuracy("plain", "clean")[0] == pytest.approx(evaluation.figures["aAcc_images"])
+    attacked = stored.evaluation("plain", "fgsm from half").figures["mIoU"]
+    assert stored.ratio("plain", "fgsm from half")[0] == pytest.approx(attacked / evaluation.figures["mIoU"])
+    # The same images are drawn for both, so a figure minus itself has no width.
+    difference = interval(stored.miou("plain", "clean") - stored.miou("plain", "clean"))
+    assert (difference.value, difference.low, difference.high) == (0, 0, 0)
+    low, high = evaluation.intervals["mIoU"]
+    assert interval(stored.miou("plain", "clean")).low == pytest.approx(low, abs=0.01)
+    assert interval(stored.miou("plain", "clean")).high == pytest.approx(high, abs=0.01)
+
+
+def test_arrays_of_resamples() -> None:
+    first, second = np.array([1.0, 2.0]), np.array([3.0, 0.0])
+    assert largest([first, second]).tolist() == [3, 2]
+    assert smallest([first, second]).tolist() == [1, 0]
+    assert mean_of([first, second]).tolist() == [2, 1]
+
+
+def test_verdicts(stored: Results) -> None:
+    verdicts = judge(little_study(), stored)
+    assert [each.verdict for each in verdicts] == [
+        "reproduces",
+        "does not reproduce",
+        "cannot be told with 1 of 2 models",
+    ]
+    assert decide(Interval(0.1, -0.1, 0.2), 16) == "cannot be told with 16 images"
+    assert decide(Interval(0.1, 0.05, 0.2), 15) == "cannot be told with 15 images"
+    assert decide(Interval(0.1, 0.05, 0.2), 16) == "reproduces"
+
+
+def test_the_page_says_what_was_found_here_and_there(stored: Results, tmp_path: Path) -> None:
+    study = little_study()
+    paths = write_page(study, study_page(study, stored, "gauntlet study run little/table-1"), tmp_path)
+    assert [path.name for path in paths] == ["little-table-1.md", "little-table-1.html"]
+    text = paths[0].read_text()
+    for wanted in ("It is.", "does not reproduce", "16 images", "gauntlet study run little/table-1"):
+        assert wanted in text
+
+
+def test_every_study_is_complete_and_its_aliases_lead_to_it() -> None:
+    assert "arnab/table-1" in studies.names()
+    for name in studies.names():
+        study = studies[name]
+        assert study.question.endswith("?")
+        assert study.finding
+        assert study.setting
+        assert study.claims
+        assert all(studies[other] is study for other in study.also)
+
+
+@pytest.mark.parametrize("name", ["arnab/table-1", "arnab/table-2", "arnab/figure-9", "spatial/figure-11"])
+def test_the_plans_of_studies_can_be_made(name: str) -> None:
+    jobs = study_jobs(studies[name], ["streets/enet"], "streets")
+    assert len(jobs) == len(studies[name].members) * len(studies[name].threats)
+
+
+def test_a_study_draws_and_judges_from_real_runs() -> None:
+    data = DatasetEntry(name="streets", options={"size": [32, 64], "length": 2})
+    study = studies["arnab/table-1"]
+    results = run_study(study, [NETWORK], data, Store(), prepare="off", batch_size=2)
+    blocks = study.drawing(results.of(NETWORK.address))
+    assert len(blocks) == 5
+    assert all("cannot be told with 2 images" in each.verdict for each in judge(study, results))
+
+
+def test_too_few_models_are_told() -> None:
+    with pytest.raises(GauntletError, match="needs 3 at least, not 1"):
+        study_jobs(replace(little_study(), least_models=3), [NETWORK], SMALL)
+
+
+def test_the_command_lists_and_runs(call: Call) -> None:
+    code, out, _ = call("study", "list", "spatial")
+    assert (code, "spatial/figure-11" in out) == (0, True)
+    code, _, err = call("study", "run", "arnab/table-99", "--model", "streets/enet")
+    assert (code, "unknown study 'arnab/table-99'" in err) == (2, True)
+    code, _, err = call("study", "run", "arnab/table-1")
+    assert (code, "say which models" in err) == (2, True)
+    code, out, err = call(
+        "study", "run", "arnab/figure-16", "--model", "streets/enet", "--limit", "1", "--workers", "1", "--json"
+    )
+    assert code == 0, err
+    written = json.loads(out)
+    assert "cannot be told with 1 images" in written["verdicts"][0]["verdict"]
+    assert all(Path(path).is_file() for path in written["written"])
