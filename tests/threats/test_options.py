@@ -169,7 +169,7 @@ OWN: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "sea-jsd": {**BALL, "radius": st.sampled_from(["reduction", "fixed"])},
     "apgd-jsd": {
         **BALL,
-        "radius": st.sampled_from(["reduction", "fixed", "wide"]),
+        "radius": st.sampled_from(["reduction", "fixed", "wave"]),
         "returns": st.sampled_from(["best", "best-miou"]),
         "first_step": st.sampled_from([0.5, 2]),
         "warm_start": st.sampled_from(["accuracy", "miou"]),

@@ -35,7 +35,7 @@ EXACT: list[dict[str, Any]] = [
     {"name": "sea-mce", "steps": 2, "returns": "last"},
     {"name": "sea-mce-bal", "steps": 2, "returns": "last"},
     {"name": "sea-mce", "steps": 10, "returns": "last", "radius": "fixed"},
-    {"name": "apgd-jsd", "steps": 10, "returns": "last", "radius": "wide"},
+    {"name": "apgd-jsd", "steps": 10, "returns": "last", "radius": "wave"},
     {"name": "alma-prox", "steps": 4},
     {"name": "fmn", "steps": 4},
     {"name": "pdpgd", "steps": 4, "samples": 2},

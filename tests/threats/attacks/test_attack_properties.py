@@ -31,7 +31,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sea-jsd": {"steps": 7},
     "sea-mce-bal": {"steps": 7},
     "sea-msl": {"steps": 7},
-    "apgd-jsd": {"steps": 7, "radius": "wide", "returns": "best-miou", "loss": "jsd-bal"},
+    "apgd-jsd": {"steps": 7, "radius": "wave", "returns": "best-miou", "loss": "jsd-bal"},
     "dag": {"steps": 3, "alpha": 0.05},
     "pdpgd": {"steps": 3},
     "fmn": {"steps": 3},

@@ -36,7 +36,7 @@ FIXED_BUDGET: dict[str, dict[str, Any]] = {
     "sea-msl": {"steps": 10},
     "sea-bce": {"steps": 10},
     "sea-mce-bal": {"steps": 10},
-    "apgd-jsd": {"steps": 10, "radius": "wide"},
+    "apgd-jsd": {"steps": 10, "radius": "wave"},
 }
 MINIMUM_NORM: dict[str, dict[str, Any]] = {
     "dag": {"steps": 12, "alpha": 0.02},

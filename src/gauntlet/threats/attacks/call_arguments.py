@@ -152,7 +152,7 @@ class LeanCall(BallCall, total=False):
     """
 
     returns: Literal["best", "best-loss", "last", "best-miou"]
-    radius: Literal["reduction", "fixed", "wide"]
+    radius: Literal["reduction", "fixed", "wave"]
     first_step: Number
     warm_start: Literal["accuracy", "miou"] | None
     worth_from: Number

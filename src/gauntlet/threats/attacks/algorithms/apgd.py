@@ -263,7 +263,7 @@ class AutoPgd(BallAttack):
 SCHEDULES: Mapping[str, Sequence[tuple[float, float]]] = {
     "reduction": ((2.0, 0.3), (1.5, 0.3)),  # SEA's
     "fixed": (),
-    "wide": ((1.5, 0.4),),  # ours
+    "wave": ((1.0, 0.2), (1.5, 0.35)),  # ours: find a basin, look around it, come back
 }
 """Radii in units of epsilon, each with its share of the steps; epsilon itself takes the rest."""
 
@@ -319,7 +319,7 @@ class Lean(Sea):
     """APGD as a member of the battery `gauntlet` (docs/specs/attacks.md, 19).
 
     Attributes:
-        radius: "wide", 1.5 epsilon for the first 40 % of the steps, besides those of `Sea`.
+        radius: "wave", epsilon, 1.5 epsilon, epsilon again for 20, 35 and 45 % of the steps, besides those of `Sea`.
         returns: "best-miou" for the point with the lowest mIoU of the image, besides those of `AutoPgd`.
         first_step: length of the first step of a stage in units of its radius.
         warm_start: in a battery, the metric, "accuracy" or "miou", by whose worst case so far it starts; None for a
