@@ -18,6 +18,7 @@ from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections import (
     batteries,
     boxes,
+    certificates,
     classes,
     distributions,
     honesty,
@@ -100,6 +101,7 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
         classes.section(scope, ranking),
         gallery_section(scope, ranking, evaluations, images, options) if options.gallery else None,
         relations.section(scope, ranking),
+        certificates.section(scope),
         honesty.section(scope, ranking, images, provenances, given),
         obtained.section(scope, ranking, evaluations, store.address),
     ]

@@ -20,7 +20,7 @@ from gauntlet.tasks import DETECTION
 
 MINIMUM = "minimum"
 """An attack without a budget: it always wins in the end, and its size is its figure."""
-KIND_ORDER = ("clean", "corruption", "weather", "localized", "attack", "region_aware", "battery", MINIMUM)
+KIND_ORDER = ("clean", "corruption", "weather", "localized", "attack", "transfer", "region_aware", "battery", MINIMUM)
 KIND_WORDS = {
     "corruption": ("corruption", "Corruptions"),
     "weather": ("weather", "Real weather"),
@@ -28,6 +28,7 @@ KIND_WORDS = {
     "attack": ("attack", "Attacks"),
     "region_aware": ("region-aware attack", "Region-aware attacks"),
     "battery": ("battery of attacks", "Batteries of attacks"),
+    "transfer": ("transferred attack", "Transferred attacks"),
     MINIMUM: ("smallest perturbation", "Smallest perturbations"),
 }
 _SCOPE = ["task", "dataset", "split", "images"]
@@ -113,8 +114,8 @@ class Scope:
 
     @cached_property
     def kinds(self) -> list[str]:
-        """Kinds of threats with a figure of their own; clean images and attacks without a budget have none."""
-        return [kind for kind in dict.fromkeys(self.threats.values()) if kind not in ("clean", MINIMUM)]
+        """Kinds of threats with a figure of their own: not clean images, certificates, attacks without a budget."""
+        return [kind for kind in dict.fromkeys(self.threats.values()) if kind not in ("clean", "certify", MINIMUM)]
 
     def of_kind(self, kind: str) -> list[str]:
         """Threats of a kind."""

@@ -11,6 +11,7 @@ from gauntlet.analysis import gam, rem
 from gauntlet.report.document import Finding, Findings, Section, Text
 from gauntlet.report.scope import Scope
 from gauntlet.report.scope_ranking import Ranking
+from gauntlet.report.sections import defended
 from gauntlet.report.sections.distributions import ImagesOf
 from gauntlet.results.descriptions import threat_settings
 from gauntlet.threats.attacks import checks as honesty
@@ -43,6 +44,7 @@ def section(
         *single_step_stronger(scope),
         *larger_budget_weaker(scope),
         *better_than_clean(scope),
+        *defended.findings(scope),
         *zero_gradients(ranking, images),
         *incomplete_summaries(scope),
         *mixed_versions(provenances),

@@ -11,6 +11,7 @@ from gauntlet.numbers import format_percent
 from gauntlet.report.document import Bar, Block, Bullets, Section, Text, Verdict, Verdicts
 from gauntlet.report.scope import Scope, kind_word
 from gauntlet.report.scope_ranking import Ranking
+from gauntlet.report.sections.defended import never_attacked_adaptively
 
 GRADES = (
     (0.9, "holds up under"),
@@ -112,6 +113,7 @@ def _observations(scope: Scope) -> list[str]:
     return [
         each
         for each in (
+            _defended(scope),
             _worst_threat(scope),
             _attacks_at_floor(scope),
             _kinds_compared(scope),
@@ -120,6 +122,12 @@ def _observations(scope: Scope) -> list[str]:
         )
         if each
     ]
+
+
+def _defended(scope: Scope) -> str:
+    """Which defended models were never attacked by someone who knows of the defence."""
+    models = [finding.subject for finding in never_attacked_adaptively(scope)]
+    return f"Never attacked adaptively, so not to be called robust: {', '.join(models)}." if models else ""
 
 
 def _worst_threat(scope: Scope) -> str:
