@@ -42,14 +42,18 @@ def network(which: str = "first") -> nn.Module:
     first, second = nn.Conv2d(3, 6, 3, padding=1, bias=False), nn.Conv2d(6, 6, 3, padding=1, bias=False)
     last = nn.Conv2d(6, 4, 1)
     out = torch.arange(4, dtype=torch.float64)[:, None]
-    made = nn.Sequential(first, nn.BatchNorm2d(6), nn.ReLU(), second, nn.BatchNorm2d(6), nn.ReLU(), last).double()
+    norms = (nn.BatchNorm2d(6), nn.BatchNorm2d(6))
+    made = nn.Sequential(first, norms[0], nn.ReLU(), second, norms[1], nn.ReLU(), last).double()
     channel = torch.arange(6, dtype=torch.float64)
     with torch.no_grad():
         first.weight.copy_((0.6 * torch.sin(a + 0.7 * o + 1.3 * k + 0.9 * u + 0.5 * v))[:, :3])
         second.weight.copy_(0.35 * torch.cos(b + 0.5 * o + 0.8 * k + 1.1 * u + 0.6 * v))
         last.weight.copy_((0.9 * torch.sin(c + 1.1 * out + 0.6 * channel))[:, :, None, None])
+        assert last.bias is not None
         last.bias.copy_(torch.tensor(REFERENCE["fixture"]["bias_w3"][which], dtype=torch.float64))
-        for norm in (made[1], made[4]):
+        for norm in norms:
+            assert norm.running_mean is not None
+            assert norm.running_var is not None
             norm.weight.copy_(1 + 0.1 * torch.sin(channel))
             norm.bias.copy_(0.1 * torch.cos(channel))
             norm.running_mean.copy_(0.05 * channel - 0.1)

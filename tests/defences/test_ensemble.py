@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
 from defence_cases import CLOSE, REFERENCE, assert_record, gradient_record, images, labels, logit_record, model
+<<<<<<< HEAD
+=======
+from gauntlet.cli.output import print_table
+>>>>>>> wt-wrappers
 from gauntlet.defences import EnsembleModel
 from gauntlet.defences.ensemble import split_members
 from gauntlet.errors import GauntletError
@@ -125,7 +131,13 @@ def test_options_that_only_one_member_takes_are_refused() -> None:
         ({"num_classes": 4, "ignore_index": 0}, "ignore indices are 255 and 0"),
     ],
 )
-def test_members_of_other_classes_are_refused(options: dict, sentence: str) -> None:
+def test_members_of_other_classes_are_refused(options: dict[str, Any], sentence: str) -> None:
     other = wrap_model(nn.Conv2d(3, 4, 1), **options)
     with pytest.raises(GauntletError, match=sentence):
         EnsembleModel([model(), other])
+
+
+def test_the_brackets_of_a_name_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    name = resolve_model("ensemble:gamma=0.4:[streets/enet]+[streets/segformer]").identity.name
+    print_table("", ["threat", name], [["clean", "80.4"]])
+    assert "[streets/enet]+[streets/segformer] ensemble gamma=0.4" in capsys.readouterr().out

@@ -168,7 +168,7 @@ def test_two_workers_give_the_same_bytes() -> None:
         outcome = run_jobs(plan_jobs(plan), store, executor=LocalExecutor(workers))
         assert outcome.failures == []
         rows = {}
-        for key in store.keys():
+        for key in list(store.keys()):
             started = store.started(key)
             assert started is not None
             rows.update({(key, row.position): row.counts for row in store.image_rows(started)})
@@ -221,7 +221,9 @@ def test_noise_is_not_clipped_and_none_is_the_model() -> None:
     assert torch.equal(NoisyModel(inner, sigma=0)(images()), inner(images()))
     made = NoisyModel(inner, sigma=0.5)
     numbers = EvaluationDraws([ImageSeed(0, "a"), ImageSeed(0, "b")], 3)
-    drawn = [np.random.Generator(np.random.PCG64(each)).standard_normal((24, 32, 3)) for each in numbers.numbers("noise")]
+    drawn = [
+        np.random.Generator(np.random.PCG64(each)).standard_normal((24, 32, 3)) for each in numbers.numbers("noise")
+    ]
     noise = torch.from_numpy(np.stack(drawn)).permute(0, 3, 1, 2)
     with drawing(random_parts(made), numbers):
         assert torch.equal(made(images()), inner(images() + 0.5 * noise))

@@ -224,7 +224,9 @@ def test_spellings_of_one_setting_share_an_identity_and_others_do_not() -> None:
     def identity(settings: str) -> str:
         return resolve_model(f"transform:{settings}:streets/enet").identity.digest
 
-    assert identity("kind=jpeg") == identity("kind=jpeg,quality=50+100,trials=9") == identity("kind=jpeg,quality=50.0+100")
+    assert (
+        identity("kind=jpeg") == identity("kind=jpeg,quality=50+100,trials=9") == identity("kind=jpeg,quality=50.0+100")
+    )
     assert identity("kind=jpeg,fixed=75") == identity("kind=jpeg,quality=75") == identity("kind=jpeg,quality=75+75")
     assert identity("kind=hsv,shared") == identity("kind=hsv,shared=true,range=30,units=8bit")
     different = ("kind=jpeg", "kind=jpeg,quality=60+100", "kind=jpeg,trials=3", "kind=jpeg,fixed=75", "kind=blur")
@@ -292,15 +294,13 @@ def test_expectation_over_three_weightings_is_that_of_the_reference(rule: str, m
 def test_expectation_with_targets_of_untransformed_iterates_is_that_of_the_reference(rule: str) -> None:
     """The other reading of the paper, by hand: what the attack above is compared with in docs/defences.md."""
     inner, epsilon, level = model(), 8 / 255, 1 / 255
-    greys = [
-        TransformedModel(inner, kind="grey", fixed=each) for each in ("0.2+0.5+0.3", "0.7+0.1+0.2", "0.1+0.3+0.6")
-    ]
+    greys = [TransformedModel(inner, kind="grey", fixed=each) for each in ("0.2+0.5+0.3", "0.7+0.1+0.2", "0.1+0.3+0.6")]
     points = images()
     for _ in range(5):
         target = inner(points).argmin(1)
         inputs = points.clone().requires_grad_(True)
-        loss = sum(torch.nn.functional.cross_entropy(each(inputs), target, reduction="sum") for each in greys) / 3
-        (gradient,) = torch.autograd.grad(loss, inputs)
+        losses = [torch.nn.functional.cross_entropy(each(inputs), target, reduction="sum") for each in greys]
+        (gradient,) = torch.autograd.grad(torch.stack(losses).mean(), inputs)
         moved = points - level * (gradient.sign() if rule == "sign" else gradient)
         points = torch.minimum(torch.maximum(moved, images() - epsilon), images() + epsilon).clamp(0, 1)
     expected = TRANSFORMS["eot over three grey weightings"][f"{rule}/untransformed"]

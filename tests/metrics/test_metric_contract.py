@@ -34,6 +34,7 @@ STORED = [
     (WHOLE, '["all"]'),
     (REGION, '["inside", "outside", "clean inside", "clean outside"]'),
     (Views.of_candidates(["clean", "pgd", "all"]), '["clean", "pgd", "all"]'),
+    (Views.of_trials(2), '["trial 0", "trial 1"]'),
 ]
 
 

@@ -63,7 +63,18 @@ def _models() -> list[Row]:
                 **{f"clean {figure} %": format_percent(clean[figure]) for figure in figures},
             }
         )
-    return rows
+    return [*rows, *_wrappers()]
+
+
+def _wrappers() -> list[Row]:
+    """Addresses of models around other models, with their default settings."""
+    from gauntlet.models.loading import DEFENCES
+    from gauntlet.models.sources.contract import sources
+
+    return [
+        {"model": getattr(sources[name], "example", f"{name}:ADDRESS"), "task": SEGMENTATION, "architecture": "wrapper"}
+        for name in DEFENCES
+    ]
 
 
 def _zoo() -> list[Row]:

@@ -21,7 +21,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
     console = Console(highlight=False)
     table = Table(title=title or None, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index >= numbers_from else "left", overflow="fold")
+        table.add_column(escape(column), justify="right" if index >= numbers_from else "left", overflow="fold")
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
     if not console.is_terminal:

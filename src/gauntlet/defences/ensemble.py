@@ -117,7 +117,7 @@ class AddressedEnsemble(Addressed):
         for member in split_members(address):
             try:
                 found += super().inner(member, options)
-            except GauntletError as error:
+            except GauntletError as error:  # noqa: PERF203 - the sentence needs the member
                 if not options:
                     raise
                 raise GauntletError(

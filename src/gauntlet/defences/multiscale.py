@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,9 +73,8 @@ class MultiscaleModel(Defence):
     def defend(self, images: torch.Tensor) -> torch.Tensor:
         settings = self.settings
         assert isinstance(settings.scales, tuple)
-        seen = torch.stack([self._at(images, float(scale)) for scale in settings.scales])  # (S, N, K, H, W)
-        # max(dim) gives a tie's gradient to one scale; torch.maximum would split it.
-        pooled = seen.max(dim=0).values if settings.pool == "max" else seen.mean(dim=0)
+        seen = [self._at(images, float(scale)) for scale in settings.scales]
+        pooled = _largest(seen) if settings.pool == "max" else functools.reduce(torch.add, seen) / len(seen)
         return log_of(pooled) if settings.of == PROBABILITIES else pooled
 
     def _at(self, images: torch.Tensor, scale: float) -> torch.Tensor:
@@ -103,6 +103,13 @@ def scaled_size(height: int, width: int, scale: float) -> tuple[int, int]:
     (11, 15)
     """
     return max(1, int(scale * height + 1e-9)), max(1, int(scale * width + 1e-9))
+
+
+def _largest(values: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The largest of each element, whose gradient goes to one of them, also in a tie."""
+    if any(each.requires_grad for each in values):
+        return torch.stack(list(values)).max(dim=0).values
+    return functools.reduce(torch.maximum, values)  # the same values; it would split the gradient of a tie
 
 
 def log_of(probabilities: torch.Tensor) -> torch.Tensor:

@@ -64,7 +64,7 @@ class TransformSettings(DefenceSettings):
     trials: Number | None = None
 
     def __post_init__(self) -> None:
-        parse_choice(self.kind, "kind of transform:", KINDS)
+        parse_choice(self.kind, "kind of transform:", list(KINDS))
         kind = KINDS[self.kind]
         for each in fields(self):
             general = ("kind", *(("fixed", "trials") if self.kind != "none" else ()))
@@ -179,8 +179,10 @@ class Hsv(Kind):
         return generator.uniform(-reach, reach, (*size, 1 if settings.shared else 3))
 
     def apply(self, settings: TransformSettings, images: torch.Tensor, parameters: Sequence[Any]) -> torch.Tensor:
-        fields = [np.broadcast_to(np.asarray(each, dtype=np.float64), (1, 1, 1)) if np.ndim(each) == 0 else each
-                  for each in parameters]
+        fields = [
+            np.broadcast_to(np.asarray(each, dtype=np.float64), (1, 1, 1)) if np.ndim(each) == 0 else each
+            for each in parameters
+        ]
         shifts = torch.from_numpy(np.stack(fields)).permute(0, 3, 1, 2).to(images)  # (N, 3 or 1, H, W)
         return hsv_jitter(images, shifts, UNITS[settings.units or "8bit"])
 
@@ -193,7 +195,9 @@ class Grey(Kind):
             return {}
         weights = parse_numbers(given.fixed, "a weight of grey")
         if len(weights) != 3 or min(weights) < 0 or abs(sum(weights) - 1) > 1e-6:
-            raise GauntletError(f"the fixed weights of grey must be three numbers from 0 on that sum to 1, not {weights}.")
+            raise GauntletError(
+                f"the fixed weights of grey must be three numbers from 0 on that sum to 1, not {weights}."
+            )
         return {"fixed": weights}
 
     def draw(self, settings: TransformSettings, generator: np.random.Generator, size: tuple[int, int]) -> np.ndarray:

@@ -88,7 +88,11 @@ def probe(planned: PlannedJob) -> Probe | None:
 
     def gradient() -> None:
         images = batch.images.clone().requires_grad_()
-        losses = prepared.losses(images, batch.boxes) if isinstance(prepared, DetectionModel) else ask_equally(prepared, images)
+        losses = (
+            prepared.losses(images, batch.boxes)
+            if isinstance(prepared, DetectionModel)
+            else ask_equally(prepared, images)
+        )
         torch.autograd.grad(losses.sum(), images)
 
     images = len(batch)

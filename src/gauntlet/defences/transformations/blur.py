@@ -35,7 +35,7 @@ def blur(images: torch.Tensor, sigmas: Sequence[float]) -> torch.Tensor:
         )
     if len(set(sigmas)) == 1:
         return _blurred(images, sigmas[0])
-    return torch.cat([_blurred(image, sigma) for image, sigma in zip(images.split(1), sigmas, strict=True)])
+    return torch.cat([_blurred(image, sigma) for image, sigma in zip(images[:, None], sigmas, strict=True)])
 
 
 def _blurred(images: torch.Tensor, sigma: float) -> torch.Tensor:
@@ -44,8 +44,16 @@ def _blurred(images: torch.Tensor, sigma: float) -> torch.Tensor:
         return images
     offsets = torch.arange(-reach, reach + 1, dtype=torch.float64)
     weights = torch.exp(-(offsets**2) / (2 * sigma**2))
-    kernel = (weights / weights.sum()).to(images)
-    planes = images.flatten(0, 1).unsqueeze(1)  # (3N, 1, H, W): the same kernel for every channel
-    planes = functional.conv2d(functional.pad(planes, (0, 0, reach, reach), mode="reflect"), kernel.view(1, 1, -1, 1))
-    planes = functional.conv2d(functional.pad(planes, (reach, reach, 0, 0), mode="reflect"), kernel.view(1, 1, 1, -1))
-    return planes.view_as(images)
+    kernel: list[float] = (weights / weights.sum()).tolist()
+    return _along(_along(images, kernel, 2), kernel, 3)
+
+
+def _along(images: torch.Tensor, kernel: Sequence[float], axis: int) -> torch.Tensor:
+    """A convolution along rows (3) or columns (2): a sum of shifted images, several times faster here than conv2d."""
+    reach, length = len(kernel) // 2, images.shape[axis]
+    sides = (0, 0, reach, reach) if axis == 2 else (reach, reach, 0, 0)
+    padded = functional.pad(images, sides, mode="reflect")
+    total = padded.narrow(axis, 0, length) * kernel[0]
+    for offset, weight in enumerate(kernel[1:], start=1):
+        total = torch.add(total, padded.narrow(axis, offset, length), alpha=weight)
+    return total

@@ -15,12 +15,13 @@ TURN = 180.0
 def to_hsv(images: torch.Tensor, turn: float = TURN) -> torch.Tensor:
     """Hue, saturation and value, (N, 3, H, W), of RGB images in [0, 1]; red before green before blue in ties."""
     red, green, blue = images.unbind(1)
-    largest, smallest = images.max(dim=1).values, images.min(dim=1).values
+    largest, smallest = images.amax(dim=1), images.amin(dim=1)
     spread = largest - smallest
     divisor = torch.where(spread > 0, spread, 1)
+    first = (green - blue) / divisor
     sector = torch.where(
         largest == red,
-        torch.remainder((green - blue) / divisor, 6),
+        torch.where(first < 0, first + 6, first),  # modulo 6, several times faster
         torch.where(largest == green, (blue - red) / divisor + 2, (red - green) / divisor + 4),
     )
     hue = torch.where(spread > 0, turn / 6 * sector, 0)
@@ -34,7 +35,8 @@ def to_rgb(values: torch.Tensor, turn: float = TURN) -> torch.Tensor:
     sector, value = hue * (6 / turn), value / LEVELS
     chroma = value * saturation / LEVELS
     steps = torch.tensor([5.0, 3.0, 1.0]).to(values).view(1, 3, 1, 1)
-    turned = torch.remainder(sector.unsqueeze(1) + steps, 6)  # (N, 3, H, W): one plane for r, g and b each
+    turned = sector.unsqueeze(1) + steps  # (N, 3, H, W): one plane for r, g and b each
+    turned = torch.where(turned >= 6, turned - 6, turned)
     return value.unsqueeze(1) - chroma.unsqueeze(1) * torch.minimum(turned, 4 - turned).clamp(0, 1)
 
 

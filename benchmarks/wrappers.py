@@ -1,0 +1,131 @@
+"""What a wrapper costs beyond the forward passes that it needs.
+
+    python benchmarks/wrappers.py [--models streets/segformer ...] [--size 256x512] [--rounds 3] [--json FILE]
+
+For `multiscale:` and every kind of `transform:`: one image, one thread, processor time, everything in turns in this
+run, the fastest of each. "bare" are the passes of the model inside, at the same sizes. "own" is the wrapper around a
+model that gives stored logits at once, which is what the wrapper adds; the figure is (bare + own) / bare. Bound: 1.05.
+Exits with 1 when it is missed. "direct" is the time of the whole wrapped model over the bare passes: the same in
+theory, but a difference of two long times, which on a busy machine moves by several per cent from run to run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch reads it
+
+import torch
+from torch import nn
+
+from gauntlet.datasets import load_dataset
+from gauntlet.defences import Defence
+from gauntlet.defences.multiscale import scaled_size
+from gauntlet.models import load_model, wrap_model
+from gauntlet.models.randomness import ask_equally
+from gauntlet.samples import collate
+
+BOUND = 1.05
+WRAPPERS: dict[str, tuple[float, ...]] = {
+    "multiscale:scales=0.5+0.75+1,pool=max": (0.5, 0.75, 1),
+    "multiscale:scales=0.5+0.75+1,pool=mean": (0.5, 0.75, 1),
+    "multiscale:scales=0.5+0.75+1,of=probabilities": (0.5, 0.75, 1),
+    "transform:kind=none": (1,),
+    "transform:kind=jpeg": (1,),
+    "transform:kind=blur": (1,),
+    "transform:kind=hsv": (1,),
+    "transform:kind=grey": (1,),
+}
+"""Wrappers and the scales at which they ask the model inside."""
+
+
+def fastest(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Least seconds of this thread's processor for each, in turns, after a warm-up."""
+    times = dict.fromkeys(runs, float("inf"))
+    for round_ in range(rounds + 1):
+        for name, run in runs.items():
+            began = time.thread_time()
+            run()
+            if round_:
+                times[name] = min(times[name], time.thread_time() - began)
+    return times
+
+
+def ask_all(model: nn.Module, seen: list[torch.Tensor]) -> None:
+    """One pass for every size."""
+    for each in seen:
+        model(each)
+
+
+class Stored(nn.Module):
+    """Gives the logits that a model once gave for images of the same size."""
+
+    def __init__(self, logits: dict[torch.Size, torch.Tensor]) -> None:
+        super().__init__()
+        self.logits = logits
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.logits[images.shape[-2:]]
+
+
+@torch.inference_mode()
+def measure(address: str, images: torch.Tensor, rounds: int) -> dict[str, dict[str, float]]:
+    """The ratios of every wrapper around a model."""
+    inner = load_model(address)
+    height, width = images.shape[-2:]
+    found = {}
+    for wrapper, scales in WRAPPERS.items():
+        made = load_model(f"{wrapper}:{address}")
+        alone = load_model(f"{wrapper}:{address}")
+        seen = [torch.rand(1, 3, *scaled_size(height, width, scale)) for scale in scales]
+        stored = wrap_model(
+            Stored({each.shape[-2:]: inner(each) for each in seen}), num_classes=inner.num_classes, name="stored"
+        )
+        assert isinstance(alone, Defence)
+        alone.inner[0] = stored
+        runs: dict[str, Callable[[], Any]] = {
+            "wrapped": partial(ask_equally, made, images),
+            "bare": partial(ask_all, inner, seen),
+            "own": partial(ask_equally, alone, images),
+        }
+        times = fastest(runs, rounds)
+        found[wrapper] = {
+            "bare_ms": 1000 * times["bare"],
+            "own_ms": 1000 * times["own"],
+            "ratio": 1 + times["own"] / times["bare"],
+            "direct": times["wrapped"] / times["bare"],
+        }
+    return found
+
+
+def main() -> int:
+    """Prints one line per model and wrapper."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", default=["streets/segformer", "streets/pspnet", "streets/enet"])
+    parser.add_argument("--size", default="256x512")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    height, width = (int(side) for side in arguments.size.split("x"))
+    torch.set_num_threads(1)
+    images = collate([load_dataset("streets", size=(height, width), length=1)[0]]).images
+    rows = {address: measure(address, images, arguments.rounds) for address in arguments.models}
+    line = "{0:18} {1:46} bare {bare_ms:6.1f} ms, own {own_ms:5.1f} ms, ratio {ratio:.3f}, direct {direct:.2f}{2}"
+    for address, found in rows.items():
+        for wrapper, row in found.items():
+            print(line.format(address, wrapper, "" if row["ratio"] <= BOUND else f"  above {BOUND}", **row))
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"size": arguments.size, "models": rows}, indent=1))
+    return int(any(row["ratio"] > BOUND for found in rows.values() for row in found.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
