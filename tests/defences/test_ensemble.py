@@ -10,7 +10,6 @@ from torch import nn
 
 from defence_cases import CLOSE, REFERENCE, assert_record, gradient_record, images, labels, logit_record, model
 from gauntlet.cli.output import print_table
->>>>>>> wt-crf
 from gauntlet.defences import EnsembleModel
 from gauntlet.defences.ensemble import split_members
 from gauntlet.errors import GauntletError

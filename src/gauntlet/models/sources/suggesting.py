@@ -15,6 +15,7 @@ from gauntlet.models.sources.weights import read_state
 
 WEIGHT_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".tar")
 FILE_SUFFIXES = (*WEIGHT_SUFFIXES, ".pt2", ".onnx", ".py")
+PUBLISHED = "published"
 # Numbers of classes that every architecture takes; what differs between both is where the classes are.
 _TWO_COUNTS = (100, 101)
 
@@ -65,6 +66,8 @@ def _of_weights(given: str, path: Path) -> str:
     except GauntletError as error:
         return f"it was taken for weights, but {error.args[0].rstrip('.')}"
     for name in architectures.names():
+        if name == PUBLISHED:
+            continue  # fifty networks in one; which one it is, its options say
         constructor = architectures[name]
         classes = _classes_of(constructor, state)
         if classes is not None:
@@ -75,7 +78,7 @@ def _of_weights(given: str, path: Path) -> str:
             )
     return (
         "it holds weights and no network: write python:MODULE:CALLABLE for the code that builds the network, with "
-        f"--weights {given}"
+        f"--weights {given}, or net:NAME for a published one ('gauntlet list models --architectures')"
     )
 
 
