@@ -102,6 +102,11 @@ class Sample:
                 )
 
 
+    def tensor(self, device: torch.device | str = "cpu") -> torch.Tensor:
+        """The image as a model takes it, without the first dimension: float32 (3, H, W), RGB in [0, 1]."""
+        return images_to_tensor([self.image], device)[0]
+
+
 @dataclass(frozen=True)
 class Batch:
     """Samples of one size, stacked for a model.
