@@ -37,7 +37,7 @@ def row_of(tiles: Sequence[Tile]) -> pillow.Image:
 def sample_picture(dataset: Dataset, index: int) -> pillow.Image:
     """A sample of a dataset beside its label map in colour and its objects, where it has them."""
     check_index(index, len(dataset))
-    sample = dataset[index]
+    sample = dataset[index % len(dataset)]
     tiles = truth_tiles(sample, dataset, scale_of(sample.image.shape[1]))
     return pillow.fromarray(sheet(tiles, columns=len(tiles)))
 

@@ -26,7 +26,7 @@ def evaluation_chart(evaluation: Evaluation) -> BarChart:
     if per_class.empty:
         title, values = "", evaluation.headline
     else:
-        title = str(per_class.columns[0])
+        title = next(figure.metric for figure in evaluation.all_figures if figure.class_name and figure.view == "all")
         values = {str(name): float(value) for name, value in per_class[title].items()}
     names = list(values)
     return BarChart(

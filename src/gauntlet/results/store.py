@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 from sqlalchemy import ColumnElement, Connection, RowMapping, func, select
-from sqlalchemy.exc import SQLAlchemyError
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import Metric, Views, build_metric
@@ -427,7 +426,7 @@ class Store:
         try:
             with self._database.read() as connection:
                 row = connection.execute(query).one()
-        except (GauntletError, SQLAlchemyError):
+        except Exception:  # a lost file or server, each driver in its own way
             return {}
         return dict(zip(("evaluation", "model", "dataset", "threat"), row, strict=True))
 

@@ -105,7 +105,7 @@ class Outcome:
         return reached(self.fooled, self.counted, self.threshold)
 
     def show(self, index: int = 0) -> Image:
-        """A picture: an image, the attacked one, the amplified difference; notebooks draw it, `.save(path)` keeps it."""
+        """A picture: an image, the attacked one, the amplified difference; notebooks draw it, `.save` keeps it."""
         check_index(index, len(self.images))
         return attack_picture(None if self.originals is None else self.originals[index], self.images[index])
 
