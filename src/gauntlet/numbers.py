@@ -1,4 +1,4 @@
-"""Numbers as people write them: 8/255, "8/255", 0.03."""
+"""Numbers as people write them: 8/255, "8/255", 0.03, "2 models"."""
 
 from __future__ import annotations
 
@@ -74,3 +74,8 @@ def format_duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def counted(count: int, word: str, plural: str = "") -> str:
+    """A number with its noun: "1 model", "2 models"; `plural` where that is not the word with an s."""
+    return f"{count} {word if count == 1 else plural or word + 's'}"

@@ -101,6 +101,10 @@ class Sample:
                     f"the {name} of image '{self.id}' have the shape {values.shape}, the image {shape[:2]}."
                 )
 
+    def tensor(self, device: torch.device | str = "cpu") -> torch.Tensor:
+        """The image as a model takes it, without the first dimension: float32 (3, H, W), RGB in [0, 1]."""
+        return images_to_tensor([self.image], device)[0]
+
 
 @dataclass(frozen=True)
 class Batch:

@@ -38,8 +38,8 @@ BROKEN = {
 
 PROGRAM = """
 import json, sys
-import numpy as np
 import gauntlet
+import torch
 from gauntlet.metrics import WHOLE, metrics
 from gauntlet.threats import attacks, corruptions
 
@@ -55,6 +55,11 @@ image = dataset[0].image
 metric = metrics["agreement"](dataset.class_names)
 verdicts = [metric.update(sample.labels, sample.labels) for sample in dataset]
 verdicts += [metric.update(1 - dataset[0].labels, dataset[0].labels)]
+
+def attacked(**options):
+    step = attacks.build("pgd", epsilon=0.5, alpha=0.1, steps=1, random_start=False, **options)
+    images = dataset[0].tensor()[None]
+    return (step(model, images, torch.from_numpy(dataset[0].labels)[None]).images - images).amax((0, 2, 3))
 
 def sentence(work):
     try:
@@ -73,6 +78,9 @@ print(json.dumps({
     "agreement": metric.compute([metric.decode(each.to_bytes()) for each in verdicts], WHOLE)[0].value,
     "lab-walk": attacks.build("lab-walk", steps=3).describe(),
     "for pixels": attacks.names("segmentation"),
+    "lab-loss": attacked(loss="lab-loss").tolist(),
+    "lab-creep": attacked(loss="lab-loss", rule="lab-creep").tolist(),
+    "lab-lost": sentence(lambda: attacked(loss="lab-lost")),
     "needs-more": sentence(lambda: attacks.build("needs-more")),
     "built": [gauntlet.build_threat(name).name for name in ("fog", "pgd", "lab-pgd")],
     "eclipse": sentence(lambda: gauntlet.build_threat({"eclipse": {}})),
@@ -130,6 +138,10 @@ def test_every_kind_of_plugin_is_used_by_its_name_from_python(installed: Path, t
     assert "needs-more" not in outcome["for pixels"]
     assert outcome["pgd"] == 1
     assert outcome["agreement"] == pytest.approx(2 / 3)
+    # One step of 0.1 up the logit of day makes every channel brighter; the lab's rule goes a tenth of it.
+    assert outcome["lab-loss"] == pytest.approx([0.1] * 3)
+    assert outcome["lab-creep"] == pytest.approx([0.01] * 3)
+    assert outcome["lab-lost"] == "unknown loss 'lab-lost'; did you mean 'lab-loss'?"
     assert outcome["needs-more"] == MISSING
     assert outcome["built"] == ["fog 3", "pgd linf 8/255 x20", "lab-pgd linf 8/255 x2"]
     assert outcome["eclipse"] in BROKEN
@@ -187,5 +199,6 @@ def test_the_doctor_looks_at_every_group_of_plugins() -> None:
     looked_at = {each.group for each in registry._registries}
     sources = [path.read_text() for path in SOURCE.rglob("*.py")]
     groups = {group for text in sources for group in re.findall(r'Registry\(\s*"[^"]+",\s*"(gauntlet\.\w+)"', text)}
-    assert {"gauntlet.attacks", "gauntlet.metrics", "gauntlet.suites", "gauntlet.decode_rules"} <= groups
+    known = {"attacks", "metrics", "suites", "decode_rules", "losses", "step_rules"}
+    assert {f"gauntlet.{name}" for name in known} <= groups
     assert groups <= looked_at

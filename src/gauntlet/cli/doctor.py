@@ -187,7 +187,8 @@ def _broken_plugins() -> list[str]:
     """A sentence for every entry point of another package that cannot be used."""
     import gauntlet.evaluation
     import gauntlet.models.sources.decoding
-    import gauntlet.threats.suites  # noqa: F401 - with the other two, every module that has a registry
+    import gauntlet.studies.contract
+    import gauntlet.threats.suites  # noqa: F401 - with the other three, every module that has a registry
     from gauntlet.registry import broken_plugins
 
     return [str(broken) for broken in broken_plugins()]

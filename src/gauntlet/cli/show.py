@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from gauntlet.samples import Sample
     from gauntlet.threats.contract import Threat
 
-_SMALL = 300
-
 
 @app.command(
     epilog="Examples: gauntlet show --model streets/enet --threat pgd   |   "
@@ -97,6 +95,7 @@ def sample_tiles(
         score: least score of a detection that is drawn.
     """
     from gauntlet.pictures import Tile, amplified_difference, enlarge, from_tensor
+    from gauntlet.pictures.showing import scale_of
     from gauntlet.report.painters import BoxPainter, LabelPainter
     from gauntlet.report.unlabelled import with_truth
     from gauntlet.samples import collate
@@ -105,7 +104,7 @@ def sample_tiles(
 
     if model is None and threat.needs_model:
         raise GauntletError(f"the threat '{threat.name}' needs a model; add --model.")
-    scale = 2 if sample.image.shape[1] < _SMALL else 1
+    scale = scale_of(sample.image.shape[1])
     detector = task_of(model) == DETECTION
     if detector:
         tiles_of: _SampleTiles = _BoxTiles(sample, scale, BoxPainter(dataset, model, score))  # type: ignore[arg-type]
@@ -150,13 +149,10 @@ class _LabelTiles(_SampleTiles):
     painter: LabelPainter
 
     def truth(self) -> list[Tile]:
-        sample = self.sample
-        tiles = [self._tile(sample.id, sample.image)]
-        if sample.labels is not None:
-            tiles.append(self._tile("labels", self.painter.draw(sample.labels)))
-        if sample.boxes is not None and self.painter.model is None:
-            tiles.append(_objects_tile(sample, self.painter.dataset, self.scale))
-        return tiles
+        from gauntlet.pictures.showing import truth_tiles
+
+        objects = self.painter.model is None
+        return truth_tiles(self.sample, self.painter.dataset, self.scale, objects=objects)
 
     def predicted(self, images: torch.Tensor, name: str) -> list[Tile]:
         if self.painter.model is None:
@@ -184,29 +180,21 @@ class _BoxTiles(_SampleTiles):
 
     def truth(self) -> list[Tile]:
         from gauntlet.pictures import Tile, enlarge
+        from gauntlet.pictures.showing import objects_tile
 
         if self.sample.boxes is None:
             return [Tile(self.sample.id, enlarge(self.sample.image, self.scale))]
-        return [_objects_tile(self.sample, self.painter.dataset, self.scale)]
+        return [objects_tile(self.sample, self.painter.dataset, self.scale)]
 
     def predicted(self, images: torch.Tensor, name: str) -> list[Tile]:
+        from gauntlet.numbers import counted
         from gauntlet.pictures import Tile, from_tensor
-        from gauntlet.report.naming import counted
 
         detections = self.painter.predict(images, self.sample.id)
         caption = f"{name}: {counted(len(detections), 'box', 'boxes')}"
         if self.sample.boxes is not None:
             caption += f", F1 {self.painter.right(self.sample, detections):.2f}"
         return [Tile(caption, self.painter.draw(from_tensor(images[0]), detections, scale=self.scale))]
-
-
-def _objects_tile(sample: Sample, dataset: Dataset, scale: int) -> Tile:
-    from gauntlet.pictures import Tile, box_colors, draw_boxes
-    from gauntlet.report.naming import counted
-
-    assert sample.boxes is not None
-    drawn = draw_boxes(sample.image, sample.boxes, dataset.box_class_names, box_colors(dataset), scale=scale)
-    return Tile(f"ground truth: {counted(len(sample.boxes), 'object')}", drawn)
 
 
 def parse_severities(text: str) -> list[int]:

@@ -7,10 +7,16 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gauntlet.errors import GauntletError
+from gauntlet.notebooks import facts_table
+from gauntlet.numbers import counted
+from gauntlet.registry import import_target
 from gauntlet.samples import Sample
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Color = tuple[int, int, int]
 
@@ -86,6 +92,31 @@ class Dataset(ABC):
     def subset(self, limit: int) -> Dataset:
         """The first `limit` samples, as a dataset with an identity of its own."""
         return Subset(self, limit)
+
+    def show(self, index: int = 0) -> Image:
+        """A picture of a sample beside its label map and its objects; a notebook draws it, `.save(path)` keeps it."""
+        picture: Image = import_target("gauntlet.pictures.showing:sample_picture")(self, index)
+        return picture
+
+    def __repr__(self) -> str:
+        facts = [
+            counted(len(self), "image"),
+            counted(len(self.class_names), "class", "classes") if self.class_names else "",
+            counted(len(self.box_class_names), "class of boxes", "classes of boxes") if self.box_class_names else "",
+            "depth" if self.has_depth else "",
+        ]
+        return f"<{type(self).__name__} '{self.name}' {self.split}: {', '.join(fact for fact in facts if fact)}>"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "split": self.split,
+            "images": len(self),
+            "classes": ", ".join(self.class_names),
+            "classes of boxes": ", ".join(self.box_class_names),
+            "depth": "yes" if self.has_depth else None,
+            "protocol": ", ".join(f"{name}: {value}" for name, value in self.protocol.items()),
+        }
+        return facts_table(f"{type(self).__name__} '{self.name}'", facts)
 
 
 class Subset(Dataset):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, overload
 
+import pandas as pd
 import torch
 from torch import nn
 
@@ -15,7 +16,7 @@ from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.evaluation.counting import Importance
-from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, Settings, plan_job, resolve_for
+from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, plan_job, resolve_for
 from gauntlet.evaluation.local import run_one
 from gauntlet.evaluation.plan import PlannedThreats, fitting_threats
 from gauntlet.evaluation.progress import Logged, Progress
@@ -25,11 +26,15 @@ from gauntlet.models.preparation import AUTO
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store, open_store
+from gauntlet.results.tidy import evaluations_frame
 from gauntlet.threats import build_threat, build_threats, suites
 from gauntlet.threats.build import ThreatLike
 from gauntlet.threats.contract import Threat
 
 _LOGGER = logging.getLogger(__name__)
+
+ModelLike = GauntletModel | ModelSource | str
+"""A model, what loads one, or an address."""
 
 
 @overload
@@ -52,13 +57,22 @@ def evaluate(
 
 @overload
 def evaluate(
+    model: Sequence[ModelLike],
+    dataset: Dataset | str = "streets",
+    threat: ThreatLike | list[ThreatLike] = "clean",
+    **options: Any,
+) -> pd.DataFrame: ...
+
+
+@overload
+def evaluate(
     *, model_name: str, backbone: str, dataset: str, threat_config: ThreatLike = "clean", **options: Any
 ) -> tuple[GauntletModel | ModelSource, Evaluation]: ...
 
 
-# The overloads only tell the two return types apart; the options are those of the signature below.
+# The overloads only tell the return types apart; the options are those of the signature below.
 def evaluate(  # type: ignore[misc]
-    model: GauntletModel | ModelSource | str | None = None,
+    model: ModelLike | Sequence[ModelLike] | None = None,
     dataset: Dataset | str = "streets",
     threat: ThreatLike | list[ThreatLike] = "clean",
     *,
@@ -78,15 +92,17 @@ def evaluate(  # type: ignore[misc]
     prepare: str = AUTO,
     workers: int = 1,
     progress: Progress | None = None,
-) -> Evaluation | list[Evaluation] | tuple[GauntletModel | ModelSource, Evaluation]:
-    """Evaluates one model on one dataset under one threat, or under each of several.
+) -> Evaluation | list[Evaluation] | pd.DataFrame | tuple[GauntletModel | ModelSource, Evaluation]:
+    """Evaluates one model on one dataset under one threat, or under each of several; or several models.
 
     With a benchmark triple (model_name, backbone, dataset) instead of a model, returns (model, result): where
     `retrieve_existing` finds the result in the published figures, nothing is computed or loaded, and the model is a
     source whose `load()` gives it.
 
     Args:
-        model: a Gauntlet model, or an address as for `load_model`.
+        model: a Gauntlet model, or an address as for `load_model`. A list of them gives a tidy frame, one row per
+            figure with the columns of `Store.frame()`, for `gauntlet.analysis`; it is checked whole before anything is
+            computed.
         dataset: a dataset, or a name as for `load_dataset`.
         threat: a name ("clean", "pgd", "fog"), a description, a Threat, or the path of a YAML file. A list of them, or
             the name of a suite ("quick"), gives a list of evaluations.
@@ -109,11 +125,6 @@ def evaluate(  # type: ignore[misc]
     """
     if (model is None) == (model_name is None):
         raise GauntletError("give either a model or a triple (model_name, backbone, dataset).")
-    if isinstance(model, nn.Module) and not isinstance(model, GauntletModel):
-        raise GauntletError(
-            f"a {type(model).__name__} is no Gauntlet model yet: gauntlet.wrap_model(module, num_classes=..., "
-            "mean=..., std=...) makes it one."
-        )
     wanted = threat if threat_config is None else threat_config
     settings = Settings(seed, batch_size, device, precision, importance, prepare)
     progress = progress or Logged(_LOGGER)
@@ -137,24 +148,49 @@ def evaluate(  # type: ignore[misc]
                 workers=workers,
             )
     assert model is not None
+    models = list(model) if isinstance(model, (list, tuple)) else [model]
+    _check_models(models)
     data = load_dataset(dataset) if isinstance(dataset, str) else dataset
     if limit is not None:
         data = data.subset(limit)
-    source = resolve_for(model, {}, data) if isinstance(model, str) else model
-    several = isinstance(wanted, list) or _is_suite(wanted)
-    threats = _threats(wanted if isinstance(wanted, list) else [wanted], source.task, data, progress)
-    results = []
+    values = wanted if isinstance(wanted, list) else [wanted]
+    jobs = [planned for each in models for planned in _jobs(each, data, values, settings, progress)]
+    results: dict[str, Evaluation] = {}
     with _opened(store) as opened:
-        for built in threats:
-            planned = plan_job(source, data, built, settings, model if isinstance(model, str) else None)
+        for key, planned in {planned.job.key: planned for planned in jobs}.items():
             stored = None
             if retrieve_existing and opened is not None:
                 opened.renew_origins([(planned.job, planned.origin)])
-                stored = opened.load(planned.job.key)
-            results.append(
-                stored or run_one(planned, opened or Store(), progress, workers=workers, again=not retrieve_existing)
+                stored = opened.load(key)
+            results[key] = stored or run_one(
+                planned, opened or Store(), progress, workers=workers, again=not retrieve_existing
             )
-    return results if several else results[0]
+    if isinstance(model, (list, tuple)):
+        return evaluations_frame(results.values())
+    evaluations = [results[planned.job.key] for planned in jobs]
+    return evaluations if isinstance(wanted, list) or _is_suite(wanted) else evaluations[0]
+
+
+def _check_models(models: Sequence[ModelLike]) -> None:
+    """An error where there is no model, or a network that is none of Gauntlet's."""
+    if not models:
+        raise GauntletError("the list of models is empty; give for example ['streets/enet', 'streets/pspnet'].")
+    for model in models:
+        if isinstance(model, nn.Module) and not isinstance(model, GauntletModel):
+            raise GauntletError(
+                f"a {type(model).__name__} is no Gauntlet model yet: gauntlet.wrap_model(module, num_classes=..., "
+                "mean=..., std=...) makes it one."
+            )
+
+
+def _jobs(
+    model: ModelLike, dataset: Dataset, threats: Sequence[ThreatLike], settings: Settings, progress: Progress
+) -> list[PlannedJob]:
+    """The jobs of one model, in the order of the threats."""
+    source = resolve_for(model, {}, dataset) if isinstance(model, str) else model
+    address = model if isinstance(model, str) else None
+    built = _threats(threats, source.task, dataset, progress)
+    return [plan_job(source, dataset, threat, settings, address) for threat in built]
 
 
 def _is_suite(value: ThreatLike) -> bool:

@@ -75,7 +75,9 @@ def _fingerprint(function: Importance) -> str:
     code = getattr(function, "__code__", None)
     if code is None:
         raise GauntletError("importance must be a plain function of a sample, so that its results can be told apart.")
-    closure = [repr(cell.cell_contents) for cell in function.__closure__ or ()]
+    # A model or a dataset by its identity, which has a digest; its own text says less.
+    contents = [cell.cell_contents for cell in function.__closure__ or ()]
+    closure = [repr(getattr(content, "identity", content)) for content in contents]
     parts = (code.co_code.hex(), repr(code.co_consts), code.co_names, closure)
     return f"{function.__qualname__}:{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 

@@ -14,6 +14,8 @@ from torch import nn
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.randomness import random_parts
+from gauntlet.notebooks import facts_table
+from gauntlet.numbers import counted
 from gauntlet.samples import Boxes
 from gauntlet.tasks import DETECTION, SEGMENTATION
 
@@ -105,6 +107,33 @@ class GauntletModel(nn.Module, ABC):
         self.eval()
         self.requires_grad_(False)
         return self
+
+    def __repr__(self) -> str:
+        """Short; the layers are those of `children()`. Takes no digest of the weights."""
+        classes = counted(self.num_classes, "class", "classes")
+        facts = f"{self.task}, {classes}, {self._size} parameters, {self.device}"
+        return f"<{type(self).__name__} '{self._title}': {facts}>"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "task": self.task,
+            "classes": ", ".join(self.class_names),
+            "parameters": self._size,
+            "device": self.device,
+            "random": "yes" if self.random else None,
+            "prepared": ", ".join(self.preparation),
+        }
+        return facts_table(f"{type(self).__name__} '{self._title}'", facts)
+
+    @property
+    def _title(self) -> str:
+        return type(self).__name__ if self._identity is None else self._identity.name
+
+    @property
+    def _size(self) -> str:
+        """Number of parameters, in millions from one million on."""
+        count = sum(parameter.numel() for parameter in self.parameters())
+        return f"{count / 1e6:.1f} M" if count >= 1e6 else f"{count:,}"
 
 
 class SegmentationModel(GauntletModel):

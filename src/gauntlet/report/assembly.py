@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gauntlet.errors import GauntletError
+from gauntlet.numbers import counted
 from gauntlet.report.document import Block, Document, Finding, Gallery, Part, Section, Text, made_now
 from gauntlet.report.gallery import build_gallery, worst_images
 from gauntlet.report.image_figures import THOROUGH, Images, read_images
-from gauntlet.report.naming import counted
 from gauntlet.report.reloading import Loaders
 from gauntlet.report.scope import Scope, kind_word, scopes
 from gauntlet.report.scope_ranking import Ranking

@@ -13,7 +13,8 @@ import pandas as pd
 from gauntlet.analysis import ranking, scores
 from gauntlet.analysis.frames import MODEL_FACTS, unit_columns
 from gauntlet.analysis.scores import score_columns
-from gauntlet.report.naming import counted, slug
+from gauntlet.numbers import counted
+from gauntlet.report.naming import slug
 from gauntlet.report.scope import Scope, scopes
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import Column, Table

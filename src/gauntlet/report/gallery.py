@@ -15,9 +15,9 @@ from gauntlet import pictures
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.models import DetectionModel, GauntletModel, SegmentationModel
+from gauntlet.numbers import counted
 from gauntlet.report.document import Exhibit, Gallery, Picture
 from gauntlet.report.image_figures import Images
-from gauntlet.report.naming import counted
 from gauntlet.report.painters import BoxPainter, LabelPainter, Labels, P, Painter
 from gauntlet.report.reloading import Loaders, evaluated_again
 from gauntlet.results.record import Evaluation

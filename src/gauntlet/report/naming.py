@@ -1,4 +1,4 @@
-"""Names that are safe in addresses and file names, and numbers with their nouns."""
+"""Names that are safe in addresses and file names."""
 
 from __future__ import annotations
 
@@ -19,8 +19,3 @@ def slug(text: str) -> str:
         return plain
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{plain}-{digest}" if plain else digest
-
-
-def counted(count: int, word: str, plural: str = "") -> str:
-    """A number with its noun: "1 model", "2 models"; `plural` where that is not the word with an s."""
-    return f"{count} {word if count == 1 else plural or word + 's'}"

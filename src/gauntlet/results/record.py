@@ -8,11 +8,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from gauntlet.metrics.contract import Figure
+from gauntlet.notebooks import facts_table
+from gauntlet.numbers import counted
+from gauntlet.registry import import_target
+from gauntlet.tasks import TASKS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -137,6 +144,48 @@ class Evaluation:
         if self._per_image is None:
             return pd.DataFrame()
         return self._per_image()
+
+    @property
+    def headline(self) -> dict[str, float]:
+        """The figures that tables show of its task, the main one first: fractions; empty where it has none of them."""
+        figures = self.figures
+        return {name: figures[name] for name in TASKS[self.task].figures if name in figures}
+
+    @property
+    def headline_text(self) -> str:
+        """The main figure as a text, in percent, with its interval where it has one; else the names of its figures."""
+        if not self.headline:
+            return ", ".join(self.figures) or "no figures"
+        name, value = next(iter(self.headline.items()))
+        bounds = self.intervals.get(name)
+        interval = "" if bounds is None else f" [{100 * bounds[0]:.1f}, {100 * bounds[1]:.1f}]"
+        return f"{name} {100 * value:.1f} %{interval}"
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Bars of the figure of every class, drawn with Matplotlib (the extra `figures`).
+
+        Args:
+            axes: where to draw; new axes of pyplot by default.
+        """
+        drawn: Axes = import_target("gauntlet.report.evaluation_chart:plot_evaluation")(self, axes)
+        return drawn
+
+    def __repr__(self) -> str:
+        images = counted(self.images, "image")
+        place = f"{self.dataset}/{self.split}" if self.split else self.dataset
+        return f"<Evaluation of {self.model} on {place} ({images}) under {self.threat}: {self.headline_text}>"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "dataset": self.dataset,
+            "split": self.split,
+            "images": self.images or None,
+            "threat": self.threat,
+            **{name: f"{100 * value:.1f} %" for name, value in self.headline.items()},
+            "read from": "a store, or published figures" if self.from_store else None,
+            "key": self.key,
+        }
+        return facts_table(f"Evaluation of {self.model}", facts)
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-able form: NaN becomes null."""

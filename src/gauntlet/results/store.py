@@ -14,6 +14,9 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, func, select
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import Metric, Views, build_metric
 from gauntlet.metrics.contract import NAN, Figure
+from gauntlet.notebooks import facts_table
+from gauntlet.numbers import counted
+from gauntlet.registry import import_target
 from gauntlet.results import schema
 from gauntlet.results.database import MEMORY, Database
 from gauntlet.results.model_names import KnownModel, find_known, known_models
@@ -21,6 +24,7 @@ from gauntlet.results.origin import FIELD, Origin, read_origin
 from gauntlet.results.record import Evaluation, ImageRow, Job
 from gauntlet.results.schema import COMPLETE, RUNNING
 from gauntlet.results.tidy import figures_frame, write_frame
+from gauntlet.secrecy import without_password
 
 _PAGE = 256
 
@@ -398,6 +402,33 @@ class Store:
         query = select(func.count()).select_from(table).where(table.c.state == COMPLETE)
         with self._database.read() as connection:
             return int(connection.execute(query).scalar_one())
+
+    def leaderboard(self, metric: str | None = None, *, sort_by: str | None = None, view: str = "all") -> pd.DataFrame:
+        """The models of every dataset, best first: `gauntlet.analysis.leaderboard` of `frame()`."""
+        rank = import_target("gauntlet.analysis:leaderboard")
+        ranked: pd.DataFrame = rank(self.frame(), metric, sort_by=sort_by, view=view)
+        return ranked
+
+    def __repr__(self) -> str:
+        facts = ", ".join(counted(count, word) for word, count in self._contents().items())
+        return f"<Store {without_password(self.address)}: {facts or 'cannot be read'}>"
+
+    def _repr_html_(self) -> str:
+        facts = {f"{word}s": count for word, count in self._contents().items()}
+        return facts_table(f"Store {without_password(self.address)}", facts or {"state": "cannot be read"})
+
+    def _contents(self) -> dict[str, int]:
+        """How many finished evaluations, models, datasets and threats there are; empty where the store cannot be read:
+        whoever looks at an object in a debugger is helped by no error."""
+        table = schema.evaluations
+        counts = [func.count(), *(func.count(table.c[name].distinct()) for name in ("model", "dataset", "threat"))]
+        query = select(*counts).select_from(table).where(table.c.state == COMPLETE)
+        try:
+            with self._database.read() as connection:
+                row = connection.execute(query).one()
+        except Exception:  # a lost file or server, each driver in its own way
+            return {}
+        return dict(zip(("evaluation", "model", "dataset", "threat"), row, strict=True))
 
     def export(self, path: str | Path) -> Path:
         """Writes `frame()` to a .csv, .json or .parquet file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +12,7 @@ from sqlalchemy import Connection, select
 from gauntlet.errors import GauntletError
 from gauntlet.extras import install_command
 from gauntlet.results import schema
-from gauntlet.results.record import dataset_digest
+from gauntlet.results.record import Evaluation, dataset_digest
 
 _FRAME_COLUMNS = (
     "key", "task", "model", "model_digest", "dataset", "split", "dataset_digest", "threat", "kind", "description",
@@ -43,6 +44,20 @@ def figures_frame(connection: Connection) -> pd.DataFrame:
     for name in ("value", "low", "high", "duration"):
         frame[name] = frame[name].astype("float64")
     return frame
+
+
+def evaluations_frame(evaluations: Iterable[Evaluation]) -> pd.DataFrame:
+    """Every figure of some evaluations, one row each, in the columns of `figures_frame`."""
+    rows = [
+        {
+            **{name: getattr(each, name) for name in _FRAME_COLUMNS if hasattr(each, name)},
+            "description": json.dumps(dict(each.description), sort_keys=True),
+            **{name: getattr(figure, name) for name in ("view", "metric", "class_name", "value", "low", "high")},
+        }
+        for each in evaluations
+        for figure in each.all_figures
+    ]
+    return pd.DataFrame(rows, columns=list(_FRAME_COLUMNS)).astype({"dataset_digest": object})
 
 
 def write_frame(frame: pd.DataFrame, path: Path) -> Path:

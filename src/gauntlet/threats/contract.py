@@ -12,6 +12,7 @@ import torch
 from gauntlet.errors import unknown_name
 from gauntlet.metrics.certification import Votes
 from gauntlet.models.contract import GauntletModel
+from gauntlet.notebooks import facts_table
 from gauntlet.registry import Registry, callable_as
 from gauntlet.samples import Batch, Boxes
 from gauntlet.seeding import ImageSeed
@@ -114,6 +115,14 @@ class Threat(ABC):
     @abstractmethod
     def name(self) -> str:
         """A short readable name, another one for every description; numbers are told apart by six digits."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.name}>"
+
+    def _repr_html_(self) -> str:
+        kind, options = next(iter(self.describe().items()))
+        facts = {"kind": kind, **(options if isinstance(options, Mapping) else {"": options})}
+        return facts_table(self.name, facts)
 
 
 threats: Registry[Any] = Registry(

@@ -29,6 +29,14 @@ _DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 _MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^"}
 _DATES = {".pdf": "CreationDate", ".svg": "Date"}
 _GREY = "#888888"
+# Text is text: names such as "$x$" are no formulas, and fonts stay editable in the file.
+_SETTINGS: Any = {
+    "font.size": 9,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "gauntlet",
+    "text.parse_math": False,
+}
 
 
 def write(document: Document, folder: Path, format: str, pattern: str | None = None) -> Path:
@@ -66,29 +74,43 @@ def choose(document: Document, pattern: str | None) -> dict[str, Chart]:
 
 def draw(chart: Chart, path: Path) -> None:
     """Draws one chart into a file; its ending decides the format."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise GauntletError(f"figures need Matplotlib; install it with: {install_command('figures')}.") from None
-
-    rows = len(chart.y.categories) if chart.y.categories is not None else 0
-    # Text is text: names such as "$x$" are no formulas, and fonts stay editable in the file.
-    settings: Any = {
-        "font.size": 9,
-        "pdf.fonttype": 42,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "gauntlet",
-        "text.parse_math": False,
-    }
-    with rc_context(settings):
-        figure = Figure(figsize=(WIDTH, max(HEIGHT, 1.2 + ROW_HEIGHT * rows)), layout="constrained")
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(_SETTINGS):
+        figure = matplotlib.figure.Figure(figsize=_size(chart), layout="constrained")
         axes = figure.add_subplot()
         _draw(chart, axes)
         _finish(chart, axes)
         # Without the date in it, the same chart is the same file.
         metadata = {_DATES[path.suffix]: None} if path.suffix in _DATES else None
         figure.savefig(path, dpi=DOTS_PER_INCH, metadata=metadata)
+
+
+def plot(chart: Chart, axes: Axes | None = None) -> Axes:
+    """Draws one chart on axes; on new ones of pyplot, which a notebook shows by itself, where none are given."""
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(_SETTINGS):
+        if axes is None:
+            from matplotlib import pyplot  # only here: files need no window system
+
+            axes = pyplot.figure(figsize=_size(chart), layout="constrained").add_subplot()
+        _draw(chart, axes)
+        _finish(chart, axes)
+    return axes
+
+
+def _matplotlib() -> Any:
+    """Matplotlib; an error that says how to install it where it is missing."""
+    try:
+        import matplotlib.figure
+    except ImportError:
+        raise GauntletError(f"figures need Matplotlib; install it with: {install_command('figures')}.") from None
+    return matplotlib
+
+
+def _size(chart: Chart) -> tuple[float, float]:
+    """Width and height of a figure, in inches."""
+    rows = len(chart.y.categories) if chart.y.categories is not None else 0
+    return WIDTH, max(HEIGHT, 1.2 + ROW_HEIGHT * rows)
 
 
 @singledispatch

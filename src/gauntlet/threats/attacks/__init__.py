@@ -15,6 +15,7 @@ from gauntlet.threats.attacks.combined.region_aware import RegionAware
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.losses import PixelLoss, losses
 from gauntlet.threats.attacks.engine.outcome import Outcome, Queries
+from gauntlet.threats.attacks.engine.step_rules import StepRule, step_rules
 from gauntlet.threats.attacks.functions import (
     alma_prox,
     apgd,
@@ -64,6 +65,7 @@ __all__ = [
     "PixelLoss",
     "Queries",
     "RegionAware",
+    "StepRule",
     "Suspicion",
     "alma_prox",
     "apgd",
@@ -105,6 +107,7 @@ __all__ = [
     "sea_msl",
     "segpgd",
     "semsegbench",
+    "step_rules",
     "straight_through",
     "tog_fabrication",
     "tog_mislabeling",

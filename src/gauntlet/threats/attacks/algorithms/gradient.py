@@ -171,7 +171,7 @@ class GradientAttack(BallAttack):
 
     Attributes:
         alpha: step size on the [0, 1] scale; 0.01 (linf) or 0.1 (l2) by default.
-        rule: step rule: "steepest", "sign", "raw", "momentum", "amsgrad".
+        rule: step rule: "steepest", "sign", "raw", "momentum", "amsgrad", or one of another package.
         reduction: "sum" over pixels, or their "mean": matters to AMSGrad only, through its constant 1e-8.
         evaluate_last: whether the point after the last step is a candidate for "best" (one more forward pass); Rony's
             code leaves it out.

@@ -5,10 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 
-from gauntlet.threats.attacks.engine.outcome import Queries
+from gauntlet.notebooks import facts_table
+from gauntlet.pictures import Tile, from_tensor
+from gauntlet.pictures.showing import check_index, row_of
+from gauntlet.threats.attacks.engine.outcome import Queries, batch_text
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 CLEAN = -1
 """The index of the clean image among the candidates; it comes before the attacks, so a tie goes to it."""
@@ -85,6 +92,31 @@ class BatteryOutcome:
         choice = self.choice[metric]
         counted = choice[~torch.isnan(self.worst[metric])]
         return {name: int((counted == index).sum()) for index, name in enumerate(("clean", *self.names), start=CLEAN)}
+
+    def show(self, index: int = 0) -> Image:
+        """A picture of the worst case of one image by every metric, with the attack that made it and the figure."""
+        check_index(index, len(self.images))
+        tiles = []
+        for metric, images in self.chosen_images.items():
+            choice, figure = int(self.choice[metric][index]), float(self.worst[metric][index])
+            name = "clean" if choice == CLEAN else self.names[choice]
+            tiles.append(Tile(f"{metric} {figure:.2f}: {name}", from_tensor(images[index].detach().clamp(0, 1))))
+        return row_of(tiles)
+
+    def __repr__(self) -> str:
+        first = next(iter(self._facts().items()))
+        return f"<{type(self).__name__} of {batch_text(self.images)}: {' '.join(first)}>"
+
+    def _repr_html_(self) -> str:
+        return facts_table(f"{type(self).__name__} of {batch_text(self.images)}", self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        """By metric, how many images every attack is the worst case of."""
+        facts = {}
+        for metric in self.choice:
+            times = {name: count for name, count in self.distribution(metric).items() if count}
+            facts[f"worst by {metric}"] = ", ".join(f"{name} {count}" for name, count in times.items()) or "none"
+        return facts
 
     def minimum_table(self, share: float = 0.99) -> dict[str, list[float]]:
         """The size of the smallest successful perturbation per attack and image, and over all attacks ("smallest").

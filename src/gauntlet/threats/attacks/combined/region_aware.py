@@ -188,6 +188,7 @@ class WorstPixels:
             region=problem.region,
             predictions=self.predictions,
             rounds=tuple(self.rounds),
+            originals=problem.images,
         )
 
 

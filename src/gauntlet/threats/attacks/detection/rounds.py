@@ -180,4 +180,5 @@ class RoundsRecord:
             region=self.problem.region,
             detections=[each.worst_case() for each in self.objects],
             rounds=tuple(self.outcomes),
+            originals=self.problem.images,
         )

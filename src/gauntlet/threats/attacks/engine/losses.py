@@ -49,7 +49,8 @@ class PixelLoss:
         return self if self.track is None else self.track
 
 
-losses: Registry[PixelLoss] = Registry("loss", check=instance_of(PixelLoss))
+losses: Registry[PixelLoss] = Registry("loss", "gauntlet.losses", check=instance_of(PixelLoss))
+"""Losses by the name that an attack's option `loss` takes."""
 
 
 def cross_entropy(pixels: Pixels) -> torch.Tensor:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gauntlet.notebooks import facts_table
+from gauntlet.numbers import counted
+from gauntlet.pictures.showing import attack_picture, check_index
 from gauntlet.samples import Boxes
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 # The success share is compared as whole pixels: float32 0.9 against double 0.9 would decide exact ties
 # (docs/specs/attacks.md, 0).
@@ -51,6 +57,7 @@ class Outcome:
         predictions: int64 (N, H, W), the per-pixel worst case of the region-aware attack, or None.
         detections: one `Boxes` per image, the worst case per object of the region-aware attack on a detector, or None.
         rounds: one outcome per round of the region-aware attack.
+        originals: (N, 3, H, W), the images before the attack, or None where nobody kept them.
     """
 
     images: torch.Tensor
@@ -65,6 +72,7 @@ class Outcome:
     predictions: torch.Tensor | None = None
     detections: Sequence[Boxes] | None = None
     rounds: Sequence[Outcome] = ()
+    originals: torch.Tensor | None = None
 
     def to(self, device: torch.device) -> Outcome:
         """The same with everything that is as large as an image on a device."""
@@ -75,6 +83,7 @@ class Outcome:
             unclipped=None if self.unclipped is None else self.unclipped.to(device),
             predictions=None if self.predictions is None else self.predictions.to(device),
             rounds=tuple(each.to(device) for each in self.rounds),
+            originals=None if self.originals is None else self.originals.to(device),
         )
 
     @cached_property
@@ -94,3 +103,35 @@ class Outcome:
     def success(self) -> torch.Tensor:
         """Bool (N,): whether the share reaches the threshold."""
         return reached(self.fooled, self.counted, self.threshold)
+
+    def show(self, index: int = 0) -> Image:
+        """A picture: an image, the attacked one, the amplified difference; notebooks draw it, `.save` keeps it."""
+        check_index(index, len(self.images))
+        return attack_picture(None if self.originals is None else self.originals[index], self.images[index])
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name} {value}" for name, value in self._facts().items())
+        return f"<{type(self).__name__} of {batch_text(self.images)}: {facts}>"
+
+    def _repr_html_(self) -> str:
+        return facts_table(f"{type(self).__name__} of {batch_text(self.images)}", self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        """What is known without asking the model."""
+        facts = {"norm": _span(self.norms, ".3g"), "passes": _span(self.queries.forward + self.queries.backward, "d")}
+        if "fooled" in self.__dict__:  # looked at before
+            facts["share won"] = _span(self.share, ".2f")
+        return facts
+
+
+def batch_text(images: torch.Tensor) -> str:
+    """How many images (N, 3, H, W) there are, and of which size."""
+    height, width = images.shape[2:]
+    return f"{counted(len(images), 'image')} of {height} x {width}"
+
+
+def _span(values: torch.Tensor, form: str) -> str:
+    """The smallest and the largest of some values, one where they are written alike."""
+    known = values[~torch.isnan(values)].tolist() if values.is_floating_point() else values.tolist()
+    ends = list(dict.fromkeys(format(end(known), form) for end in (min, max))) if known else []
+    return " to ".join(ends) or "none"

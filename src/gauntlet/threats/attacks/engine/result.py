@@ -64,6 +64,7 @@ def outcome_of(problem: BatchProblem, rows: torch.Tensor, result: Result, *, nor
         details={**_gradient_details(tally), **_spread(result.details, rows.tolist(), len(images))},
         region=problem.region,
         unclipped=unclipped,
+        originals=problem.images,
     )
 
 

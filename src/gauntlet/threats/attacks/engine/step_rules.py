@@ -36,7 +36,8 @@ class StepRule(ABC):
         """Keeps the memory of some of the images."""
 
 
-step_rules: Registry[type[StepRule]] = Registry("step rule", check=subclass_of(StepRule))
+step_rules: Registry[type[StepRule]] = Registry("step rule", "gauntlet.step_rules", check=subclass_of(StepRule))
+"""Step rules by the name that an attack's option `rule` takes."""
 
 
 @step_rules.register("steepest")
