@@ -197,7 +197,7 @@ def test_a_list_is_checked_before_anything_is_computed(tiny_model: SegmentationM
             ([tiny_model, "streets/no-such-net"], "no-such-net"),
         ):
             with pytest.raises(GauntletError, match=words):
-                gauntlet.evaluate(models, TinyDataset(1), store=store)  # type: ignore[call-overload]
+                gauntlet.evaluate(models, TinyDataset(1), store=store)  # type: ignore[arg-type]
         assert store.count() == 0
 
 

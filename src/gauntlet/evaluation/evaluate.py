@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import pandas as pd
 import torch
@@ -148,7 +148,7 @@ def evaluate(  # type: ignore[misc]
                 workers=workers,
             )
     assert model is not None
-    models = list(model) if isinstance(model, (list, tuple)) else [model]
+    models: list[ModelLike] = list(model) if isinstance(model, (list, tuple)) else [cast("ModelLike", model)]
     _check_models(models)
     data = load_dataset(dataset) if isinstance(dataset, str) else dataset
     if limit is not None:
