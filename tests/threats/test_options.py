@@ -58,7 +58,9 @@ def test_what_can_be_swept_and_drawn() -> None:
     assert {name for name, option in known.items() if option.axis} == {
         "severity", "epsilon", "ratio", "steps", "rounds", "sigma"
     }  # fmt: skip
-    assert {name for name, option in known.items() if option.named == "never"} == {"ignore_index"}
+    assert {name for name, option in known.items() if option.named == "never"} == {
+        "ignore_index", "source_digest", "tau", "correction", "tolerated",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
