@@ -9,10 +9,7 @@ import torch
 from torch import nn
 
 from defence_cases import CLOSE, REFERENCE, assert_record, gradient_record, images, labels, logit_record, model
-<<<<<<< HEAD
-=======
 from gauntlet.cli.output import print_table
->>>>>>> wt-wrappers
 from gauntlet.defences import EnsembleModel
 from gauntlet.defences.ensemble import split_members
 from gauntlet.errors import GauntletError
