@@ -11,6 +11,7 @@ from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.runner import Executor, run_jobs
 from gauntlet.models import resolve_model
+from gauntlet.results.origin import origin_here
 from gauntlet.results.store import Store
 from gauntlet.studies.contract import Study
 from gauntlet.studies.results import Results
@@ -82,10 +83,13 @@ def study_jobs(
         for label, member in members.items():
             source = resolve_model(member.address, **member.options)
             get_task(source.task).class_names(data)
+            origin = origin_here(member.model_dump(), data.origin)
             for name, threat in threats.items():
                 check_depth(threat, data)
                 job = make_job(source.identity, source.task, identity, threat, chosen)
-                jobs[entry.address, label, name] = PlannedJob(source, data, threat, chosen, job, member, entry_of_data)
+                jobs[entry.address, label, name] = PlannedJob(
+                    source, data, threat, chosen, job, member, entry_of_data, origin, label=job.model
+                )
     return jobs
 
 

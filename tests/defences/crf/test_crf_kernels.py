@@ -12,6 +12,7 @@ from gauntlet.defences.crf import cells, neighbours
 from gauntlet.defences.crf.blocks import balanced
 from gauntlet.defences.crf.cells import CellKernel
 from gauntlet.defences.crf.dense import DenseKernel
+from gauntlet.defences.crf.falloff import falloff
 from gauntlet.defences.crf.mean_field import NORMALISATIONS, NormalisedKernel
 from gauntlet.defences.crf.separable import SeparableKernel
 from gauntlet.errors import GauntletError
@@ -36,6 +37,14 @@ def test_derivatives_to_values_and_features_are_those_of_the_function(make, norm
         return NormalisedKernel(make(features), normalisation, self_term=self_term)(values)
 
     assert torch.autograd.gradcheck(heard, (values, features), atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "error"), [(np.float32, 1e-5), (np.float64, 1e-6)])
+def test_falloff_is_the_exponential(kind: type[np.floating], error: float) -> None:
+    points = np.linspace(0, 20, 2001).astype(kind)
+    found = np.array([falloff(point) for point in points])
+    np.testing.assert_allclose(found, np.exp(-points.astype(np.float64)), rtol=error)
+    assert falloff(kind(1000)) == falloff(kind(40)) < 1e-17
 
 
 def test_dense_kernel_of_two_pixels() -> None:
