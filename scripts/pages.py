@@ -23,7 +23,8 @@ class Runs:
         self.dataset, self._store, self._progress = dataset, store, progress
 
     def __call__(self, model: Any, threat: ThreatLike) -> Evaluation:
-        return gauntlet.evaluate(model, self.dataset, threat, store=self._store, progress=self._progress)
+        result: Evaluation = gauntlet.evaluate(model, self.dataset, threat, store=self._store, progress=self._progress)
+        return result
 
     def row(self, models: Sequence[Any], threat: ThreatLike) -> list[Evaluation]:
         """One threat, every model."""
