@@ -167,9 +167,7 @@ def test_a_plot_has_a_bar_per_class(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [label.get_text() for label in axes.get_yticklabels()] == ["$road$", "sky"]
     assert axes.get_xlabel() == "IoU in %"
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(
-        GauntletError, match=r"^figures need Matplotlib; install it with: pip install .*\[figures\]'\.$"
-    ):
+    with pytest.raises(GauntletError, match=r"^figures need Matplotlib; install it with: pip .*\[figures\]'\.$"):
         an_evaluation().plot()
 
 
@@ -197,7 +195,7 @@ def test_a_list_is_checked_before_anything_is_computed(tiny_model: SegmentationM
             ([tiny_model, "streets/no-such-net"], "no-such-net"),
         ):
             with pytest.raises(GauntletError, match=words):
-                gauntlet.evaluate(models, TinyDataset(1), store=store)  # type: ignore[arg-type]
+                gauntlet.evaluate(models, TinyDataset(1), store=store)
         assert store.count() == 0
 
 

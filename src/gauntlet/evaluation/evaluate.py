@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, overload
 
 import pandas as pd
 import torch
@@ -57,7 +57,7 @@ def evaluate(
 
 @overload
 def evaluate(
-    model: Sequence[ModelLike],
+    model: list[Any] | tuple[Any, ...],
     dataset: Dataset | str = "streets",
     threat: ThreatLike | list[ThreatLike] = "clean",
     **options: Any,
@@ -72,7 +72,7 @@ def evaluate(
 
 # The overloads only tell the return types apart; the options are those of the signature below.
 def evaluate(  # type: ignore[misc]
-    model: ModelLike | Sequence[ModelLike] | None = None,
+    model: ModelLike | list[Any] | tuple[Any, ...] | None = None,
     dataset: Dataset | str = "streets",
     threat: ThreatLike | list[ThreatLike] = "clean",
     *,
@@ -148,7 +148,7 @@ def evaluate(  # type: ignore[misc]
                 workers=workers,
             )
     assert model is not None
-    models: list[ModelLike] = list(model) if isinstance(model, (list, tuple)) else [cast("ModelLike", model)]
+    models: list[ModelLike] = list(model) if isinstance(model, (list, tuple)) else [model]
     _check_models(models)
     data = load_dataset(dataset) if isinstance(dataset, str) else dataset
     if limit is not None:
