@@ -22,6 +22,7 @@ from gauntlet.samples import Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import build_threat, rebuild_threat
 from gauntlet.threats.kinds.certify import CertifyThreat
+from program import Call
 from tiny import TinyDataset, tiny_network
 
 
@@ -206,3 +207,12 @@ def test_bad_options_are_one_sentence(options: dict[str, Any], sentence: str) ->
 def test_detectors_have_no_certificates() -> None:
     with pytest.raises(GauntletError, match="certificates are for segmentation models"):
         evaluate("streets/fcos", "streets", {"certify": {}}, limit=1)
+
+
+def test_the_command_certifies_and_says_how_sure_it_is(call: Call) -> None:
+    code, out, err = call("certify", "-m", "streets/enet-noise", "--limit", "1", "--n", "64", "--workers", "1")
+    assert code == 0, err
+    for words in ("tau 0.75: certified accuracy", "abstained", "l2 radius 0.169", "vote without abstention"):
+        assert words in out
+    code, _, err = call("certify", "-m", "streets/enet-noise", "--limit", "1", "--n", "20")
+    assert (code, "it takes n = 61 at least" in err) == (2, True), err

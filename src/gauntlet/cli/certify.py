@@ -8,12 +8,21 @@ import typer
 
 from gauntlet.cli.app import app
 from gauntlet.cli.output import print_json
-from gauntlet.cli.shared_options import DEFAULT_STORE, DeviceOption, JsonOption, SeedOption, StoreOption
+from gauntlet.cli.shared_options import (
+    DEFAULT_STORE,
+    DeviceOption,
+    JsonOption,
+    ModelOptions,
+    SeedOption,
+    StoreOption,
+    takes_model_options,
+)
 
 
 @app.command(
     epilog="Example: gauntlet certify --model streets/enet-noise --dataset streets --sigma 0.25 --tau 0.75 --limit 16"
 )
+@takes_model_options()
 def certify(
     model: Annotated[str, typer.Option("--model", "-m", help="The base model, trained on noise of this sigma.")],
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset, or folder:PATH.")] = "streets",
@@ -41,17 +50,20 @@ def certify(
     seed: SeedOption = 0,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
+    *,
+    model_options: ModelOptions,
 ) -> None:
     """Certify pixels by randomised smoothing: inside the radius, no l2 perturbation changes their class."""
     from gauntlet import evaluation
     from gauntlet.datasets import load_dataset
+    from gauntlet.evaluation.jobs import resolve_for
     from gauntlet.evaluation.local import cores
     from gauntlet.evaluation.progress import Terminal
 
     data = load_dataset(dataset, split=split, root=root, limit=limit)
     with Terminal() as progress:
         result = evaluation.certify(
-            model,
+            resolve_for(model, model_options, data),
             data,
             sigma=sigma,
             n0=n0,

@@ -9,7 +9,15 @@ import typer
 
 from gauntlet.cli.app import app
 from gauntlet.cli.output import print_json
-from gauntlet.cli.shared_options import DEFAULT_STORE, DeviceOption, JsonOption, SeedOption, StoreOption
+from gauntlet.cli.shared_options import (
+    DEFAULT_STORE,
+    DeviceOption,
+    JsonOption,
+    ModelOptions,
+    SeedOption,
+    StoreOption,
+    takes_model_options,
+)
 
 study_app = typer.Typer(no_args_is_help=True, help="Repeat a table or figure of a paper on your own models.")
 app.add_typer(study_app, name="study")
@@ -36,8 +44,9 @@ def list_studies(
 @study_app.command(
     "run", epilog="Example: gauntlet study run arnab/table-1 --model streets/enet --dataset streets --limit 16"
 )
+@takes_model_options()
 def run_one_study(
-    name: Annotated[str, typer.Argument(help="A study; 'gauntlet study list' shows them.")],
+    item: Annotated[str, typer.Argument(help="A study; 'gauntlet study list' shows them.")],
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="A model; several may be given.")] = None,
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset, or folder:PATH.")] = "streets",
     split: Annotated[
@@ -55,6 +64,8 @@ def run_one_study(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the page.")] = Path("studies"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run and how long it takes.")] = False,
     as_json: JsonOption = False,
+    *,
+    model_options: ModelOptions,
 ) -> None:
     """Run what is missing of a study and write its page, as Markdown and HTML."""
     from gauntlet.cli.dry_run import print_dry_run
@@ -68,10 +79,10 @@ def run_one_study(
     from gauntlet.studies.running import study_jobs
     from gauntlet.studies.verdicts import judge
 
-    study = studies[name]
+    study = studies[item]
     if not model:
         raise GauntletError("say which models, for example --model streets/enet --model streets/segformer.")
-    entries = [ModelEntry(address=each) for each in model]
+    entries = [ModelEntry(address=each, options=dict(model_options)) for each in model]
     data = DatasetEntry(name=dataset, split=split, root=root, limit=limit)
     chosen_device = None if device == "auto" else device
     settings: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "device": chosen_device}
@@ -85,7 +96,7 @@ def run_one_study(
                 study, entries, data, opened, executor=LocalExecutor(workers), progress=progress, **settings
             )
         command = (
-            f"gauntlet study run {name} " + " ".join(f"--model {each}" for each in model) + f" --dataset {dataset}"
+            f"gauntlet study run {item} " + " ".join(f"--model {each}" for each in model) + f" --dataset {dataset}"
         )
         command += f" --limit {limit}" if limit else ""
         written = write_page(study, study_page(study, results, command), output)
@@ -93,7 +104,7 @@ def run_one_study(
     if as_json:
         print_json(
             {
-                "study": name,
+                "study": item,
                 "written": [str(path.resolve()) for path in written],
                 "verdicts": [
                     {
