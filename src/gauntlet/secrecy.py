@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_SECRET = re.compile(r"token|password|passwd|secret|credential|api_?key", re.IGNORECASE)
+_SECRET = re.compile(r"(^|_)(token|password|passwd|secret|credentials?|api_?key)$", re.IGNORECASE)
 
 
 def without_password(text: str) -> str:
@@ -23,6 +23,8 @@ def without_secrets(value: Any) -> Any:
 
     >>> without_secrets({"weights": "https://me:secret@host/net.pt", "token": "hf_123"})
     {'weights': 'https://me:***@host/net.pt'}
+    >>> without_secrets({"hub_token": "hf_123", "num_tokens": 64})
+    {'num_tokens': 64}
     """
     if isinstance(value, Mapping):
         return {name: without_secrets(each) for name, each in value.items() if not _SECRET.search(str(name))}

@@ -19,9 +19,9 @@ SMALL = ("--limit", "1")
 EVERY = [f"--{name.replace('_', '-')}" for name in inspect.signature(read_model_options).parameters]
 
 
-@pytest.mark.parametrize("command", ["run", "show", "doctor", "report", "card", "compare"])
+@pytest.mark.parametrize("command", ["run", "show", "doctor", "report", "card", "compare", "certify", "study run"])
 def test_every_command_with_a_model_takes_its_options(call: Call, command: str) -> None:
-    code, out, _ = call(command, "--help")
+    code, out, _ = call(*command.split(), "--help")
     assert code == 0
     assert [option for option in EVERY if option not in out] == []
 
@@ -103,3 +103,28 @@ def test_a_recipe_takes_the_options_of_its_model(tmp_path: Path) -> None:
     given = load_config(recipe).overruled({"name": "b", "mean": [0.5, 0.5, 0.5], "weights": "streets/enet"})
     assert (given.name, given.model.mean, given.model.initial_weights) == ("b", (0.5, 0.5, 0.5), "streets/enet")
     assert (given.model.architecture, given.steps) == ("enet", 1)
+
+
+def test_options_beside_a_mapping_are_added_to_it(call: Call) -> None:
+    mapping = json.dumps({"address": NETWORK, "options": {"num_classes": 11}})
+    code, _, err = call("run", "-m", mapping, "--mean", "0,0,0", "--std", "1,1,1", *SMALL, "--dry-run", "--json")
+    assert code == 0, err
+    assert "neither mean nor std" not in err
+
+
+def test_only_names_threats_of_detectors_too(call: Call) -> None:
+    code, _, err = call("run", "-m", "streets/fcos", "-s", "quick", "--only", "tog*", *SMALL, "--dry-run", "--json")
+    assert code == 0, err
+    code, _, err = call("run", "-m", "streets/enet", "-s", "quick", "--only", "no-such*", *SMALL, "--dry-run")
+    assert (code, "unknown threat of this plan 'no-such*'" in err) == (2, True)
+
+
+def test_one_network_under_two_names_is_told_apart_by_its_options(call: Call) -> None:
+    for name in ("a", "b"):
+        code, _, err = call("run", "-m", NETWORK, *CLASSES, "--name", name, *SMALL)
+        assert code == 0, err
+    code, _, err = call("card", NETWORK, *CLASSES, "--name", "b", "--output", "card.md")
+    assert code == 0, err
+    assert "| b |" in Path("card.md").read_text() or "name: b" in Path("card.md").read_text()
+    code, _, err = call("compare", "a", NETWORK, *CLASSES, "--name", "b")
+    assert "unknown model" not in err

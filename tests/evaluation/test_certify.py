@@ -204,6 +204,23 @@ def test_bad_options_are_one_sentence(options: dict[str, Any], sentence: str) ->
         build_threat({"certify": options})
 
 
+def test_what_is_smoothed_already_is_refused() -> None:
+    from gauntlet.defences import SmoothedModel
+
+    with pytest.raises(GauntletError, match="is smoothed already; certify the model inside it"):
+        certify(SmoothedModel(tiny(), sigma=0.1, n=5, n0=2), TinyDataset(1), n=60)
+
+
+def test_labels_that_are_no_classes_are_told() -> None:
+    class Strange(TinyDataset):
+        def __getitem__(self, index: int) -> Sample:
+            sample = super().__getitem__(index)
+            return Sample(sample.id, sample.image, np.full(sample.image.shape[:2], 7, np.uint8))
+
+    with pytest.raises(GauntletError, match="a label is 7, outside 0 to 2"):
+        certify(tiny(), Strange(1), n=60)
+
+
 def test_detectors_have_no_certificates() -> None:
     with pytest.raises(GauntletError, match="certificates are for segmentation models"):
         evaluate("streets/fcos", "streets", {"certify": {}}, limit=1)

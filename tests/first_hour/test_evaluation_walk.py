@@ -122,3 +122,20 @@ def test_no_secret_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     assert origin.as_dict()["model"]["options"] == {"weights": "https://me:***@host/a"}
     monkeypatch.setattr("sys.argv", ["gauntlet", "run", "--store", "postgresql+psycopg://me:word@host/results"])
     assert command_line() == "gauntlet run --store postgresql+psycopg://me:***@host/results"
+
+
+def test_a_folder_without_splits_has_a_gallery_too(call: Call, home: Path) -> None:
+    bring_weights()
+    for part in ("images", "masks"):
+        source = home / "photos" / part / "val"
+        target = home / "flat" / part
+        target.mkdir(parents=True)
+        for file in source.iterdir():
+            (target / file.name).write_bytes(file.read_bytes())
+    for classes in (home / "photos").glob("classes*"):
+        (home / "flat" / classes.name).write_bytes(classes.read_bytes())
+    code, _, err = call("run", "-m", "script:net.pt", "--num-classes", "3", "--mean", "0,0,0", "--std", "1,1,1",
+                        "--stride", "32", "-d", "folder:flat", "-t", "fgsm", "-t", "clean")  # fmt: skip
+    assert code == 0, err
+    code, _, err = call("report", "--gallery", "1")
+    assert (code, err) == (0, "")

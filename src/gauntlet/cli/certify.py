@@ -97,4 +97,9 @@ def certify(
         else:
             words = {"majority": "vote without abstention", "clean": "base model without noise"}[view]
             typer.echo(f"  {words}: accuracy {100 * values['aAcc']:.1f} %, mIoU {100 * values['mIoU']:.1f} %")
-    typer.echo(f"  a certificate of an image is wrong with a chance of {alpha:g} at most; {store} keeps the votes")
+    what = "of a single pixel" if correction == "none" else "of an image"
+    wrong = "wrong" if tolerated == 0 else f"wrong on more than {tolerated} pixels"
+    together = "" if correction == "none" else f", any of these with {min(1, alpha * result.images):g}"
+    typer.echo(
+        f"  a certificate {what} is {wrong} with a chance of {alpha:g} at most{together}; {store} keeps the votes"
+    )

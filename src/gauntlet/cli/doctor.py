@@ -76,10 +76,9 @@ def doctor(
     if attack_check is not None:
         from gauntlet.datasets import load_dataset
         from gauntlet.evaluation.jobs import resolve_for
-        from gauntlet.models import load_model
 
         data = load_dataset(dataset, split=split, root=root, limit=images)
-        other = None if transfer_from is None else load_model(transfer_from)
+        other = None if transfer_from is None else resolve_for(transfer_from, {}, data).load()
         model = resolve_for(attack_check, model_options, data).load()
         _check_attacks(attack_check, model, data, other, as_json)
         return

@@ -81,7 +81,10 @@ def _entry(text: str, key: str, options: Mapping[str, object]) -> dict[str, Any]
     mapping = parse_mapping(text)
     if mapping is None or key not in mapping:
         raise GauntletError(f"{text} is not a YAML or JSON mapping with '{key}', as in a plan.")
-    return {**options, **mapping}
+    merged = {**options, **mapping}
+    if isinstance(options.get("options"), dict) and isinstance(mapping.get("options", {}), dict):
+        merged["options"] = {**options["options"], **mapping.get("options", {})}  # type: ignore[dict-item]
+    return merged
 
 
 def parse_mapping(text: str) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from gauntlet.errors import GauntletError
 
 if TYPE_CHECKING:
     from gauntlet.report.reloading import Loaders
+    from gauntlet.results import Store
 
 
 class Format(str, Enum):
@@ -75,7 +76,7 @@ def report(
     from gauntlet.results import open_store
 
     with open_store(store, read_only=True) as opened:
-        loaders = _loaders(model, model_options)
+        loaders = _loaders(opened, model, model_options)
         findings = check_models(opened, check, loaders) if check else []
         for finding in findings:
             if finding.text.startswith(NO_CHECK):
@@ -95,14 +96,14 @@ def _say(what: str) -> None:
     typer.echo(f"left out: {what}", err=True)
 
 
-def _loaders(address: str | None, options: ModelOptions) -> Loaders:
-    """How a report finds models: by the names of the store, one of them at an address of its own."""
-    from gauntlet.models import load_model, resolve_model
+def _loaders(store: Store, address: str | None, options: ModelOptions) -> Loaders:
+    """How a report finds models: where the store says that they came from, one of them at an address that is given."""
+    from gauntlet.cli.stored_models import resolve_stored
     from gauntlet.report.reloading import Loaders
 
     if address is None:
         if options:
             raise GauntletError(f"say which model {', '.join(options)} is meant for: --model ADDRESS.")
         return Loaders()
-    source = resolve_model(address, **options)
-    return Loaders(model=lambda name: source.load() if name == source.identity.name else load_model(name))
+    source, known = resolve_stored(store, address, options)
+    return Loaders(by_digest={known.digest: source.load()})  # loaded here: paths are meant from this folder

@@ -73,6 +73,7 @@ def run_one_study(
     from gauntlet.evaluation.local import LocalExecutor, cores
     from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
     from gauntlet.evaluation.progress import Terminal
+    from gauntlet.evaluation.provenance import command_line
     from gauntlet.results import open_store
     from gauntlet.studies import run_study, studies
     from gauntlet.studies.page import study_page, write_page
@@ -95,11 +96,7 @@ def run_one_study(
             results = run_study(
                 study, entries, data, opened, executor=LocalExecutor(workers), progress=progress, **settings
             )
-        command = (
-            f"gauntlet study run {item} " + " ".join(f"--model {each}" for each in model) + f" --dataset {dataset}"
-        )
-        command += f" --limit {limit}" if limit else ""
-        written = write_page(study, study_page(study, results, command), output)
+        written = write_page(study, study_page(study, results, command_line()), output)
         verdicts = judge(study, results)
     if as_json:
         print_json(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @app.command(epilog="Example: gauntlet train configs/enet.yaml --output trained/enet")
-@takes_model_options("name", "num_classes", "mean", "std", "weights")
+@takes_model_options("name", "num_classes", "mean", "std", "stride", "weights")
 def train(
     config: Annotated[Path, typer.Argument(help="A recipe in YAML; configs/ has those of the shipped models.")],
     output: Annotated[

@@ -21,6 +21,8 @@ from gauntlet.datasets.tree import IMAGE_SUFFIXES, Tree, check_files_exist
 from gauntlet.errors import GauntletError
 
 CLASS_FILES = ("classes.txt", "classes.json")
+WHOLE = "all"
+"""What results call the split of a folder without splits."""
 MASK_FOLDERS = ("masks", "labels", "annotations")
 MASK_SUFFIXES = (".png", ".bmp", ".tif", ".tiff")
 
@@ -83,7 +85,7 @@ class Folder(LabelledImages):
             )
         if self._colored and reduce_zero_label:
             raise GauntletError("reduce_zero_label is for masks with class indices; these masks are colour images.")
-        super().__init__(tree, split or "all", entries, convert=convert)
+        super().__init__(tree, split or WHOLE, entries, convert=convert)
         self.ignore_index = ignore_index
         self._stored_colors = _stored_colors(listed, ignore_index) if listed is not None and self._colored else {}
         if listed is not None:
@@ -139,6 +141,8 @@ def _entries(tree: Tree, split: str | None) -> list[Entry]:
 
 
 def _folders(tree: Tree, split: str | None) -> tuple[str, str]:
+    if split == WHOLE and not tree.has(f"images/{WHOLE}") and not tree.has(WHOLE):
+        split = None  # what results call a folder without splits
     pairs = [("images", masks) for masks in MASK_FOLDERS]
     if split is not None:
         pairs = [

@@ -16,12 +16,12 @@ from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.evaluation.counting import Importance
-from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, plan_job, resolve_for
+from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, options_for, plan_job
 from gauntlet.evaluation.local import run_one
 from gauntlet.evaluation.plan import PlannedThreats, fitting_threats
 from gauntlet.evaluation.progress import Logged, Progress
 from gauntlet.evaluation.triple import Triple, evaluate_triple
-from gauntlet.models import GauntletModel
+from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.preparation import AUTO
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Evaluation
@@ -126,6 +126,7 @@ def evaluate(  # type: ignore[misc]
     if (model is None) == (model_name is None):
         raise GauntletError("give either a model or a triple (model_name, backbone, dataset).")
     wanted = threat if threat_config is None else threat_config
+    wanted = list(wanted) if isinstance(wanted, tuple) else wanted
     settings = Settings(seed, batch_size, device, precision, importance, prepare)
     progress = progress or Logged(_LOGGER)
     if model_name is not None:
@@ -187,8 +188,14 @@ def _jobs(
     model: ModelLike, dataset: Dataset, threats: Sequence[ThreatLike], settings: Settings, progress: Progress
 ) -> list[PlannedJob]:
     """The jobs of one model, in the order of the threats."""
-    source = resolve_for(model, {}, dataset) if isinstance(model, str) else model
-    address = model if isinstance(model, str) else None
+    address: dict[str, Any] | None = None
+    if isinstance(model, str):
+        source: GauntletModel | ModelSource = resolve_model(model)
+        options = options_for({}, dataset) if source.needs_num_classes else {}
+        source = resolve_model(model, **options)
+        address = {"address": model, "options": options}
+    else:
+        source = model
     built = _threats(threats, source.task, dataset, progress)
     return [plan_job(source, dataset, threat, settings, address) for threat in built]
 

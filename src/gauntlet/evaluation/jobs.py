@@ -107,11 +107,20 @@ class PlannedJob:
 
 
 def plan_job(
-    model: GauntletModel | ModelSource, dataset: Dataset, threat: Threat, settings: Settings, address: str | None = None
+    model: GauntletModel | ModelSource,
+    dataset: Dataset,
+    threat: Threat,
+    settings: Settings,
+    address: Mapping[str, Any] | None = None,
 ) -> PlannedJob:
-    """The job of one model, dataset and threat that are at hand; the model by its address where it came from one."""
+    """The job of one model, dataset and threat that are at hand.
+
+    Args:
+        model, dataset, threat, settings: what is evaluated, and how.
+        address: `address` and `options` of the model, where it came from one.
+    """
     job = make_job(model.identity, model.task, dataset.identity, threat, settings)
-    origin = origin_here(model.origin if address is None else {"address": address, "options": {}}, dataset.origin)
+    origin = origin_here(model.origin if address is None else address, dataset.origin)
     return PlannedJob(model, dataset, threat, settings, job, origin=origin, label=job.model)
 
 
@@ -186,17 +195,18 @@ def prepare_for(model: GauntletModel, dataset: Dataset, steps: Sequence[str]) ->
     return prepared
 
 
-def with_preparation(threat: Threat, prepare: str, dataset: Dataset, batch_size: int) -> Threat:
-    """A threat whose own models are prepared as the evaluated one would be, were it attacked.
+def with_preparation(threat: Threat, prepare: str, dataset: Dataset) -> Threat:
+    """A threat whose own models have the preparations that a user names.
 
     Args:
         threat: any; most have no models of their own.
         prepare: see `Settings`.
-        dataset, batch_size: whose images are attacked, and how many at a time.
+        dataset: whose images are attacked.
     """
 
+    steps = parse_steps(prepare) or ()  # "auto" is measured for the evaluated model only: workers could disagree
+
     def prepared(model: GauntletModel) -> GauntletModel:
-        steps = parse_steps(prepare)
-        return prepare_for(model, dataset, steps_for(model, dataset, batch_size) if steps is None else steps)
+        return prepare_for(model, dataset, steps)
 
     return threat.with_preparation(prepared)

@@ -68,7 +68,7 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
         if session.preparation is None:
             session.keep_preparation(steps_for(model, dataset, session.started.batch_size))
         model = _prepared(planned.model, model, dataset, session.preparation or ())
-        threat = with_preparation(planned.threat, settings.prepare, dataset, session.started.batch_size)
+        threat = with_preparation(planned.threat, settings.prepare, dataset)
         computer = UnitComputer(dataset, model, threat, settings.seed, session.counter, device, progress, session.kept)
         began = time.perf_counter()
         for unit, groups in computer.load_ahead(session.units_left()):

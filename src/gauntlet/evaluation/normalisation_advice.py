@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from weakref import WeakSet
 
 import torch
 
@@ -19,7 +18,8 @@ CLEARLY = 0.1
 MOST_IMAGES = 4
 
 _LOGGER = logging.getLogger(__name__)
-_advised: WeakSet[GauntletModel] = WeakSet()
+_advised: set[str] = set()
+"""Digests of the models that were spoken of in this process."""
 
 
 def advise_on_normalisation(model: GauntletModel, dataset: Dataset, batch_size: int, progress: Progress) -> None:
@@ -33,9 +33,9 @@ def advise_on_normalisation(model: GauntletModel, dataset: Dataset, batch_size: 
         batch_size: how many the machine has room for.
         progress: told what is assumed, and what would be better.
     """
-    if not getattr(model, "normalisation_assumed", False) or model in _advised:
+    if not getattr(model, "normalisation_assumed", False) or model.identity.digest in _advised:
         return
-    _advised.add(model)
+    _advised.add(model.identity.digest)
     name = model.identity.name
     progress.note_once(f"'{name}' was given neither mean nor std: it gets images in [0, 1] as they are.")
     if not isinstance(model, SegmentationModel):

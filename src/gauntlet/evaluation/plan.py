@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,7 +21,7 @@ from gauntlet.models.preparation import AUTO
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.model_names import distinct_names
 from gauntlet.results.origin import origin_here
-from gauntlet.tasks import SEGMENTATION, get_task
+from gauntlet.tasks import SEGMENTATION, TASKS, get_task
 from gauntlet.threats import build_threats, suites
 from gauntlet.threats.contract import Threat
 from gauntlet.yaml_files import read_mapping
@@ -131,7 +131,9 @@ def plan_jobs(
     """
     progress = progress or Logged(_LOGGER)
     # By task, since a suite is another one on detectors; a wrong name is told before any model is looked for.
-    threats = {SEGMENTATION: plan_threats(plan, SEGMENTATION).chosen(only, skip)}
+    every = {task: found for task in TASKS if (found := _threats_of_task(plan, task)) is not None}
+    check_words(every.values(), (*only, *skip))
+    threats: dict[str, PlannedThreats] = {}
     datasets = [(entry, open_dataset(entry)) for entry in plan.datasets]
     jobs: dict[str, PlannedJob] = {}
     identities = {id(dataset): dataset.identity for _, dataset in datasets}
@@ -142,7 +144,7 @@ def plan_jobs(
             entry, source = _completed(model_entry, known, dataset, by_classes)
             model_identity = source.identity
             if source.task not in threats:
-                threats[source.task] = plan_threats(plan, source.task).chosen(only, skip)
+                threats[source.task] = (every.get(source.task) or plan_threats(plan, source.task)).chosen(only, skip)
             get_task(source.task).class_names(dataset)  # an error now, not in the middle of the night
             origin = origin_here(entry.model_dump(), dataset.origin)
             for threat in fitting_threats(threats[source.task], dataset, progress):
@@ -183,12 +185,7 @@ class PlannedThreats:
     named: list[Threat]
 
     def chosen(self, only: Sequence[str], skip: Sequence[str]) -> PlannedThreats:
-        """Those that fit one of the words of `only`, without those that fit one of `skip`; an error where none is left,
-        or a word fits no threat."""
-        every = [*self.of_suites, *self.named]
-        for word in (*only, *skip):
-            if not any(_fits(threat, word) for threat in every):
-                raise unknown_name("threat of this plan", word, {name for each in every for name in _names(each)})
+        """Those that fit a word of `only`, without those that fit one of `skip`; an error where none is left."""
 
         def kept(threat: Threat) -> bool:
             wanted = not only or any(_fits(threat, word) for word in only)
@@ -200,6 +197,24 @@ class PlannedThreats:
         if not left.of_suites and not left.named:
             raise GauntletError("--only and --skip leave no threat of this plan.")
         return left
+
+
+def _threats_of_task(plan: Plan, task: str) -> PlannedThreats | None:
+    """The threats of a plan for a task; None where a suite is not for it, and the plan may have no such model."""
+    if task == SEGMENTATION:
+        return plan_threats(plan, task)
+    try:
+        return plan_threats(plan, task)
+    except GauntletError:
+        return None
+
+
+def check_words(planned: Iterable[PlannedThreats], words: Sequence[str]) -> None:
+    """An error where a word of --only or --skip fits no threat of a plan, whatever the task."""
+    every = [threat for each in planned for threat in (*each.of_suites, *each.named)]
+    for word in words:
+        if not any(_fits(threat, word) for threat in every):
+            raise unknown_name("threat of this plan", word, {name for each in every for name in _names(each)})
 
 
 def _names(threat: Threat) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,12 @@ class Loaders:
     Attributes:
         model: a model by its name in the store.
         dataset: a dataset by name and split.
+        by_digest: models that are at hand, by the digest of what was evaluated.
     """
 
     model: ModelLoader | None = None
     dataset: DatasetLoader | None = None
+    by_digest: Mapping[str, GauntletModel] = field(default_factory=dict)
 
 
 @contextmanager
@@ -57,7 +59,10 @@ def _in_folder(folder: str) -> Iterator[None]:
 
 def _model(evaluation: Evaluation, loaders: Loaders) -> GauntletModel:
     origin = read_origin(evaluation.provenance)
-    if loaders.model is not None:
+    model: object
+    if evaluation.model_digest in loaders.by_digest:
+        model = loaders.by_digest[evaluation.model_digest]
+    elif loaders.model is not None:
         model = loaders.model(evaluation.model)
     elif origin.model is not None:
         model = load_model(origin.model["address"], **origin.model.get("options", {}))

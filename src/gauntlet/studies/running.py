@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.jobs import PlannedJob, Settings, check_depth, make_job
+from gauntlet.evaluation.jobs import PlannedJob, Settings, check_depth, make_job, options_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.runner import Executor, run_jobs
@@ -82,6 +82,9 @@ def study_jobs(
         threats = {name: build_threat(_with_sources(threat, members)) for name, threat in study.threats.items()}
         for label, member in members.items():
             source = resolve_model(member.address, **member.options)
+            if source.needs_num_classes:
+                member = member.model_copy(update={"options": options_for(member.options, data)})
+                source = resolve_model(member.address, **member.options)
             get_task(source.task).class_names(data)
             origin = origin_here(member.model_dump(), data.origin)
             for name, threat in threats.items():

@@ -120,7 +120,10 @@ class ImageCache:
         for _, size, path in sorted(entries):
             if too_much <= 0:
                 return
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError:  # somebody reads it, on a system where that holds a file
+                continue
             too_much -= size
 
 

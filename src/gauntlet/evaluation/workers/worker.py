@@ -45,7 +45,7 @@ class Worker:
         steps = steps_for(model, dataset, order.batch_size) if order.preparation is None else order.preparation
         counter = build_counter(model.task, order.metric, precision=order.precision)
         prepared = self._prepare(model, dataset, steps)
-        threat = with_preparation(rebuild_threat(order.threat), order.prepare, dataset, order.batch_size)
+        threat = with_preparation(rebuild_threat(order.threat), order.prepare, dataset)
         computer = UnitComputer(dataset, prepared, threat, order.seed, counter, model.device, kept=order.kept)
         rows, views = computer.compute(computer.load(order.unit))
         return Delivery(rows, views, time.perf_counter() - began, steps)

@@ -63,7 +63,15 @@ class CertificationMetric(Metric):
     def update(self, prediction: Votes, target: npt.NDArray[np.integer], region: BoolArray | None = None) -> Votes:
         if region is not None:
             raise GauntletError("certificates are of whole images; leave out the region.")
-        return replace(prediction, labels=np.asarray(target))
+        labels = np.asarray(target, dtype=np.int64)
+        if labels.shape != prediction.top.shape:
+            raise GauntletError(f"the labels have the shape {labels.shape}, the votes {prediction.top.shape}.")
+        classes = len(self.class_names)
+        void = np.zeros(labels.shape, bool) if self.ignore_index is None else labels == self.ignore_index
+        strange = labels[~void & ((labels < 0) | (labels >= classes))]
+        if strange.size:
+            raise GauntletError(f"a label is {int(strange[0])}, outside 0 to {classes - 1}; check ignore_index.")
+        return replace(prediction, labels=np.where(void, classes, labels))  # void is the class after the last
 
     def decode(self, data: bytes) -> Votes:
         return Votes.from_bytes(data)
@@ -123,7 +131,7 @@ class CertificationMetric(Metric):
         """(3, K): pixels of every class that are certified and right, all of them, those certified as the class."""
         labels = votes.labels
         assert labels is not None
-        counted = np.ones(labels.shape, bool) if self.ignore_index is None else labels != self.ignore_index
+        counted = labels < len(self.class_names)
         parts = (
             labels[counted & certified & (said == labels)],
             labels[counted],

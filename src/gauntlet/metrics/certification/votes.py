@@ -24,7 +24,7 @@ class Votes:
         top: (H, W) class with the most votes of the first stage, the lowest of a tie.
         hits: (H, W) votes of the second stage for it.
         clean: (H, W) what the base model says without noise.
-        labels: (H, W) ground truth, or None before the metric has seen it.
+        labels: (H, W) ground truth, the number of classes where it is void; None before the metric has seen it.
         samples: votes of the second stage, n.
     """
 

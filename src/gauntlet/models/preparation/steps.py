@@ -75,6 +75,9 @@ def prepare(model: Model, steps: Sequence[str]) -> Model:
     identity = model.identity  # of the weights as they were given, not of the folded ones
     prepared = copy_sharing_weights(model)
     prepared._identity, prepared.preparation = identity, tuple(name for name in STEPS if name in steps)
+    for part in prepared.modules():
+        if isinstance(part, GauntletModel):  # a model inside a wrapper is prepared with it
+            part.preparation = prepared.preparation
     for name in prepared.preparation:
         STEPS[name](prepared)
     prepared.freeze()

@@ -36,7 +36,12 @@ def never_attacked_adaptively(scope: Scope) -> Iterator[Finding]:
         defences = defences_of(model)
         if not defences:
             continue
-        own = rows[rows["model"].eq(model) & rows["kind"].isin(WHITE_BOX)]
+        of_model = rows[rows["model"].eq(model)]
+        on_itself = [
+            kind in WHITE_BOX or (kind == "transfer" and f'"source_digest": "{digest}"' in description)
+            for kind, digest, description in of_model[["kind", "digest", "description"]].itertuples(index=False)
+        ]
+        own = of_model[on_itself]
         if any(name in RANDOM for name in defences):
             averaged = any(_samples(description) > 1 for description in own["description"])
             if not averaged:

@@ -16,7 +16,10 @@ from gauntlet.results.record import Evaluation
 from gauntlet.secrecy import without_password
 from gauntlet.threats.sweeps import as_written
 
-FLAGS = ("weights", "num_classes", "class_names", "mean", "std", "channel_order", "trust")
+FLAGS = (
+    *("weights", "name", "num_classes", "class_names", "outputs", "mean", "std", "channel_order", "stride"),
+    *("input_size", "trust"),
+)
 """Options of a model that `gauntlet run` has a flag for."""
 
 
@@ -98,6 +101,9 @@ def _option_words(name: str, value: Any) -> list[str] | None:
         return None
     if name == "trust":
         return [flag] if value else []
+    if name in ("input_size", "outputs"):
+        whole = isinstance(value, list) and all(type(each) is int for each in value)
+        return [flag, ("x" if name == "input_size" else ",").join(map(str, value))] if whole else None
     if not isinstance(value, list):
         return [flag, str(value)]
     texts = [repr(each) if isinstance(each, float) else each for each in value]  # a whole number is another digest

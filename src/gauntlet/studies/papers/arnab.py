@@ -104,16 +104,33 @@ def multiscale_attacks_transfer_best(name: str, results: Results) -> FloatArray:
     return mean_of(others) - mean_of([results.ratio(each, f"{name} from {MULTISCALE}") for each in SINGLE])
 
 
-def scale_study(item: str, pool: str, names: Sequence[str], number: int, also: Sequence[str], setting: str) -> Study:
-    """A study of one pooling and two attacks."""
+def scale_study(
+    item: str,
+    pool: str,
+    names: Sequence[str],
+    number: int,
+    setting: str,
+    *,
+    robust: Sequence[str],
+    also: Sequence[str] = (),
+) -> Study:
+    """A study of one pooling and two attacks.
+
+    Args:
+        item, number: of the table.
+        pool: how scales are pooled.
+        names: of the two attacks, the iterative one last.
+        setting: the paper's.
+        robust: those for which the paper's own figures say that several scales are more robust than each alone.
+        also: other tables that show the same.
+    """
     claims = [
         *(
             Claim(
-                f"The multiscale network is more robust to {name} made on itself than any single scale is to its own "
-                "(printed for max pooling: FGSM 53.1 against 37.3, 39.7 and 37.7 %).",
+                f"The multiscale network is more robust to {name} made on itself than any single scale is to its own.",
                 partial(multiscale_is_most_robust, name),
             )
-            for name in names
+            for name in robust
         ),
         *(
             Claim(
@@ -123,8 +140,7 @@ def scale_study(item: str, pool: str, names: Sequence[str], number: int, also: S
             for name in names
         ),
         Claim(
-            f"{names[-1]} made on the multiscale network is stronger on single scales than what other scales make "
-            "(printed: 16.8 to 20.4 % against 79.0 to 100 %).",
+            f"{names[-1]} made on the multiscale network is stronger on single scales than what other scales make.",
             partial(multiscale_attacks_transfer_best, names[-1]),
         ),
     ]
@@ -147,12 +163,14 @@ def scale_study(item: str, pool: str, names: Sequence[str], number: int, also: S
 
 _DEEPLAB = f"DeepLab v2 (ResNet-101), trained on several scales; {VOC}."
 _FCN = f"FCN8s (VGG), not trained on several scales; {VOC}."
+_FIRST, _SECOND = ("fgsm", "ifgsm-ll"), ("fgsm-ll", "ifgsm")
 MULTISCALE_STUDIES = (
-    scale_study("table-1", "max", ("fgsm", "ifgsm-ll"), 1, ("figure-5", "figure-18", "table-15"), _DEEPLAB),
-    scale_study("table-18", "max", ("fgsm-ll", "ifgsm"), 18, (), _DEEPLAB),
-    scale_study("table-17", "mean", ("fgsm", "ifgsm-ll"), 17, ("figure-17",), _DEEPLAB),
-    scale_study("table-19", "max", ("fgsm", "ifgsm-ll"), 19, ("figure-19", "table-16"), _FCN),
-    scale_study("table-20", "max", ("fgsm-ll", "ifgsm"), 20, (), _FCN),
+    scale_study("table-1", "max", _FIRST, 1, _DEEPLAB, robust=_FIRST, also=("table-15",)),
+    scale_study("table-18", "max", _SECOND, 18, _DEEPLAB, robust=_SECOND),
+    # Printed for the iterative attack: 16.7 against 18.0 % in Table 17, 20.0 against 20.5 % in Table 19.
+    scale_study("table-17", "mean", _FIRST, 17, _DEEPLAB, robust=("fgsm",)),
+    scale_study("table-19", "max", _FIRST, 19, _FCN, robust=("fgsm",), also=("table-16",)),
+    scale_study("table-20", "max", _SECOND, 20, _FCN, robust=_SECOND),
 )
 
 
@@ -345,7 +363,7 @@ CRF_STUDY = Study(
         ),
         Claim(
             "Against the least likely class (iterative FGSM ll) the CRF is worth less than 5 points of IoU ratio.",
-            lambda results: np.asarray(0.05 - (results.ratio(CRF, "ifgsm-ll") - results.ratio(PLAIN, "ifgsm-ll"))),
+            lambda results: np.asarray(0.05 - (results.ratio(PARTIAL, "ifgsm-ll") - results.ratio(PLAIN, "ifgsm-ll"))),
         ),
     ],
     also=("arnab/figure-10", "arnab/figure-20"),
@@ -392,7 +410,6 @@ SWEEP_STUDY = Study(
             lambda results: results.ratio("theta_alpha 1", "fgsm") - results.ratio("theta_alpha 160", "fgsm"),
         )
     ],
-    also=tuple(f"arnab/figure-{number}" for number in (22, 23, 24, 25)),
 )
 
 
@@ -435,11 +452,11 @@ def smallest_loss(name: str, results: Results) -> FloatArray:
 
 
 def order_differs(results: Results) -> FloatArray:
-    """IoU ratio of the most robust network minus that of the network with the best clean figure."""
+    """IoU ratio of the most robust of the others minus that of the network with the best clean figure."""
     clean = [results.miou(MODEL, "clean", model) for model in results.models]
     robust = [results.ratio(MODEL, f"fgsm {level_name(8.0)}", model) for model in results.models]
     best = int(np.argmax([values[0] for values in clean]))
-    return largest(robust) - robust[best]
+    return largest([values for index, values in enumerate(robust) if index != best]) - robust[best]
 
 
 _FIGURE_2 = (0.25, 1.0, 4.0, 8.0, 32.0)
@@ -454,12 +471,13 @@ NETWORK_STUDY = Study(
     finding="Residual networks are more robust than VGG ones; the most accurate network (PSPNet) is not the most "
     "robust "
     "(DeepLab v2 multiscale); size does not decide; an epsilon of 0.25 already costs every network 3 % and more.",
-    unknown="FGSM with the true label or the prediction; ours is the suite's.",
+    unknown="FGSM with the true label or the prediction; ours is the suite's. By the printed tables iterative FGSM is "
+    "not the stronger one at 0.25, nor always at 32, and one network loses 2.2 % only at 0.25 (DeepLab v2, ll).",
     members={MODEL: "{model}"},
     threats=network_threats(_ALL, _FIGURE_2),
     drawing=partial(network_drawing, _ALL, _FIGURE_2),
     claims=[
-        Claim("Iterative FGSM is stronger than FGSM at every epsilon.", partial(iterative_is_stronger, _FIGURE_2)),
+        Claim("Iterative FGSM is stronger than FGSM at 4 and 8/255.", partial(iterative_is_stronger, (4.0, 8.0))),
         *(
             Claim(f"{name} at 0.25/255 costs every network 3 % of its mIoU at least.", partial(smallest_loss, name),
                   models=2)
@@ -467,7 +485,7 @@ NETWORK_STUDY = Study(
         ),
         Claim("The most accurate network is not the most robust one (FGSM, 8/255).", order_differs, models=3),
     ],
-    published=partial(table, 7),
+    published=lambda: pd.concat([table(number) for number in range(7, 15)]),
     also=(
         *(f"arnab/figure-{number}" for number in (3, 4, 14, 15)),
         *(f"arnab/table-{number}" for number in (7, 8, 9, 10, 11, 12, 13, 14)),
@@ -476,15 +494,19 @@ NETWORK_STUDY = Study(
     ),
 )  # fmt: skip
 
-RANKS = (2, 3, 5, 8, 11)
+RANKS = (2, 3, 5)
+LEAST = "least likely"
 
 
 def rank_drawing(results: Results) -> list[Block]:
     """IoU ratio over the rank of the target class."""
     line = [(float(rank), results.ratio(MODEL, f"rank {rank}")) for rank in RANKS]
-    return curves(
-        results, "IoU ratio over the rank of the target", {"fgsm-nth": line}, "rank of the class", "IoU ratio"
-    )
+    least = {"IoU ratio, least likely class": lambda part, member: part.ratio(member, LEAST)}
+    title, axis = "IoU ratio over the rank of the target", "rank of the class"
+    return [
+        *curves(results, title, {"fgsm-nth": line}, axis, "IoU ratio"),
+        *figures(results, "The least likely class", least),
+    ]
 
 
 RANK_STUDY = Study(
@@ -498,12 +520,13 @@ RANK_STUDY = Study(
     threats={
         "clean": "clean",
         **{f"rank {rank}": {"attack": attack("fgsm-nth", rank=rank)} for rank in RANKS},
+        LEAST: {"attack": attack("fgsm-ll")},
     },
     drawing=rank_drawing,
     claims=[
         Claim(
             "The second most likely class hurts more than the least likely (as on Cityscapes).",
-            lambda results: results.ratio(MODEL, f"rank {RANKS[-1]}") - results.ratio(MODEL, f"rank {RANKS[0]}"),
+            lambda results: results.ratio(MODEL, LEAST) - results.ratio(MODEL, f"rank {RANKS[0]}"),
         )
     ],
 )

@@ -27,6 +27,8 @@ from gauntlet.threats.kinds.corruption import parse_options
 from gauntlet.threats.options import Option, options_of
 from gauntlet.threats.passes import Passes
 
+SMOOTHING = "smoothing"
+"""What the draws of `smoothed:` are named by: the same noise as that of the votes."""
 Positive = Annotated[float, BeforeValidator(lambda value: parse_number(value, "sigma")), Field(gt=0)]
 
 
@@ -51,7 +53,7 @@ class CertifyOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sigma: Annotated[Positive, Option("always", swept=True, axis="sigma of the noise")] = 0.25
-    n0: Annotated[int, Option(), Field(ge=1)] = 10
+    n0: Annotated[int, Option(), Field(ge=1, le=32767)] = 10
     n: Annotated[int, Option("always"), Field(ge=1, le=65535)] = 100
     norm: Annotated[str, Option("never"), Field(pattern="^l2$")] = "l2"
     tau: Annotated[tuple[float, ...], Option("never"), BeforeValidator(_numbers)] = (0.75,)
@@ -100,6 +102,8 @@ class CertifyThreat(Threat):
     def check_feasible(self, pixels: int) -> None:
         """An error where no pixel of an image of this size could be certified at any tau."""
         options = self.options
+        if options.tolerated >= pixels:
+            raise GauntletError(f"{options.tolerated} wrong pixels are tolerated, but an image has only {pixels}.")
         family = 1 if options.correction == "none" else pixels / (options.tolerated + 1)
         needed = {tau: needed_samples(tau, options.alpha, family) for tau in options.tau}
         if options.n < min(needed.values()):
@@ -112,20 +116,28 @@ class CertifyThreat(Threat):
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
         if task_of(model) != SEGMENTATION:
             raise GauntletError(f"certificates are for segmentation models, and '{model.identity.name}' is none.")
+        parts = random_parts(model)
+        if any(part.draw_name == SMOOTHING for part in parts):
+            raise GauntletError(f"'{model.identity.name}' is smoothed already; certify the model inside it.")
         images = batch.images
         self.check_feasible(images.shape[-2] * images.shape[-1])
-        with torch.inference_mode(), drawing(random_parts(model), EvaluationDraws(seeds)):
-            clean = label_map(model(images))
+
+        def said(points: torch.Tensor, trial: int) -> torch.Tensor:
+            with drawing(parts, EvaluationDraws(seeds, trial)):
+                return label_map(model(points)).cpu()
+
+        with torch.inference_mode():
+            clean = said(images, 0)
             counts = torch.zeros(len(batch), model.num_classes, *images.shape[-2:], dtype=torch.int16)
             for sample in range(self.options.n0):
-                said = label_map(model(self._noisy(images, seeds, sample))).cpu()
-                counts.scatter_add_(1, said[:, None], torch.ones_like(said[:, None], dtype=torch.int16))
+                chosen = said(self._noisy(images, seeds, sample), sample)[:, None]
+                counts.scatter_add_(1, chosen, torch.ones_like(chosen, dtype=torch.int16))
             top = label_map(counts.float())  # ties: the lowest class, (N, H, W)
             hits = torch.zeros_like(top)
             for sample in range(self.options.n0, self.options.n0 + self.options.n):
-                hits += label_map(model(self._noisy(images, seeds, sample))).cpu() == top
+                hits += said(self._noisy(images, seeds, sample), sample) == top
         maps = [part.cpu().numpy() for part in (top, hits, clean)]
-        votes = [Votes(of_top, of_hits, said, self.options.n) for of_top, of_hits, said in zip(*maps, strict=True)]
+        votes = [Votes(of_top, of_hits, base, self.options.n) for of_top, of_hits, base in zip(*maps, strict=True)]
         return Perturbed(images, predictions=votes)
 
     def _noisy(self, images: torch.Tensor, seeds: Sequence[ImageSeed], sample: int) -> torch.Tensor:

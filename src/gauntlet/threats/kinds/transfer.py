@@ -5,6 +5,7 @@ docs/specs/defences.md, 3; Arnab et al. 2018, Tables 1, 2 and 17 to 20.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -58,8 +59,9 @@ class TransferOptions(BaseModel):
 class TransferThreat(Threat):
     """Images that an attack made on a source model; the evaluated model only looks at them.
 
-    The images of one source serve every target: they are kept in a cache, found by the source, the attack, the seed
-    and the images themselves. Where the evaluated model is the source, this is the plain attack, bit for bit.
+    The images of one source serve every target: they are kept in a cache, found by the source, the attack, the seed,
+    what they were made with, and the images themselves. Where the evaluated model is the source, this is the plain
+    attack, bit for bit.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -130,6 +132,8 @@ class TransferThreat(Threat):
         batch_for_source = batch if is_target else _for_source(self.inner, source, model, batch, seeds)
         # The images of a batch may round differently in a batch of another size, or after another preparation.
         how = [source.identity.digest, self.inner.describe(), self.version, source.preparation, len(batch)]
+        code = hashlib.sha256(repr(source).encode()).hexdigest()[:8]  # the same weights may be in another network
+        how += [code, source.device.type, str(torch.__version__)]
         keys = [
             content_key(how, seed.run_seed, seed.image_id, image.cpu().numpy(), *_truth_of(sample, batch.ignore_index))
             for seed, image, sample in zip(seeds, batch.images, batch.samples, strict=True)
