@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gauntlet.cli.shared_options import read_model_options
+from gauntlet.evaluation.provenance import command_line
 from gauntlet.training import load_config
 from program import Call
 
@@ -128,3 +129,16 @@ def test_one_network_under_two_names_is_told_apart_by_its_options(call: Call) ->
     assert "| b |" in Path("card.md").read_text() or "name: b" in Path("card.md").read_text()
     code, _, err = call("compare", "a", NETWORK, *CLASSES, "--name", "b")
     assert "unknown model" not in err
+
+
+def test_secrets_in_a_mapping_are_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    mapping = json.dumps({"address": "hf:net", "options": {"token": "hf_123", "num_classes": 3}})
+    monkeypatch.setattr("sys.argv", ["gauntlet", "run", "-m", mapping])
+    said = command_line()
+    assert "hf_123" not in said
+    assert "num_classes" in said
+
+
+def test_options_without_a_model_are_told(call: Call) -> None:
+    code, _, err = call("doctor", "--stride", "32")
+    assert (code, "say which model stride is meant for" in err) == (2, True)

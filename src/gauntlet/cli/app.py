@@ -21,6 +21,8 @@ app = typer.Typer(
 
 BAD_INPUT = 2
 INTERRUPTED = 130
+RESUMABLE = ("run", "train", "certify", "study", "demo")
+"""Commands that go on where they were."""
 
 
 def _version(value: bool) -> None:
@@ -70,5 +72,7 @@ def main() -> None:
         )
         code = 1
     if code == INTERRUPTED:  # some versions of typer give this code back, others raise
-        typer.echo("gauntlet: stopped; what was finished is kept, run the same command again to go on.", err=True)
+        resumable = bool(arguments) and arguments[0] in RESUMABLE
+        more = "; what was finished is kept, run the same command again to go on" if resumable else ""
+        typer.echo(f"gauntlet: stopped{more}.", err=True)
     sys.exit(code if isinstance(code, int) else 0)

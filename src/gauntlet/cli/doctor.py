@@ -14,6 +14,7 @@ from gauntlet._version import __version__
 from gauntlet.cli.app import app
 from gauntlet.cli.output import print_json, print_table
 from gauntlet.cli.shared_options import JsonOption, ModelOptions, takes_model_options
+from gauntlet.errors import GauntletError
 from gauntlet.extras import FITTING_TORCHVISION, import_fault, install_command, installed_version, torchvision_fault
 
 if TYPE_CHECKING:
@@ -74,14 +75,18 @@ def doctor(
 ) -> None:
     """Check the environment: versions, devices, optional parts; or whether attacks on a model can be trusted."""
     if attack_check is not None:
+        import torch
+
         from gauntlet.datasets import load_dataset
-        from gauntlet.evaluation.jobs import resolve_for
+        from gauntlet.evaluation.jobs import ready_model, resolve_for
 
         data = load_dataset(dataset, split=split, root=root, limit=images)
         other = None if transfer_from is None else resolve_for(transfer_from, {}, data).load()
-        model = resolve_for(attack_check, model_options, data).load()
+        model = ready_model(resolve_for(attack_check, model_options, data), data, torch.device("cpu"))
         _check_attacks(attack_check, model, data, other, as_json)
         return
+    if model_options:
+        raise GauntletError(f"say which model {', '.join(model_options)} is meant for: --attack-check ADDRESS.")
     facts = _facts()
     if as_json:
         print_json(facts)

@@ -39,7 +39,7 @@ def _option(flag: str, help: str, **settings: Any) -> Any:
 
 def read_model_options(
     weights: Annotated[
-        str | None, _option("--weights", "File with the model's weights (camvid/, smp:, torchvision:).")
+        str | None, _option("--weights", "File with the model's weights (camvid/, net:, python:, smp:, torchvision:).")
     ] = None,
     name: Annotated[str | None, _option("--name", "What the model is called in results.")] = None,
     num_classes: Annotated[

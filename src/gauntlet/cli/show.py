@@ -52,10 +52,11 @@ def show(
 ) -> None:
     """Draw a sample: labels or boxes, prediction, errors, and what a threat does to it; or a sheet of corruptions."""
     import cv2
+    import torch
 
     from gauntlet.cli.plan_arguments import parse_threat
     from gauntlet.datasets import load_dataset
-    from gauntlet.evaluation.jobs import resolve_for
+    from gauntlet.evaluation.jobs import ready_model, resolve_for
     from gauntlet.models import load_model
     from gauntlet.pictures import sheet
     from gauntlet.report.unlabelled import OneSample
@@ -64,7 +65,9 @@ def show(
     if image is None:
         data = load_dataset(dataset, split=split, root=root)
         sample = _sample(data, index)
-        loaded = None if model is None else resolve_for(model, model_options, data).load()
+        loaded = None
+        if model is not None:
+            loaded = ready_model(resolve_for(model, model_options, data), data, torch.device("cpu"))
     else:
         sample = _read_sample(image)
         loaded = None if model is None else load_model(model, **model_options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shlex
 import sys
@@ -12,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
+import yaml
 
 from gauntlet._version import __version__
 from gauntlet.errors import GauntletError
-from gauntlet.secrecy import without_password
+from gauntlet.secrecy import without_password, without_secrets
 
 
 def describe_run(
@@ -65,7 +67,20 @@ def command_line() -> str:
         folders = Path(program).parent.parts
         start = len(folders) - 1 - folders[::-1].index("gauntlet") if "gauntlet" in folders else -1
         name = "python -m " + ".".join(folders[start:])
-    return without_password(f"{name or 'python'} {shlex.join(arguments)}".strip())
+    words = [_without_secrets(word) for word in arguments]
+    return without_password(f"{name or 'python'} {shlex.join(words)}".strip())
+
+
+def _without_secrets(word: str) -> str:
+    """A word of a command; a mapping in it without what is named like a secret."""
+    if not word.lstrip().startswith("{"):
+        return word
+    try:
+        value = yaml.safe_load(word)
+    except yaml.YAMLError:
+        return word
+    clean = without_secrets(value)
+    return word if clean == value else json.dumps(clean)
 
 
 def choose_device(device: str | torch.device | None = None) -> torch.device:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +66,7 @@ def find_known(text: str, models: Sequence[KnownModel], where: str) -> KnownMode
     for matching in (
         [each for each in models if each.label == text],
         [each for each in models if each.name == text],
-        [each for each in models if text in each.addresses or str(Path(text).absolute()) in each.addresses],
+        [each for each in models if {text, *_absolute(text, str(Path.cwd()))} & each.addresses],
     ):
         if len(matching) > 1:
             labels = ", ".join(sorted(each.label for each in matching))
@@ -91,5 +92,13 @@ def known_models(evaluated: Mapping[Identified, Iterable[tuple[str, str]]]) -> l
 def _written(places: Iterable[tuple[str, str]]) -> Iterable[str]:
     for address, folder in places:
         yield address
-        if ":" not in address:
-            yield str(Path(folder, address))
+        yield from _absolute(address, folder)
+
+
+def _absolute(address: str, folder: str) -> Iterable[str]:
+    """An address whose path is written from a folder, with the whole path; nothing for other addresses."""
+    prefix, colon, rest = address.partition(":")
+    if not colon:
+        yield os.path.normpath(Path(folder, address))
+    elif prefix in ("script", "onnx", "hf"):
+        yield f"{prefix}:{os.path.normpath(Path(folder, rest))}"
