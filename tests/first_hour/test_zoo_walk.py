@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from gauntlet import extras
+from gauntlet.own_code import find_callable
 from program import Call
+from stranger import bring_weights
 from subprocesses import environment
 
 HIDDEN = """
@@ -91,3 +93,28 @@ def test_segmentation_models_of_hugging_face_work_without_torchvision(home: Path
     program = [sys.executable, "-c", HIDDEN + SEGFORMER]
     done = subprocess.run(program, cwd=home, env=environment(), capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "NmIoU False", done.stderr
+
+
+@pytest.mark.zoo
+def test_an_exported_network_and_one_of_hugging_face_run_from_the_command_line(call: Call, home: Path) -> None:
+    pytest.importorskip("onnx2torch", reason="the extra zoo is not installed")
+    import torch
+    from transformers import SegformerConfig, SegformerForSemanticSegmentation
+
+    bring_weights()
+    network = find_callable("unet:UNet")(3).eval()
+    axes = {"image": {0: "n", 2: "h", 3: "w"}, "logits": {0: "n", 2: "h", 3: "w"}}
+    torch.onnx.export(
+        network, (torch.rand(1, 3, 32, 32),), "net.onnx", opset_version=17, dynamo=False, dynamic_axes=axes,
+        input_names=["image"], output_names=["logits"],
+    )  # fmt: skip
+    sizes = {"hidden_sizes": [8, 8, 16, 16], "num_attention_heads": [1, 1, 2, 2], "decoder_hidden_size": 16}
+    config = SegformerConfig(num_labels=3, depths=[1] * 4, **sizes)
+    SegformerForSemanticSegmentation(config).save_pretrained("segformer")
+    photos = ("--dataset", "folder:photos", "--split", "val", "--threat", "clean", "--threat", "fgsm")
+    for address in ("onnx:net.onnx", "hf:segformer"):
+        code, out, err = call("run", "--model", address, "--num-classes", "3", "--stride", "32", *photos)
+        if code == 2 and "num_classes" in err:  # a model of Hugging Face knows its own
+            code, out, err = call("run", "--model", address, *photos)
+        assert code == 0, err
+        assert "2 computed" in out

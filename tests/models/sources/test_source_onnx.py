@@ -118,3 +118,28 @@ def test_bad_files_are_one_sentence(tmp_path: Path) -> None:
     onnx.save_model(onnx.helper.make_model(graph), tmp_path / "flat.onnx")
     with pytest.raises(GauntletError, match=r"takes 1 inputs, the first of shape \[1, 10\]; expected one image"):
         gauntlet.load_model(f"onnx:{tmp_path / 'flat.onnx'}", num_classes=3)
+
+
+def one_node(path: Path, operator: str, opset: int, output: list[Any]) -> Path:
+    """A file of a single node, in an opset."""
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        [helper.make_node(operator, ["image"], ["output"])],
+        "one",
+        [helper.make_tensor_value_info("image", kind, [1, 3, 16, 24])],
+        [helper.make_tensor_value_info("output", kind, output)],
+    )
+    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), path)
+    return path
+
+
+def test_a_newer_opset_is_named_with_the_one_that_works(tmp_path: Path) -> None:
+    path = one_node(tmp_path / "new.onnx", "Gelu", 20, [1, 3, 16, 24])
+    with pytest.raises(GauntletError, match=r"the file has opset 20: export it with opset_version=17"):
+        resolve_model(f"onnx:{path}", num_classes=3).load()
+
+
+def test_boxes_without_a_rule_name_the_rules(tmp_path: Path) -> None:
+    path = one_node(tmp_path / "boxes.onnx", "Tanh", 13, [1, 84, 100])
+    with pytest.raises(GauntletError, match=r"say how it writes boxes with decode \(--decode\): .*yolov8"):
+        resolve_model(f"onnx:{path}").load()
