@@ -259,6 +259,8 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=parts, default=[])
     parser.add_argument("--images", type=int, default=16)
     chosen = parser.parse_args()
+    if chosen.images < 8 and {"workers", "busy"} & set(chosen.parts):
+        parser.error("workers and busy measure from the first unit of four images to the last: --images 8 at least.")
     print(f"{os.cpu_count()} cores, torch {torch.__version__}, {torch.get_num_threads()} threads")
     actions: dict[str, Callable[[], None]] = {
         "share": lambda: share(chosen.images),

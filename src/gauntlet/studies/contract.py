@@ -23,14 +23,13 @@ class Claim:
 
     Attributes:
         text: the claim in our words, with the printed figures.
-        margin: (R,) by how much it holds in R resamples of the images, from `Results`; NaN where it cannot be computed.
-        unit: of the margin, "points" (fractions of one) or "number".
+        margin: (R,) by how much it holds in R resamples of the images, from `Results`, a difference of fractions; NaN
+            where it cannot be computed.
         models: how many models of one's own it takes.
     """
 
     text: str
     margin: Callable[[Results], FloatArray]
-    unit: Literal["points", "number"] = "points"
     models: int = 1
 
 

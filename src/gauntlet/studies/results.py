@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -152,6 +152,3 @@ def smallest(values: Sequence[FloatArray]) -> FloatArray:
 def mean_of(values: Sequence[FloatArray]) -> FloatArray:
     """(R,) the mean of several figures, resample by resample."""
     return np.asarray(np.mean(np.stack(values), axis=0))
-
-
-Margin = Callable[[Results], FloatArray]

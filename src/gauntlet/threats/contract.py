@@ -21,7 +21,7 @@ from gauntlet.threats.passes import Passes
 
 
 class Preparation(Protocol):
-    """Makes the passes of a model faster, as an evaluation prepares the model that it attacks."""
+    """Makes the passes of a model faster, with the steps that a user names."""
 
     def __call__(self, model: GauntletModel) -> GauntletModel:
         """The prepared model."""
@@ -108,7 +108,7 @@ class Threat(ABC):
         return self.describe()
 
     def with_preparation(self, preparation: Preparation) -> Threat:
-        """The same threat, with its own models (a source of transferred images) prepared as the evaluated one is."""
+        """The same threat, with its own models (a source of transferred images) prepared as a user asks for."""
         return self
 
     @property
