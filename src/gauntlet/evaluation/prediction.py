@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 from gauntlet.errors import GauntletError
@@ -14,6 +13,9 @@ from gauntlet.models.precision import model_precision
 from gauntlet.models.randomness import EvaluationDraws, drawing, random_parts
 from gauntlet.samples import Boxes
 from gauntlet.seeding import ImageSeed
+
+_RULED_OUT = -200.0
+"""A difference of logits whose exponential is 0 in single precision."""
 
 
 @torch.inference_mode()
@@ -39,20 +41,26 @@ def predict_dense(
     with model_precision(precision, images.device), drawing(random_parts(model), draws):
         logits = model(images)  # (N, K, H, W)
     _check_logits(model, logits, images, ids)
-    logits = logits.float()
-    largest, labels = logits.max(dim=1)
-    normaliser = torch.logsumexp(logits, dim=1)
-    confidence = torch.exp(largest - normaliser)
-    # -sum p ln p = log Z - sum p z; a class of probability 0 adds nothing, also when its logit is -inf.
-    products = (logits - normaliser.unsqueeze(1)).exp_()  # p, in place: every array of this size costs as much to get
-    possible = products > 0
-    products.mul_(logits).masked_fill_(~possible, 0)
-    entropy = normaliser - products.sum(dim=1)
-    small = np.uint8 if model.num_classes <= 256 else np.int16
-    return [
-        DensePrediction(label.cpu().numpy().astype(small), sure.cpu().numpy(), spread.cpu().numpy())
-        for label, sure, spread in zip(labels, confidence, entropy.clamp(min=0), strict=True)
-    ]
+    # Image by image: what is computed of one image's logits stays in the processor's cache.
+    return [_dense_prediction(model, each.float(), image_id) for each, image_id in zip(logits, ids, strict=True)]
+
+
+def _dense_prediction(model: SegmentationModel, logits: torch.Tensor, image_id: str) -> DensePrediction:
+    """The label map of one image with the probability of its class and the entropy (nats) of every pixel.
+
+    With z the logits less their maximum and Z = sum exp z: confidence 1 / Z, entropy ln Z - sum z exp z / Z.
+    """
+    largest, labels = logits.max(dim=0)  # (H, W); NaN where a logit is
+    if bool(torch.isnan(largest).any()):
+        raise GauntletError(f"the model '{model.identity.name}' returned NaN for image '{image_id}'.")
+    # A class that is ruled out (-inf) has the probability 0 as one far below the others has, and adds 0 to both sums.
+    below = (logits - largest).clamp_(min=_RULED_OUT)  # (K, H, W)
+    weights = below.exp()
+    total = weights.sum(dim=0)
+    confidence = total.reciprocal()
+    entropy = total.log().sub_(weights.mul_(below).sum(dim=0).mul_(confidence)).clamp_(min=0)
+    small = torch.uint8 if model.num_classes <= 256 else torch.int16
+    return DensePrediction(labels.to(small).cpu().numpy(), confidence.cpu().numpy(), entropy.cpu().numpy())
 
 
 @torch.inference_mode()
@@ -83,7 +91,3 @@ def _check_logits(model: SegmentationModel, logits: object, images: torch.Tensor
         raise GauntletError(
             f"the model '{name}' returned the shape {tuple(logits.shape)} for image '{ids[0]}'; expected {expected}."
         )
-    # The maximum of an image is NaN as soon as one entry is: one pass, no mask. -inf alone (a class ruled out) is fine.
-    nan = torch.isnan(logits.amax(dim=(1, 2, 3)))
-    if bool(nan.any()):
-        raise GauntletError(f"the model '{name}' returned NaN for image '{ids[int(nan.nonzero()[0])]}'.")
