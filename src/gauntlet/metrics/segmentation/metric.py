@@ -171,11 +171,10 @@ class SegmentationMetric(Metric):
         figures = self._headline(whole, None)
         regions = (("M", "inside", inside, clean_inside), ("Mbar", "outside", outside, clean_outside))
         for suffix, view, table, clean in regions:
-            accuracy, base = segmentation.mean_image_accuracy(table), segmentation.mean_image_accuracy(clean)
+            figures += self._paired(
+                suffix, segmentation.image_accuracy(table), segmentation.image_accuracy(clean)
+            )
             figures += [
-                Figure(f"A_{suffix}", accuracy),
-                Figure(f"A_{suffix}_clean", base),
-                Figure(f"RCE_{suffix}", corruption_error(accuracy, base)),
                 Figure(f"mIoU_{suffix}", segmentation.cmiou(table)),
                 Figure(f"mIoU_{suffix}_clean", segmentation.cmiou(clean)),
                 Figure(f"mAcc_{suffix}", segmentation.mean_class_accuracy(table)),
@@ -183,7 +182,27 @@ class SegmentationMetric(Metric):
             ]
             figures += self._class_figures("IoU", segmentation.class_iou(table), view)
         figures.append(Figure("region_share", float(divide(inside.valid.sum(), whole.valid.sum()))))
-        return figures
+        return figures + self._importance_figures(reduced)
+
+    @staticmethod
+    def _paired(suffix: str, accuracy: FloatArray, clean: FloatArray) -> list[Figure]:
+        """A, its clean value and RCE from the accuracies of the images, (N,) each, with intervals."""
+        bounds = segmentation.paired_intervals(accuracy, clean)
+        mean, base = float(nan_mean(accuracy)), float(nan_mean(clean))
+        values = {
+            f"A_{suffix}": (mean, bounds["A"]),
+            f"A_{suffix}_clean": (base, bounds["A_clean"]),
+            f"RCE_{suffix}": (corruption_error(mean, base), bounds["RCE"]),
+        }
+        return [Figure(name, value, low=low, high=high) for name, (value, (low, high)) in values.items()]
+
+    def _importance_figures(self, reduced: _Reduced) -> list[Figure]:
+        """A_P over the whole image, under the threat and clean; none without weights."""
+        inside, outside, clean_inside, clean_outside = (reduced.scalars(view)[:, 2:] for view in range(len(REGION)))
+        attacked, clean = inside + outside, clean_inside + clean_outside  # (N, 2): weight of the right and of all
+        if not len(attacked) or np.isnan(attacked).any():
+            return []
+        return self._paired("P", *(divide(sums[:, 0], sums[:, 1]) for sums in (attacked, clean)))
 
     def _battery_figures(self, reduced: _Reduced, views: Views) -> list[Figure]:
         tables = [reduced.table(view) for view in range(len(views))]
