@@ -170,6 +170,7 @@ def test_a_study_draws_and_judges_from_real_runs() -> None:
     data = DatasetEntry(name="streets", options={"size": [32, 64], "length": 2})
     study = studies["arnab/table-1"]
     results = run_study(study, [NETWORK], data, Store(), prepare="off", batch_size=2)
+    assert study.drawing is not None
     blocks = study.drawing(results.of(NETWORK.address))
     assert len(blocks) == 5
     assert all("cannot be told with 2 images" in each.verdict for each in judge(study, results))
