@@ -13,6 +13,7 @@ from gauntlet.analysis.distribution import (
     perturbation_cdf,
 )
 from gauntlet.analysis.leaderboard import leaderboard, threat_table
+from gauntlet.analysis.localized import mean_over_corruptions, position_differences, region_errors
 from gauntlet.analysis.rem_gam import gam, rem
 from gauntlet.analysis.scores import scores, summaries
 from gauntlet.analysis.significance import (
@@ -42,10 +43,13 @@ __all__ = [
     "image_summary",
     "image_to_dataset_ratio",
     "leaderboard",
+    "mean_over_corruptions",
     "median_perturbation",
     "minimum_norms",
     "objects",
     "perturbation_cdf",
+    "position_differences",
+    "region_errors",
     "rem",
     "scores",
     "scores_by_dataset",
