@@ -175,6 +175,14 @@ def test_show_draws_a_sample_and_a_sheet_of_corruptions(call: Call) -> None:
     assert call("show", "photo.png", "-c", "brightness", "-o", "photo-sheet.png")[0] == 0
 
 
+def test_show_draws_every_round_of_the_region_aware_attack(call: Call) -> None:
+    threat = "{region_aware: {attack: {name: bim, steps: 2, epsilon: 32/255}, rounds: 2}}"
+    assert call("show", "--model", "streets/enet", "--threat", threat, "-o", "rounds.png")[0] == 0
+    assert call("show", "--model", "streets/enet", "--threat", "fog", "-o", "fog.png")[0] == 0
+    # Four columns: 4 tiles of the sample, 4 for each of two rounds, 2 of the worst case, against two rows.
+    assert cv2.imread("rounds.png").shape[0] == pytest.approx(2 * cv2.imread("fog.png").shape[0], abs=4)
+
+
 def test_show_says_when_it_cannot_write(call: Call) -> None:
     code, _, err = call("show", "-o", "no/such/folder/x.png")
     assert code == 2

@@ -357,9 +357,7 @@ class _RunningCertified(RunningFigure):
         return self._sum / self._images if self._images else float("nan")
 
 
-def weigh(
-    importance: Importance, sample: Sample, region: npt.NDArray[np.bool_] | None
-) -> npt.NDArray[np.floating]:
+def weigh(importance: Importance, sample: Sample, region: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.floating]:
     """The weights (H, W) of the pixels of a sample, P(M) of Marchiori Pietrosanti et al., Eq. 2."""
     if not sees_mask(importance):
         return importance(sample)

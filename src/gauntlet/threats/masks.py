@@ -190,7 +190,9 @@ def _share(size: str, name: str) -> tuple[int, int]:
     if not (slash and pixels.isdecimal() and of.isdecimal()):
         raise unknown_name(f"word for '{name}'", size, SHARES)
     if not 0 < int(pixels) <= int(of):
-        raise GauntletError(f"{name} as a share of the shorter side lies above 0 and up to 1, such as 100/1024: {size}.")
+        raise GauntletError(
+            f"{name} as a share of the shorter side lies above 0 and up to 1, such as 100/1024, not {size}."
+        )
     return int(pixels), int(of)
 
 

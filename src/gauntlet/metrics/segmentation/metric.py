@@ -171,9 +171,7 @@ class SegmentationMetric(Metric):
         figures = self._headline(whole, None)
         regions = (("M", "inside", inside, clean_inside), ("Mbar", "outside", outside, clean_outside))
         for suffix, view, table, clean in regions:
-            figures += self._paired(
-                suffix, segmentation.image_accuracy(table), segmentation.image_accuracy(clean)
-            )
+            figures += self._paired(suffix, segmentation.image_accuracy(table), segmentation.image_accuracy(clean))
             figures += [
                 Figure(f"mIoU_{suffix}", segmentation.cmiou(table)),
                 Figure(f"mIoU_{suffix}_clean", segmentation.cmiou(clean)),
