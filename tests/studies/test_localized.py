@@ -118,7 +118,7 @@ def test_pictures_of_regions_rounds_and_classes(tmp_path: Path) -> None:
     study = replace(studies["spatial/figure-7"], threats={"snow": studies["spatial/figure-1"].threats["snow 3"], **few})
     page = picture_page(study, [NET], SMALL, "gauntlet")
     (gallery,) = [block for section in page.parts[0].sections for block in section.blocks if isinstance(block, Gallery)]
-    captions = [panel.caption for panel in gallery.exhibits[0].panels]
+    captions = [panel.caption for panel in gallery.exhibits[0].pictures]
     assert "snow: where" in captions
     assert [each for each in captions if each.startswith("round 2")] == [
         "round 2", "round 2: aims at", "round 2: prediction", "round 2: newly wrong"

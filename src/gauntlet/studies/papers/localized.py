@@ -467,8 +467,8 @@ STUDIES = (
         title="Relative error over the share of corrupted patches",
         question="How does the share of corrupted patches count?",
         setting=f"Snow and noise at severity 3, the ratio swept; {CITYSCAPES}.",
-        finding="Snow: DeepLabs are like SegFormer at small ratios and rise faster; noise: SegFormer is better from the "
-        "start.",
+        finding="Snow: DeepLabs are like SegFormer at small ratios and rise faster; noise: SegFormer is better from "
+        "the start.",
         unknown=f"The grid of ratios (ours: 0.1 to 1) and which networks. {SHARES}",
         members=MEMBERS,
         threats=ratio_threats(),
