@@ -9,11 +9,13 @@ import pytest
 import torch
 
 import gauntlet
-from gauntlet.defences import MultiscaleModel, TransformedModel
+from gauntlet.analysis import transform_matrix
+from gauntlet.defences import EnsembleModel, MultiscaleModel, TransformedModel
 from gauntlet.models import SegmentationModel, wrap_model
+from gauntlet.models.defended_names import address_of, defences_in
 from gauntlet.report.assembly import build_report
+from gauntlet.report.charts import HeatChart, LineChart, Panel, PointChart
 from gauntlet.report.document import Bullets, Document, Findings, of_type
-from gauntlet.report.sections.defended import defences_of
 from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from tiny import TinyDataset, tiny_network
@@ -39,9 +41,12 @@ def summary(document: Document) -> str:
 
 
 def test_the_defences_in_a_name() -> None:
-    assert defences_of("streets/enet") == []
-    assert defences_of("my noise model") == []
-    assert defences_of("streets/enet noise sigma=0.25,trials=9") == ["noise"]
+    assert defences_in("streets/enet") == []
+    assert defences_in("my noise model") == []
+    assert defences_in("streets/enet noise sigma=0.25,trials=9") == ["noise"]
+    mixed = "[a crf side=1]+[[b]+[c] ensemble gamma=0.5,of=logits] ensemble gamma=0.1,of=logits"
+    assert defences_in(mixed) == ["crf", "ensemble", "ensemble"]
+    assert address_of(mixed) == "ensemble:gamma=0.1,of=logits:[crf:side=1:a]+[ensemble:gamma=0.5,of=logits:[b]+[c]]"
 
 
 def test_a_random_defence_needs_an_attack_that_averages() -> None:
@@ -51,7 +56,7 @@ def test_a_random_defence_needs_an_attack_that_averages() -> None:
         gauntlet.evaluate(defended, data, threat, store=store, prepare="off")
     before = build_report(store)
     assert any("never attacked with gradients averaged over draws" in text for text in sentences(before))
-    assert "Never attacked adaptively, so not to be called robust: tiny transform" in summary(before)
+    assert "Never attacked adaptively, so not to be called robust: transform:kind=blur" in summary(before)
     gauntlet.evaluate(defended, data, {"attack": {**ATTACK, "samples": 3}}, store=store, prepare="off")
     after = build_report(store)
     assert not any("averaged over draws" in text for text in sentences(after))
@@ -103,3 +108,89 @@ def test_certificates_have_a_section() -> None:
     (table,) = [each for each in of_type(document, Table) if each.id.startswith("certificates-")]
     assert [row[1] for row in table.rows] == ["certify sigma 0.05 n 60, tau 0.6", "certify sigma 0.05 n 60, tau 0.75"]
     assert table.rows[1][2] == pytest.approx(0.05 * 0.6744897501960817)
+
+
+def charts_of(document: Document, start: str) -> dict[str, Any]:
+    (panel,) = [each for each in of_type(document, Panel) if each.id.startswith(start)]
+    return dict(panel.charts)
+
+
+class Uneven(torch.nn.Module):
+    """A network whose last class is more likely by some logits."""
+
+    def __init__(self, logits: float) -> None:
+        super().__init__()
+        self.network, self.logits = tiny_network(), logits
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        added = torch.tensor([0.0, 0.0, self.logits]).reshape(1, 3, 1, 1)
+        return torch.as_tensor(self.network(images) + added)
+
+
+def uneven(logits: float) -> SegmentationModel:
+    return wrap_model(Uneven(logits), num_classes=3, mean=(0.5,) * 3, std=(0.25,) * 3, name=f"uneven {logits:g}")
+
+
+def test_errors_of_ensembles_over_the_weight_of_the_second_model() -> None:
+    store, data = Store(), TinyDataset(3, sizes=((32, 48),))
+    first, second = uneven(1.0), uneven(3.0)
+    fog = {"corruption": {"name": "fog", "severity": 3}}
+    figures = {}
+    for gamma in (1.0, 0.6, 0.0):
+        mixed = EnsembleModel([first, second], gamma=gamma)
+        for threat in ("clean", fog, {"attack": ATTACK}):
+            evaluation = gauntlet.evaluate(mixed, data, threat, store=store, prepare="off")
+            figures[gamma, evaluation.kind] = evaluation.figures["aAcc"]
+    (chart,) = charts_of(build_report(store), "mixtures-").values()
+    assert isinstance(chart, LineChart)
+    lines = {series.name: series for series in chart.series}
+    assert list(lines["clean error"].x) == [0.0, 0.4, 1.0]  # gamma is the weight of the first
+    reference = figures[0.0, "corruption"]
+    wanted = [(reference - figures[gamma, "corruption"]) / reference for gamma in (1.0, 0.6, 0.0)]
+    assert lines["natural error"].y == pytest.approx(wanted)
+    reference = figures[1.0, "attack"]
+    wanted = [(reference - figures[gamma, "attack"]) / reference for gamma in (1.0, 0.6, 0.0)]
+    assert lines["adversarial error"].y == pytest.approx(wanted)
+    assert (lines["natural error"].y[-1], lines["adversarial error"].y[0]) == (0, 0)
+
+
+def test_confidence_and_entropy_against_the_kept_share() -> None:
+    store, data = Store(), TinyDataset(2)
+    stored = {}
+    for logits in (0.0, 1.0, 2.0):
+        for threat in ("clean", {"attack": ATTACK}):
+            stored[logits, threat == "clean"] = gauntlet.evaluate(
+                uneven(logits), data, threat, store=store, prepare="off"
+            ).figures
+        if logits == 1.0:
+            assert not [each for each in of_type(build_report(store), Panel) if each.id.startswith("certainty-")]
+    charts = charts_of(build_report(store), "certainty-")
+    assert len(charts) == 2
+    for name, chart in zip(("confidence", "entropy"), charts.values(), strict=True):
+        assert isinstance(chart, PointChart)
+        assert "n = 3" in chart.note
+        for series, logits in zip(chart.series, (0.0, 1.0, 2.0), strict=True):
+            assert series.x == pytest.approx([stored[logits, True][name]])
+            assert series.y == pytest.approx([stored[logits, False]["mIoU"] / stored[logits, True]["mIoU"]])
+
+
+def test_matrices_of_transfers_and_transformations_from_a_store() -> None:
+    store, data, plain = Store(), TinyDataset(2), model()
+    blurred = TransformedModel(plain, kind="blur", trials=2)
+    figures = {}
+    for target in (plain, blurred):
+        gauntlet.evaluate(target, data, "clean", store=store, prepare="off")
+        for source in (plain, blurred):
+            threat = {"transfer": {"source_model": source, "attack": ATTACK}}
+            found = gauntlet.evaluate(target, data, threat, store=store, prepare="off")
+            figures[target is blurred, source is blurred] = found.figures["mIoU"]
+    matrix = transform_matrix(store.frame())
+    assert (list(matrix.index), list(matrix.columns)) == (["none", "blur"], ["none", "blur"])
+    assert matrix.loc["none", "blur"] == figures[False, True]
+    assert matrix.loc["blur", "none"] == figures[True, False]
+    (chart,) = charts_of(build_report(store), "transfer-").values()
+    assert isinstance(chart, HeatChart)
+    names = list(chart.y.categories or ())
+    assert names == list(chart.x.categories or ())  # white boxes on the diagonal
+    assert names[0] == "tiny"
+    assert names[1].startswith("transform:kind=blur,")

@@ -14,8 +14,9 @@ from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 from gauntlet.report.tables import Interval
 from gauntlet.results import Store
 from gauntlet.studies import Claim, Study, run_study, studies
+from gauntlet.studies.figures import interval, largest, mean_of, rank_correlation, smallest
 from gauntlet.studies.page import study_page, write_page
-from gauntlet.studies.results import Results, interval, largest, mean_of, smallest
+from gauntlet.studies.results import Results
 from gauntlet.studies.running import study_jobs
 from gauntlet.studies.verdicts import decide, judge
 from program import Call
@@ -88,6 +89,45 @@ def test_arrays_of_resamples() -> None:
     assert mean_of([first, second]).tolist() == [2, 1]
 
 
+def test_confidence_and_entropy_are_those_of_the_evaluation(stored: Results) -> None:
+    evaluation = stored.evaluation("plain", "clean")
+    for name in ("confidence", "entropy"):
+        assert stored.certainty(name, "plain", "clean")[0] == pytest.approx(evaluation.figures[name])
+
+
+def test_rank_correlation_is_spearmans_in_every_resample() -> None:
+    first = [np.array([1.0, 5.0]), np.array([2.0, 4.0]), np.array([3.0, 4.0])]
+    second = [np.array([10.0]), np.array([20.0]), np.array([20.0])]  # one entry stands for all resamples
+    # Ranks 0 1 2 against 0 1.5 1.5: 1.5 / sqrt(2 * 1.5); ranks 2 0.5 0.5 against the same: all the way down.
+    assert rank_correlation(first, second) == pytest.approx([1.5 / 3**0.5, -1.0])
+    assert np.isnan(rank_correlation(first[:2], second[:2])).all()
+
+
+def test_another_threat_or_none_in_one_cell() -> None:
+    plain = {"attack": {"name": "fgsm", "epsilon": "4/255"}}
+    study = replace(little_study(), exceptions={("plain", "fgsm from half"): plain, ("half", "fgsm from half"): None})
+    jobs = study_jobs(study, [NETWORK], SMALL)
+    assert ("half", "fgsm from half") not in {cell[1:] for cell in jobs}
+    assert jobs[NETWORK.address, "plain", "fgsm from half"].job.kind == "attack"
+
+
+def test_a_second_model_takes_its_place_and_is_refused_where_there_is_none() -> None:
+    mixed = replace(
+        little_study(), members={"half": "ensemble:gamma=0.5:[{model}]+[{second}]"}, second_model="streets/enet"
+    )
+    mixed = replace(mixed, threats={"clean": "clean"})
+    names = [
+        study_jobs(mixed, ["streets/pspnet"], "streets", second_model=second)[
+            "streets/pspnet", "half", "clean"
+        ].job.model
+        for second in ("", "streets/segformer")
+    ]
+    assert ["enet" in name for name in names] == [True, False]
+    assert "segformer" in names[1]
+    with pytest.raises(GauntletError, match="takes no second model"):
+        study_jobs(little_study(), [NETWORK], SMALL, second_model="streets/enet")
+
+
 def test_verdicts(stored: Results) -> None:
     verdicts = judge(little_study(), stored)
     assert [each.verdict for each in verdicts] == [
@@ -116,7 +156,7 @@ def test_every_study_is_complete_and_its_aliases_lead_to_it() -> None:
         assert study.question.endswith("?")
         assert study.finding
         assert study.setting
-        assert study.claims
+        assert study.claims or study.kind in ("list", "picture")
         assert all(studies[other] is study for other in study.also)
 
 
@@ -130,6 +170,7 @@ def test_a_study_draws_and_judges_from_real_runs() -> None:
     data = DatasetEntry(name="streets", options={"size": [32, 64], "length": 2})
     study = studies["arnab/table-1"]
     results = run_study(study, [NETWORK], data, Store(), prepare="off", batch_size=2)
+    assert study.drawing is not None
     blocks = study.drawing(results.of(NETWORK.address))
     assert len(blocks) == 5
     assert all("cannot be told with 2 images" in each.verdict for each in judge(study, results))

@@ -7,6 +7,7 @@ import pandas as pd
 from gauntlet.analysis.frames import of_metric, one_each, require_columns, unit_columns, with_clean
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import divide
+from gauntlet.models.defended_names import read_name
 from gauntlet.results.descriptions import threat_settings
 
 RATIO = "IoU ratio"
@@ -66,16 +67,56 @@ def transfer_matrix(frame: pd.DataFrame, threat: str, metric: str | None = None)
     return _matrix(rows, "target", "made_on", "ratio", f"transfers of '{threat}'")
 
 
-def transform_matrix(frame: pd.DataFrame, metric: str = "mIoU") -> pd.DataFrame:
+def transform_matrix(frame: pd.DataFrame, metric: str = "mIoU", threat: str | None = None) -> pd.DataFrame:
     """Absolute figures, inference transformation in rows, the attack's own transformation in columns (Arnab, Table 2).
 
     Args:
-        frame: published figures with the columns `transform` and `source_transform`.
+        frame: published figures with the columns `transform` and `source_transform`; or those of a store, which has
+            both in the names of models: `transform:` around one model, evaluated and as the source of attacks.
         metric: its name in the frame.
+        threat: the attack's short name; needed where a store has several.
     """
-    require_columns(frame, ["transform", "source_transform"], "a matrix of transformations")
-    rows = frame[frame["metric"].eq(metric) & frame["transform"].ne("")]
+    rows = frame if "transform" in frame else with_transformations(frame)
+    rows = rows[rows["metric"].eq(metric) & rows["transform"].ne("")]
+    if threat is not None:
+        rows = rows[rows["threat"].eq(threat)]
     return _matrix(rows, "transform", "source_transform", "value", "transformations")
+
+
+def with_transformations(frame: pd.DataFrame) -> pd.DataFrame:
+    """Attacks of a store between one model and itself behind transformations.
+
+    Args:
+        frame: tidy figures of a store, of whole datasets and classes.
+
+    Returns:
+        Rows with `transform` and `source_transform` ("none" for the plain model), `model` the one inside, and `threat`
+        the attack's name without its source; the latest of each.
+    """
+    require_columns(frame, ["model", "kind", "description", "threat", "metric"], "a matrix of transformations")
+    rows = frame[frame["kind"].isin(["attack", "transfer"])]
+    rows = rows[rows["class_name"].eq("")] if "class_name" in rows else rows
+    rows = rows[rows["view"].eq("all")] if "view" in rows else rows
+    sources = threat_settings(rows)["source_model"]
+    inside = [_transformation(name) for name in rows["model"]]
+    made = [_transformation(source or name) for source, name in zip(sources, rows["model"], strict=True)]
+    rows = rows.assign(
+        model=[model for model, _ in inside],
+        transform=[kind for _, kind in inside],
+        source_transform=[kind for _, kind in made],
+        threat=[name.removesuffix(f" from {source}") for name, source in zip(rows["threat"], sources, strict=True)],
+    )
+    rows = rows[[one[0] == other[0] for one, other in zip(inside, made, strict=True)]]
+    keys = [*unit_columns(rows.drop(columns="model_digest", errors="ignore")), "metric", "threat"]
+    return one_each(rows, [*keys, "transform", "source_transform"])
+
+
+def _transformation(name: str) -> tuple[str, str]:
+    """The model inside `transform:` and the kind of transformation; "none" for another model."""
+    read = read_name(name)
+    if read is None or read.prefix != "transform":
+        return name, "none"
+    return read.inner[0], read.values["kind"]
 
 
 def _matrix(rows: pd.DataFrame, index: str, columns: str, values: str, what: str) -> pd.DataFrame:

@@ -59,7 +59,7 @@ def show(
     from gauntlet.evaluation.jobs import ready_model, resolve_for
     from gauntlet.models import load_model
     from gauntlet.pictures import sheet
-    from gauntlet.report.unlabelled import OneSample
+    from gauntlet.report.unlabelled import OneSample, read_sample
     from gauntlet.threats import build_threat
 
     if image is None:
@@ -69,7 +69,7 @@ def show(
         if model is not None:
             loaded = ready_model(resolve_for(model, model_options, data), data, torch.device("cpu"))
     else:
-        sample = _read_sample(image)
+        sample = read_sample(image)
         loaded = None if model is None else load_model(model, **model_options)
         data = OneSample(sample, loaded)
     if corruption:
@@ -234,17 +234,3 @@ def _sample(dataset: Dataset | None, index: int) -> Sample:
     if not 0 <= index < len(dataset):
         raise GauntletError(f"index must lie in 0 to {len(dataset) - 1}, not {index}.")
     return dataset[index]
-
-
-def _read_sample(path: Path) -> Sample:
-    import cv2
-    import numpy as np
-
-    from gauntlet.samples import Sample
-
-    if not path.is_file():
-        raise GauntletError(f"there is no image file {path}.")
-    picture = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_COLOR)
-    if picture is None:
-        raise GauntletError(f"{path} is not an image that OpenCV reads.")
-    return Sample(path.name, np.ascontiguousarray(picture[..., ::-1]))

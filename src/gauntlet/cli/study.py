@@ -28,17 +28,18 @@ def list_studies(
     paper: Annotated[str, typer.Argument(help="Only those of one paper: arnab, spatial, halmosi, ...")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """List every study: what it asks, how many models it needs."""
+    """List every study with its other names, its kind and its title."""
     from gauntlet.studies import studies
 
     found = [studies[name] for name in studies.names() if name.startswith(paper)]
     if as_json:
-        facts = ("name", "title", "question", "finding", "kind", "least_models", "needs")
+        facts = ("name", "title", "question", "finding", "kind", "least_models", "needs", "also")
         print_json([{fact: getattr(study, fact) for fact in facts} for study in found])
         return
     for study in found:
         needs = f" (needs {study.needs})" if study.needs else ""
-        typer.echo(f"{study.name:24} {study.title}{needs}")
+        also = "".join(f", {name.partition('/')[2]}" for name in study.also)
+        typer.echo(f"{study.name + also:44} {study.kind:8} {study.title}{needs}")
 
 
 @study_app.command(
@@ -48,6 +49,15 @@ def list_studies(
 def run_one_study(
     item: Annotated[str, typer.Argument(help="A study; 'gauntlet study list' shows them.")],
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="A model; several may be given.")] = None,
+    second_model: Annotated[
+        str, typer.Option("--second-model", help="The other model of studies that mix two (spatial/figure-11).")
+    ] = "",
+    published: Annotated[
+        bool, typer.Option("--published", help="Draw and judge the published figures alone; runs nothing.")
+    ] = False,
+    image: Annotated[
+        str, typer.Option("--image", help="Of a study that is a picture: an image file, or an image of the dataset.")
+    ] = "0",
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset, or folder:PATH.")] = "streets",
     split: Annotated[
         str | None, typer.Option("--split", help="Split of the dataset; its usual one by default.")
@@ -76,17 +86,30 @@ def run_one_study(
     from gauntlet.evaluation.provenance import command_line
     from gauntlet.results import open_store
     from gauntlet.studies import run_study, studies
-    from gauntlet.studies.page import study_page, write_page
+    from gauntlet.studies.page import published_page, study_page, write_page
+    from gauntlet.studies.picturing import picture_page
     from gauntlet.studies.running import study_jobs
     from gauntlet.studies.verdicts import judge
 
     study = studies[item]
+    if published:
+        _print_written(item, write_page(study, published_page(study, command_line()), output), as_json)
+        return
     if not model:
         raise GauntletError("say which models, for example --model streets/enet --model streets/segformer.")
     entries = [ModelEntry(address=each, options=dict(model_options)) for each in model]
     data = DatasetEntry(name=dataset, split=split, root=root, limit=limit)
+    if study.kind == "picture":
+        page = picture_page(study, entries, data, command_line(), image=image, second_model=second_model, seed=seed)
+        _print_written(item, write_page(study, page, output), as_json)
+        return
     chosen_device = None if device == "auto" else device
-    settings: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "device": chosen_device}
+    settings: dict[str, Any] = {
+        "second_model": second_model,
+        "seed": seed,
+        "batch_size": batch_size,
+        "device": chosen_device,
+    }
     if dry_run:
         jobs = {planned.job.key: planned for planned in study_jobs(study, entries, data, **settings).values()}
         print_dry_run(list(jobs.values()), store, workers or cores(), as_json)
@@ -119,5 +142,12 @@ def run_one_study(
         return
     for each in verdicts:
         typer.echo(f"{each.verdict}: {each.claim.text}" + (f" [{each.model}]" if each.model else ""))
+    _print_written(item, written, as_json)
+
+
+def _print_written(item: str, written: list[Path], as_json: bool) -> None:
+    if as_json:
+        print_json({"study": item, "written": [str(path.resolve()) for path in written], "verdicts": []})
+        return
     for path in written:
         typer.echo(f"written to {path.resolve()}")

@@ -81,9 +81,9 @@ def _exhibit(
         detail += f"; stored were {stored:.1%}: other images, another batch or machine"
     word = "attacked" if threat.needs_model else "corrupted"
     panels = [
-        _photo("input", sample.image),
-        _photo("what the model sees", changed),
-        _photo(f"difference x {factor:.1f}", difference),
+        photo("input", sample.image),
+        photo("what the model sees", changed),
+        photo(f"difference x {factor:.1f}", difference),
         maker.truth(sample),
         maker.prediction(word="clean", image=sample.image, prediction=clean),
         maker.prediction(word=word, image=changed, prediction=attacked),
@@ -126,8 +126,7 @@ class _LabelPictures(_PictureMaker[Labels]):
         return self._picture(f"{word} prediction", prediction)
 
     def _picture(self, caption: str, labels: Labels) -> Picture:
-        drawn = cv2.resize(self.painter.draw(labels), _size(labels.shape), interpolation=cv2.INTER_NEAREST)
-        return _encoded(caption, np.asarray(drawn, np.uint8), ".png", _SMALL_PNG)
+        return label_picture(caption, self.painter, labels)
 
 
 class _BoxPictures(_PictureMaker[Boxes]):
@@ -175,7 +174,14 @@ def _resized(image: pictures.Image) -> pictures.Image:
     return np.asarray(drawn, np.uint8)
 
 
-def _photo(caption: str, image: pictures.Image) -> Picture:
+def label_picture(caption: str, painter: LabelPainter, labels: Labels) -> Picture:
+    """A label map in colour."""
+    drawn = cv2.resize(painter.draw(labels), _size(labels.shape), interpolation=cv2.INTER_NEAREST)
+    return _encoded(caption, np.asarray(drawn, np.uint8), ".png", _SMALL_PNG)
+
+
+def photo(caption: str, image: pictures.Image) -> Picture:
+    """An image, in the size of a gallery."""
     return _encoded(caption, _resized(image), ".jpg", _GOOD_JPEG)
 
 

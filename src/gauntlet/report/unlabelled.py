@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import numpy as np
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.palettes import voc_palette
+from gauntlet.errors import GauntletError
 from gauntlet.evaluation.prediction import predict_dense, predict_objects
 from gauntlet.models import DetectionModel, GauntletModel, SegmentationModel
 from gauntlet.samples import Boxes, Sample, images_to_tensor
@@ -51,3 +56,13 @@ def with_truth(sample: Sample, model: GauntletModel) -> Sample:
         return sample
     assert isinstance(model, SegmentationModel)
     return replace(sample, labels=predict_dense(model, images, [sample.id])[0].labels)
+
+
+def read_sample(path: Path) -> Sample:
+    """An image file as a sample without ground truth."""
+    if not path.is_file():
+        raise GauntletError(f"there is no image file {path}.")
+    picture = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_COLOR)
+    if picture is None:
+        raise GauntletError(f"{path} is not an image that OpenCV reads.")
+    return Sample(path.name, np.ascontiguousarray(picture[..., ::-1]))

@@ -1,4 +1,7 @@
-"""Which model a name stands for: names that several share are told apart by the digest, `UNet [0210b5e0]`."""
+"""Which model a name stands for: names that several share are told apart by the digest, `UNet [0210b5e0]`.
+
+Defended models are called by their address, `crf:iterations=5,...:streets/enet`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.models.defended_names import address_of
 
 _SHORTEST = 8
 
@@ -47,12 +51,13 @@ def distinct_names(models: Iterable[Identified]) -> dict[Identified, str]:
 
 
 def _label(name: str, digest: str, same: Sequence[str]) -> str:
+    shown = address_of(name)
     if len(same) == 1:
-        return name
+        return shown
     length = _SHORTEST
     while length < len(digest) and sum(each.startswith(digest[:length]) for each in same) > 1:
         length += _SHORTEST  # the same weights in other wrapping share the beginning
-    return f"{name} [{digest[:length]}]"
+    return f"{shown} [{digest[:length]}]"
 
 
 def find_known(text: str, models: Sequence[KnownModel], where: str) -> KnownModel:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
-
-import pandas as pd
 
 from gauntlet.registry import Registry, instance_of
 from gauntlet.report.document import Block
-from gauntlet.studies.results import FloatArray, Results
+from gauntlet.studies.figures import Figures, FloatArray
+from gauntlet.studies.printed import Printed
 
-Drawing = Callable[[Results], Sequence[Block]]
-"""Tables and charts of results."""
+Drawing = Callable[[Figures], Sequence[Block]]
+"""Tables and charts of figures, those of one's own and those that a paper prints."""
+Description = Mapping[str, Any] | str
+"""Of a threat, as a plan has it."""
 Kind = Literal["measure", "relate", "picture", "list"]
 
 
@@ -23,13 +24,13 @@ class Claim:
 
     Attributes:
         text: the claim in our words, with the printed figures.
-        margin: (R,) by how much it holds in R resamples of the images, from `Results`, a difference of fractions; NaN
+        margin: (R,) by how much it holds in R resamples of the images, from `Figures`, a difference of fractions; NaN
             where it cannot be computed.
         models: how many models of one's own it takes.
     """
 
     text: str
-    margin: Callable[[Results], FloatArray]
+    margin: Callable[[Figures], FloatArray]
     models: int = 1
 
 
@@ -47,12 +48,15 @@ class Study:
         kind: "measure" runs threats on models, "relate" sets figures of several models against each other, "picture"
             draws single images, "list" tables models.
         members: by label, the addresses that are made of each model: {"plain": "{model}", "blur":
-            "transform:kind=blur:{model}"}.
+            "transform:kind=blur:{model}"}; "{second}" stands for the second model.
         threats: by label, descriptions; "@plain" in the place of a source_model stands for that member of the same
             model.
-        drawing: tables and charts of the results.
+        drawing: tables and charts of one model, or None.
+        together: tables and charts of all models, or None.
         claims: what is tested.
-        published: rows of the published figures that belong to it, or None.
+        printed: the paper's own figures, or None where it prints none.
+        exceptions: by labels of member and threat, what is run in the place of the threat; None for nothing.
+        second_model: address of the model in the place of "{second}" where the user names none.
         least_models: how many models it needs.
         needs: what it needs that nobody can ship, in one sentence; "" for nothing.
         also: other names of it.
@@ -64,12 +68,15 @@ class Study:
     setting: str
     finding: str
     members: Mapping[str, str]
-    threats: Mapping[str, Mapping[str, Any] | str]
-    drawing: Drawing
+    threats: Mapping[str, Description]
+    drawing: Drawing | None = None
+    together: Drawing | None = None
     claims: Sequence[Claim] = ()
     unknown: str = ""
     kind: Kind = "measure"
-    published: Callable[[], pd.DataFrame] | None = None
+    printed: Callable[[], Printed] | None = None
+    exceptions: Mapping[tuple[str, str], Description | None] = field(default_factory=dict)
+    second_model: str = ""
     least_models: int = 1
     needs: str = ""
     also: Sequence[str] = ()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from gauntlet.errors import GauntletError
 from gauntlet.files import write_atomically
-from gauntlet.report.document import Document, Part, Section, Text, made_now
+from gauntlet.report.document import Block, Document, Part, Section, Text, made_now
 from gauntlet.report.render import html, markdown
 from gauntlet.report.tables import Cell, Column, Table
 from gauntlet.studies.contract import Study
 from gauntlet.studies.drawings import slug
+from gauntlet.studies.figures import Figures
 from gauntlet.studies.results import Results
-from gauntlet.studies.verdicts import LEAST_IMAGES, judge
+from gauntlet.studies.verdicts import LEAST_IMAGES, judge, printed_words
 
 
 def study_page(study: Study, results: Results, command: str) -> Document:
@@ -25,23 +28,63 @@ def study_page(study: Study, results: Results, command: str) -> Document:
     """
     one = next(iter(results.evaluations.values()))
     subtitle = f"{study.question} {len(results.models)} models, {results.images} images of {one.dataset}/{one.split}."
-    finding = [study.finding, f"Its setting: {study.setting}"]
-    finding += [f"Unclear in it: {study.unknown}"] if study.unknown else []
-    sections = [
-        Section("finding", "What the paper found", [Text(text) for text in finding]),
-        Section("verdicts", "Does it hold here?", [verdict_table(study, results)]),
-        *(Section(f"here-{slug(model)}", model, study.drawing(results.of(model))) for model in results.models),
-        *_published(study),
-        Section("made", "How this page was made", [Text(command), _settings(results)]),
-    ]
+    return study_document(
+        study,
+        subtitle,
+        [
+            finding_section(study),
+            *([Section("verdicts", "Does it hold here?", [verdict_table(study, results)])] if study.claims else []),
+            *_drawn(study, results, "here"),
+            *published_sections(study),
+            Section("made", "How this page was made", [Text(command), _settings(results)]),
+        ],
+    )
+
+
+def published_page(study: Study, command: str) -> Document:
+    """The page of a study from what its paper prints alone; an error where it prints nothing."""
+    if study.printed is None:
+        raise GauntletError(f"nothing is published for the study '{study.name}'; name models of your own with --model.")
+    subtitle = f"{study.question} Published figures only."
+    made = Section("made", "How this page was made", [Text(command)])
+    return study_document(study, subtitle, [finding_section(study), *published_sections(study), made])
+
+
+def study_document(study: Study, subtitle: str, sections: Sequence[Section]) -> Document:
+    """A page of sections under the study's name."""
     part = Part("study", study.title, subtitle, sections)
     return Document(f"{study.name}: {study.title}", subtitle, [part], made_now())
 
 
+def finding_section(study: Study) -> Section:
+    """What the paper found, in which setting, and what is unclear in it."""
+    finding = [study.finding, f"Its setting: {study.setting}"]
+    finding += [f"Unclear in it: {study.unknown}"] if study.unknown else []
+    return Section("finding", "What the paper found", [Text(text) for text in finding])
+
+
+def _drawn(study: Study, figures: Figures, source: str) -> list[Section]:
+    """What a study draws: of all models, then of each."""
+    sections = []
+    if study.together is not None:
+        sections.append(Section(f"{source}-together", "All models", study.together(figures)))
+    if study.drawing is not None:
+        drawn = [(model, study.drawing(figures.of(model))) for model in figures.models]
+        sections += [Section(f"{source}-{slug(model)}", model, blocks) for model, blocks in drawn]
+    return sections
+
+
 def verdict_table(study: Study, results: Results) -> Table:
-    """Every claim with its margin and what follows from it."""
+    """Every claim with its margin and what follows from it, here and in what was published."""
+    printed = study.printed() if study.printed else None
     rows: list[list[Cell]] = [
-        [verdict.claim.text, verdict.model or "all", verdict.margin, verdict.verdict]
+        [
+            verdict.claim.text,
+            verdict.model or "all",
+            verdict.margin,
+            verdict.verdict,
+            printed_words(verdict.claim, printed),
+        ]
         for verdict in judge(study, results)
     ]
     caption = (
@@ -50,7 +93,27 @@ def verdict_table(study: Study, results: Results) -> Table:
         "images."
     )
     columns = [Column("claim"), Column("model"), Column("margin", "points"), Column("verdict")]
+    if printed is None:
+        rows = [row[:-1] for row in rows]
+    else:
+        columns.append(Column("as published"))
     return Table("verdicts", "Claims", columns, rows, caption)
+
+
+def published_sections(study: Study) -> list[Section]:
+    """The paper's own figures in the form of one's own, and whether its claims hold in them."""
+    if study.printed is None:
+        return []
+    printed = study.printed()
+    words = "As printed, of other networks and other images; only the shape can be compared."
+    blocks: list[Block] = [Text(f"{printed.where}. {words} {printed.note}".strip())]
+    if study.claims:
+        rows: list[list[Cell]] = [[claim.text, printed_words(claim, printed)] for claim in study.claims]
+        blocks.append(
+            Table("published-claims", "Claims in the published figures", [Column("claim"), Column("there")], rows)
+        )
+    sections = [Section("published", "What was published", blocks)]
+    return sections + [replace(each, title=f"Published: {each.title}") for each in _drawn(study, printed, "published")]
 
 
 def write_page(study: Study, document: Document, folder: Path) -> list[Path]:
@@ -61,22 +124,6 @@ def write_page(study: Study, document: Document, folder: Path) -> list[Path]:
         write_atomically(path, text.encode())
         written.append(path)
     return written
-
-
-def _published(study: Study) -> list[Section]:
-    if study.published is None:
-        return []
-    rows = study.published()
-    names = ("model", "threat", "source_model", "transform", "source_transform", "pooling", "metric")
-    columns = [name for name in names if name in rows and rows[name].astype(str).ne("").any()]
-    table = Table(
-        "published",
-        "Published figures",
-        [*(Column(name.replace("_", " ")) for name in columns), Column("value", "percent")],
-        [[*(str(row[name]) for name in columns), float(row["value"])] for _, row in rows.iterrows()],
-        "As printed, by another set of models on other images; only the shape can be compared.",
-    )
-    return [Section("published", "What was published", [table])]
 
 
 def _settings(results: Results) -> Table:

@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import divide
-from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
+from gauntlet.metrics.segmentation.counts import SCALARS, CountTable, ImageCounts
 from gauntlet.metrics.segmentation.figures import mean_iou
 from gauntlet.metrics.views import ViewKind
-from gauntlet.report.tables import Interval
+from gauntlet.models import GauntletModel
+from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
+from gauntlet.studies.figures import Figures, FloatArray, mean_of
 
-FloatArray = npt.NDArray[np.float64]
 RESAMPLES = 1000
-LEVEL = 0.95
+Counted = tuple[CountTable, FloatArray]
+"""Counts of N images in one view, and their SCALARS (N, 4)."""
 
 
 @dataclass(frozen=True)
-class Results:
+class Results(Figures):
     """Evaluations of a study.
 
-    Figures are arrays (R,) over resamples of the images; the first entry is the figure of the images as they are. All
-    evaluations are resampled alike, so that differences and ratios have the intervals of paired figures.
+    All evaluations are resampled alike, so that differences and ratios have the intervals of paired figures.
 
     Attributes:
         evaluations: by model, label of the member, label of the threat.
         store: where the counts of their images are.
-        models: labels of the models, in order.
-        members: labels of the members, in order.
+        models, members: labels, in order.
         threats: labels of the threats, in order.
         chosen: the model that claims and drawings are about; None for all of them.
+        sources: by model and member, what was evaluated.
     """
 
     evaluations: Mapping[tuple[str, str, str], Evaluation]
@@ -45,11 +45,12 @@ class Results:
     members: Sequence[str]
     threats: Sequence[str]
     chosen: str | None = None
-    _tables: dict[tuple[str, str, str, str], list[CountTable]] = field(default_factory=dict)
+    sources: Mapping[tuple[str, str], GauntletModel | ModelSource] = field(default_factory=dict)
+    source: str = "here"
+    _counted: dict[tuple[str, str, str, str], list[Counted]] = field(default_factory=dict)
 
     def of(self, model: str) -> Results:
-        """The results of one model."""
-        return Results(self.evaluations, self.store, self.models, self.members, self.threats, model, self._tables)
+        return replace(self, chosen=model)
 
     @cached_property
     def images(self) -> int:
@@ -58,24 +59,20 @@ class Results:
 
     def evaluation(self, member: str, threat: str, model: str | None = None) -> Evaluation:
         """One evaluation, of the chosen model by default."""
-        name = model or self.chosen or self.models[0]
+        name = self._name(model)
         found = self.evaluations.get((name, member, threat))
         if found is None:
             raise GauntletError(f"the study has no result of '{name}' as '{member}' under '{threat}'.")
         return found
 
-    def miou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
-        """(R,) mIoU over the pooled pixels of the resampled images; of a random model, the mean over its trials."""
-
+    def miou(self, member: str, threat: str, model: str | None = None) -> FloatArray:
         def figure(table: CountTable) -> FloatArray:
             pooled = table.weighted(self._weights)
             return np.asarray(mean_iou(pooled.true_positives, pooled.union))
 
-        return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
+        return mean_of([figure(table) for table in self.tables(member, threat, model)])
 
     def accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
-        """(R,) pixel accuracy; of a random model, the mean over its trials."""
-
         def figure(table: CountTable) -> FloatArray:
             pooled = table.weighted(self._weights)
             return np.asarray(divide(pooled.true_positives.sum(axis=1), pooled.valid), dtype=np.float64)
@@ -83,8 +80,6 @@ class Results:
         return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
 
     def image_accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
-        """(R,) mean over images of their pixel accuracy; images without a counted pixel are left out."""
-
         def figure(table: CountTable) -> FloatArray:
             values = np.asarray(divide(table.true_positives.sum(axis=1), table.valid), dtype=np.float64)  # (N,)
             weights = self._weights * ~np.isnan(values)
@@ -92,25 +87,30 @@ class Results:
 
         return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
 
-    def ratio(self, member: str, threat: str, model: str | None = None) -> FloatArray:
-        """(R,) IoU ratio of Arnab et al.: mIoU under the threat over clean mIoU of the same member."""
-        return np.asarray(divide(self.miou(member, threat, model), self.miou(member, "clean", model)), dtype=np.float64)
+    def certainty(self, name: str, member: str, threat: str, model: str | None = None) -> FloatArray:
+        def figure(table: CountTable, scalars: FloatArray) -> FloatArray:
+            sums = scalars[:, SCALARS.index(name)]
+            return np.asarray(divide(self._weights @ sums, self._weights @ table.valid), dtype=np.float64)
 
-    def figure(self, name: str, member: str, threat: str, model: str | None = None) -> Interval:
-        """A stored figure with its interval."""
-        evaluation = self.evaluation(member, threat, model)
-        low, high = evaluation.intervals.get(name, (np.nan, np.nan))
-        return Interval(evaluation.figures.get(name, np.nan), low, high)
+        return mean_of([figure(*counted) for counted in self._counts(member, threat, model, "all")])
+
+    def parameters(self, member: str, model: str | None = None) -> float:
+        source = self.sources[self._name(model), member]
+        loaded = source.load() if isinstance(source, ModelSource) else source
+        return float(sum(each.numel() for each in loaded.parameters()))
 
     def tables(self, member: str, threat: str, model: str | None = None, view: str = "all") -> list[CountTable]:
         """Counts of every image in one view of the evaluation; one table per trial of a random model."""
-        name = model or self.chosen or self.models[0]
-        key = (name, member, threat, view)
-        if key not in self._tables:
-            self._tables[key] = self._read(self.evaluation(member, threat, name), view)
-        return self._tables[key]
+        return [table for table, _ in self._counts(member, threat, model, view)]
 
-    def _read(self, evaluation: Evaluation, view: str) -> list[CountTable]:
+    def _counts(self, member: str, threat: str, model: str | None, view: str) -> list[Counted]:
+        name = self._name(model)
+        key = (name, member, threat, view)
+        if key not in self._counted:
+            self._counted[key] = self._read(self.evaluation(member, threat, name), view)
+        return self._counted[key]
+
+    def _read(self, evaluation: Evaluation, view: str) -> list[Counted]:
         started = self.store.started(evaluation.key)
         metric = self.store.metric(evaluation.key)
         if started is None or started.views is None:
@@ -121,34 +121,17 @@ class Results:
             raise GauntletError("a study of label maps needs a segmentation model.")
         trials = views.kind is ViewKind.TRIALS and view == "all"
         chosen = range(len(views)) if trials else [list(views).index(view)]
-        return [CountTable.of([each.confusion[index] for each in counts], len(metric.class_names)) for index in chosen]
+        classes = len(metric.class_names)
+        return [
+            (
+                CountTable.of([each.confusion[index] for each in counts], classes),
+                np.stack([each.scalars[index] for each in counts]),
+            )
+            for index in chosen
+        ]
 
     @cached_property
     def _weights(self) -> FloatArray:
         """(R, N): how often an image is drawn in each resample; the first row counts each once."""
         drawn = np.random.default_rng(0).multinomial(self.images, np.full(self.images, 1 / self.images), size=RESAMPLES)
         return np.vstack([np.ones((1, self.images)), drawn]).astype(np.float64)
-
-
-def interval(values: FloatArray) -> Interval:
-    """A figure and its 95 % interval from an array of `Results`."""
-    finite = values[1:][np.isfinite(values[1:])]
-    if not len(finite):
-        return Interval(float(values[0]))
-    low, high = np.percentile(finite, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
-    return Interval(float(values[0]), float(low), float(high))
-
-
-def largest(values: Sequence[FloatArray]) -> FloatArray:
-    """(R,) the largest of several figures, resample by resample."""
-    return np.asarray(np.max(np.stack(values), axis=0))
-
-
-def smallest(values: Sequence[FloatArray]) -> FloatArray:
-    """(R,) the smallest of several figures, resample by resample."""
-    return np.asarray(np.min(np.stack(values), axis=0))
-
-
-def mean_of(values: Sequence[FloatArray]) -> FloatArray:
-    """(R,) the mean of several figures, resample by resample."""
-    return np.asarray(np.mean(np.stack(values), axis=0))

@@ -28,6 +28,7 @@ def run_study(
     dataset: DatasetEntry | str,
     store: Store,
     *,
+    second_model: str = "",
     executor: Executor | None = None,
     progress: Progress | None = None,
     **settings: Any,
@@ -39,10 +40,11 @@ def run_study(
         models: addresses, or addresses with options.
         dataset: a name, or a name with split, root and limit.
         store: where evaluations are looked up and kept.
+        second_model: address of the second model of studies that mix two; the study's own by default.
         executor, progress: as for `run_jobs`.
         settings: seed, batch_size, precision, prepare, device of the evaluations, as in `Settings`.
     """
-    jobs = study_jobs(study, models, dataset, **settings)
+    jobs = study_jobs(study, models, dataset, second_model=second_model, **settings)
     different = {planned.job.key: planned for planned in jobs.values()}
     outcome = run_jobs(list(different.values()), store, executor=executor, progress=progress)
     if outcome.failures:
@@ -58,28 +60,33 @@ def run_study(
             raise GauntletError(f"the store {store.address} lost the evaluation of {planned.job.threat}.")
         evaluations[cell] = stored
     names = list(dict.fromkeys(model for model, _, _ in jobs))
-    return Results(evaluations, store, names, list(study.members), list(study.threats))
+    sources = {(model, member): planned.model for (model, member, _), planned in jobs.items()}
+    return Results(evaluations, store, names, list(study.members), list(study.threats), sources=sources)
 
 
 def study_jobs(
-    study: Study, models: Sequence[ModelEntry | str], dataset: DatasetEntry | str, *, seed: int = 0, **settings: Any
+    study: Study,
+    models: Sequence[ModelEntry | str],
+    dataset: DatasetEntry | str,
+    *,
+    second_model: str = "",
+    seed: int = 0,
+    **settings: Any,
 ) -> dict[Cell, PlannedJob]:
     """Every evaluation of a study; nothing is computed."""
-    if len(models) < study.least_models:
-        raise GauntletError(
-            f"the study '{study.name}' compares models and needs {study.least_models} at least, not {len(models)}."
-        )
+    check_number(study, models)
     entry_of_data = DatasetEntry(name=dataset) if isinstance(dataset, str) else dataset
     data, chosen = open_dataset(entry_of_data), Settings(seed=seed, **settings)
     identity = data.identity
     jobs: dict[Cell, PlannedJob] = {}
     for model in models:
         entry = ModelEntry(address=model) if isinstance(model, str) else model
-        members = {
-            label: ModelEntry(address=template.format(model=entry.address), options=entry.options)
-            for label, template in study.members.items()
+        members = study_members(study, entry, second_model)
+        threats = {name: build_threat(with_sources(threat, members)) for name, threat in study.threats.items()}
+        others = {
+            cell: None if threat is None else build_threat(with_sources(threat, members))
+            for cell, threat in study.exceptions.items()
         }
-        threats = {name: build_threat(_with_sources(threat, members)) for name, threat in study.threats.items()}
         for label, member in members.items():
             source = resolve_model(member.address, **member.options)
             if source.needs_num_classes:
@@ -87,7 +94,10 @@ def study_jobs(
                 source = resolve_model(member.address, **member.options)
             get_task(source.task).class_names(data)
             origin = origin_here(member.model_dump(), data.origin)
-            for name, threat in threats.items():
+            for name, usual in threats.items():
+                threat = others.get((label, name), usual)
+                if threat is None:
+                    continue
                 check_depth(threat, data)
                 job = make_job(source.identity, source.task, identity, threat, chosen)
                 jobs[entry.address, label, name] = PlannedJob(
@@ -96,14 +106,34 @@ def study_jobs(
     return jobs
 
 
-def _with_sources(threat: Mapping[str, Any] | str, members: Mapping[str, ModelEntry]) -> Any:
+def check_number(study: Study, models: Sequence[ModelEntry | str]) -> None:
+    """An error where there are fewer models than a study needs."""
+    if len(models) < study.least_models:
+        raise GauntletError(
+            f"the study '{study.name}' compares models and needs {study.least_models} at least, not {len(models)}."
+        )
+
+
+def study_members(study: Study, model: ModelEntry, second_model: str = "") -> dict[str, ModelEntry]:
+    """The members of a study that are made of a model, by label."""
+    takes_second = any("{second}" in template for template in study.members.values())
+    if second_model and not takes_second:
+        raise GauntletError(f"the study '{study.name}' takes no second model; leave --second-model out.")
+    second = second_model or study.second_model
+    return {
+        label: ModelEntry(address=template.format(model=model.address, second=second), options=model.options)
+        for label, template in study.members.items()
+    }
+
+
+def with_sources(threat: Mapping[str, Any] | str, members: Mapping[str, ModelEntry]) -> Any:
     """A threat with members in the place of "@label"."""
     if isinstance(threat, str):
         return threat
     filled: dict[str, Any] = {}
     for key, value in threat.items():
         if isinstance(value, Mapping):
-            filled[key] = _with_sources(value, members)
+            filled[key] = with_sources(value, members)
         elif key == "source_model" and isinstance(value, str) and value.startswith("@"):
             filled[key] = members[value[1:]].model_dump()
         else:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gauntlet.report.tables import Interval
+from gauntlet.report.tables import Interval, format_value
 from gauntlet.studies.contract import Claim, Study
-from gauntlet.studies.results import Results, interval
+from gauntlet.studies.figures import Figures, interval
+from gauntlet.studies.printed import Printed
+from gauntlet.studies.results import Results
 
 LEAST_IMAGES = 16
 """Below so many images no verdict is given."""
@@ -40,13 +41,30 @@ def judge(study: Study, results: Results) -> list[Verdict]:
             reason = f"{OPEN} with {len(results.models)} of {claim.models} models"
             verdicts.append(Verdict("", claim, Interval(math.nan), reason))
             continue
-        parts: Sequence[tuple[str, Results]] = (
-            [("", results)] if claim.models > 1 else [(model, results.of(model)) for model in results.models]
-        )
-        for model, part in parts:
+        for model, part in parts_of(claim, results):
             margin = interval(claim.margin(part))
             verdicts.append(Verdict(model, claim, margin, decide(margin, results.images)))
     return verdicts
+
+
+def printed_words(claim: Claim, printed: Printed | None) -> str:
+    """Whether a claim holds in what the paper prints: by how many points, or for how many of its networks."""
+    if printed is None:
+        return ""
+    margins = [float(claim.margin(part)[0]) for _, part in parts_of(claim, printed)]
+    known = [margin for margin in margins if not math.isnan(margin)]
+    if not known:
+        return "not printed"
+    if len(known) == 1:
+        return f"{'holds' if known[0] > 0 else 'does not hold'} ({format_value(known[0], 'points')})"
+    return f"holds for {sum(margin > 0 for margin in known)} of {len(known)} networks"
+
+
+def parts_of(claim: Claim, figures: Figures) -> list[tuple[str, Figures]]:
+    """What a claim is about: each model alone where one is enough, else all of them."""
+    if claim.models > 1:
+        return [("", figures)]
+    return [(model, figures.of(model)) for model in figures.models]
 
 
 def decide(margin: Interval, images: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from gauntlet.models.loading import DEFENCES
+from gauntlet.models.defended_names import address_of, defences_in
 from gauntlet.report.document import Finding
 from gauntlet.report.scope import Scope
 from gauntlet.results.descriptions import threat_settings
@@ -19,24 +19,14 @@ RANDOM = ("transform", "noise")
 WHITE_BOX = ("attack", "battery", "region_aware")
 
 
-def defences_of(model: str) -> list[str]:
-    """The defences in the name of a model, the innermost first.
-
-    >>> defences_of("streets/enet transform kind=jpeg,quality=50+100 multiscale scales=0.5+1")
-    ['transform', 'multiscale']
-    """
-    words = model.split(" ")
-    return [word for word, after in zip(words, [*words[1:], ""], strict=True) if word in DEFENCES and "=" in after]
-
-
 def never_attacked_adaptively(scope: Scope) -> Iterator[Finding]:
     """Defended models that no attack met which knows of the defence."""
     rows = scope.evaluations
     for model in scope.models:
-        defences = defences_of(model)
+        of_model = rows[rows["model"].eq(model)]
+        defences = defences_in(str(of_model["address"].iloc[0]))
         if not defences:
             continue
-        of_model = rows[rows["model"].eq(model)]
         on_itself = [
             kind in WHITE_BOX or (kind == "transfer" and f'"source_digest": "{digest}"' in description)
             for kind, digest, description in of_model[["kind", "digest", "description"]].itertuples(index=False)
@@ -75,7 +65,8 @@ def transfer_stronger(scope: Scope) -> Iterator[Finding]:
             yield Finding(
                 "warning",
                 str(model),
-                f"{attack} made on {best['source']} is stronger than made on the model itself: its gradient is hidden.",
+                f"{attack} made on {address_of(best['source'])} is stronger than made on the model itself: its "
+                "gradient is hidden.",
                 f"{scope.metric} {best['value']:.3f} against {own['value']:.3f}",
             )
 

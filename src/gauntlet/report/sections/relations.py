@@ -7,6 +7,7 @@ import itertools
 import pandas as pd
 
 from gauntlet.analysis import correlate, transfer
+from gauntlet.models.defended_names import address_of
 from gauntlet.report.charts import Axis, Chart, HeatChart, Panel, PointChart, Series
 from gauntlet.report.document import Block, Section
 from gauntlet.report.scope import Scope
@@ -94,12 +95,17 @@ def _transfers(scope: Scope) -> list[Block]:
         return []
     # The name as stored: an attack made on another model is the same attack.
     pairs = transfer(rows.assign(threat=rows["stored_threat"]), scope.metric)
+    labels = {stored: model for model, stored in scope.evaluations[["model", "address"]].itertuples(index=False)}
+    pairs = pairs.assign(made_on=[labels.get(name, address_of(name)) for name in pairs["made_on"]])
     charts: dict[str, Chart] = {}
     for threat, part in pairs.groupby("threat", sort=False):
         if part["made_on"].ne(part["target"]).any():
             matrix = part.drop_duplicates(["target", "made_on"], keep="last").pivot(
                 index="target", columns="made_on", values="ratio"
             )
+            order = {model: place for place, model in enumerate(scope.models)}  # white boxes on the diagonal
+            matrix = matrix.sort_index(axis=0, key=lambda names: [order.get(name, len(order)) for name in names])
+            matrix = matrix.sort_index(axis=1, key=lambda names: [order.get(name, len(order)) for name in names])
             charts[str(threat)] = HeatChart(
                 f"Transfer of {threat}",
                 "Kept share of the clean figure: the model in the row sees images made with the model in the column.",

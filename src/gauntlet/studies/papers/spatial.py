@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from gauntlet.metrics.arithmetic import divide
 from gauntlet.report.document import Block
-from gauntlet.studies.contract import Claim, Study, studies
+from gauntlet.studies.contract import Claim, Description, Study, studies
 from gauntlet.studies.drawings import curves
-from gauntlet.studies.results import FloatArray, Results, mean_of, smallest
+from gauntlet.studies.figures import Figures, FloatArray, mean_of, smallest
 
-WEIGHTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 """Weight of the second network, the one that is robust to natural corruptions."""
 CORRUPTIONS = ("gaussian_noise", "snow", "brightness")
 CORRUPTED = tuple(f"{name} 3" for name in CORRUPTIONS)
@@ -25,12 +22,12 @@ def member(weight: float) -> str:
     return f"weight {weight:g}"
 
 
-def ensembles(natural: str) -> dict[str, str]:
-    """The ensemble of the user's network, robust to attacks, with another; gamma is the weight of the first."""
-    return {member(weight): f"ensemble:gamma={1 - weight:g}:[{{model}}]+[{natural}]" for weight in WEIGHTS}
+def ensembles() -> dict[str, str]:
+    """The ensemble of a network that is robust to attacks with the second; gamma is the weight of the first."""
+    return {member(weight): f"ensemble:gamma={1 - weight:g}:[{{model}}]+[{{second}}]" for weight in WEIGHTS}
 
 
-def threats() -> dict[str, Mapping[str, Any] | str]:
+def threats() -> dict[str, Description]:
     """Localized corruptions and the region-aware attack, beside clean images."""
     natural = {
         label: {"localized": {"corruption": {"name": name, "severity": 3}, "ratio": 0.5, "patch": "quarter"}}
@@ -46,34 +43,35 @@ def threats() -> dict[str, Mapping[str, Any] | str]:
     return {"clean": "clean", **natural, ATTACKED: rounds}
 
 
-def natural_error(results: Results, weight: float) -> FloatArray:
+def natural_error(results: Figures, weight: float) -> FloatArray:
     """CE_Nat (Eq. 12): loss inside the corrupted region relative to the second network, mean over corruptions."""
     return mean_of([_relative_loss(results, member(1.0), member(weight), threat, "inside") for threat in CORRUPTED])
 
 
-def adversarial_error(results: Results, weight: float) -> FloatArray:
+def adversarial_error(results: Figures, weight: float) -> FloatArray:
     """CE_Adv (Eq. 13): loss outside the attacked region relative to the first network, each attacked on itself."""
     return _relative_loss(results, member(0.0), member(weight), ATTACKED, "outside")
 
 
-def clean_error(results: Results, weight: float) -> FloatArray:
+def clean_error(results: Figures, weight: float) -> FloatArray:
     """Loss on clean images relative to the better of the two networks; may be negative."""
     best = np.maximum(results.accuracy(member(0.0), "clean"), results.accuracy(member(1.0), "clean"))
     return np.asarray(divide(best - results.accuracy(member(weight), "clean"), best), dtype=np.float64)
 
 
-def _relative_loss(results: Results, reference: str, other: str, threat: str, view: str) -> FloatArray:
+def _relative_loss(results: Figures, reference: str, other: str, threat: str, view: str) -> FloatArray:
     base = results.image_accuracy(reference, threat, view=view)
     return np.asarray(divide(base - results.image_accuracy(other, threat, view=view), base), dtype=np.float64)
 
 
-def drawing(results: Results) -> list[Block]:
+def drawing(results: Figures) -> list[Block]:
     """The three errors over the weight."""
-    lines = {
-        "CE natural (inside)": [(weight, natural_error(results, weight)) for weight in WEIGHTS],
-        "CE adversarial (outside)": [(weight, adversarial_error(results, weight)) for weight in WEIGHTS],
-        "clean error": [(weight, clean_error(results, weight)) for weight in WEIGHTS],
+    errors = {  # clean first, as the figure has it on top
+        "clean error": clean_error,
+        "CE natural (inside)": natural_error,
+        "CE adversarial (outside)": adversarial_error,
     }
+    lines = {name: [(weight, error(results, weight)) for weight in WEIGHTS] for name, error in errors.items()}
     return curves(
         results,
         "Errors of the ensemble",
@@ -98,8 +96,9 @@ ENSEMBLES = Study(
     "(gaussian noise, "
     "snow, brightness at severity 3, half of the patches; a centred square, 16/255, 3 rounds of 50 steps), sizes "
     "relative "
-    f"to the image. The second network here is {NATURAL}.",
-    members=ensembles(NATURAL),
+    "to the image.",
+    members=ensembles(),
+    second_model=NATURAL,
     threats=threats(),
     drawing=drawing,
     claims=[

@@ -1,0 +1,122 @@
+"""Figures of a study, wherever they come from: own evaluations (`results`) or what a paper prints (`printed`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from gauntlet.metrics.arithmetic import divide
+from gauntlet.report.tables import Interval
+
+FloatArray = npt.NDArray[np.float64]
+LEVEL = 0.95
+UNKNOWN: FloatArray = np.full(1, np.nan)
+"""What a source does not have."""
+CLEAN = "clean"
+"""The label of clean images in every study."""
+
+
+class Figures(ABC):
+    """Figures of models, each as several members, under threats.
+
+    Figures are arrays (R,) over resamples of the images; the first entry is the figure of the images as they are, the
+    only one where a source has no images. What a source does not have is NaN.
+
+    Attributes:
+        source: "here" or "published".
+        models: labels of the models, in order.
+        members: labels of the members, in order.
+        chosen: the model that claims and drawings are about; None for all of them.
+    """
+
+    source: str
+    models: Sequence[str]
+    members: Sequence[str]
+    chosen: str | None
+
+    @abstractmethod
+    def of(self, model: str) -> Figures:
+        """The figures of one model."""
+
+    @abstractmethod
+    def miou(self, member: str, threat: str, model: str | None = None) -> FloatArray:
+        """(R,) mIoU over the pooled pixels of the images; of a random model, the mean over its trials."""
+
+    def ratio(self, member: str, threat: str, model: str | None = None) -> FloatArray:
+        """(R,) IoU ratio of Arnab et al.: mIoU under the threat over clean mIoU of the same member."""
+        return np.asarray(divide(self.miou(member, threat, model), self.miou(member, CLEAN, model)), dtype=np.float64)
+
+    def accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        """(R,) pixel accuracy; of a random model, the mean over its trials."""
+        return UNKNOWN
+
+    def image_accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        """(R,) mean over images of their pixel accuracy; images without a counted pixel are left out."""
+        return UNKNOWN
+
+    def certainty(self, name: str, member: str, threat: str, model: str | None = None) -> FloatArray:
+        """(R,) mean over pixels of "confidence" (largest class probability) or "entropy" (nats)."""
+        return UNKNOWN
+
+    def parameters(self, member: str, model: str | None = None) -> float:
+        """Number of parameters."""
+        return float("nan")
+
+    @property
+    def place(self) -> str:
+        """Where figures come from and whose they are, for names of tables that must differ."""
+        return f"{self.source} {self.chosen or 'all'}"
+
+    def _name(self, model: str | None) -> str:
+        return model or self.chosen or self.models[0]
+
+
+def interval(values: FloatArray) -> Interval:
+    """A figure and its 95 % interval over the resamples."""
+    finite = values[1:][np.isfinite(values[1:])]
+    if not len(finite):
+        return Interval(float(values[0]))
+    low, high = np.percentile(finite, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
+    return Interval(float(values[0]), float(low), float(high))
+
+
+def largest(values: Sequence[FloatArray]) -> FloatArray:
+    """(R,) the largest of several figures, resample by resample."""
+    return np.asarray(np.max(np.stack(values), axis=0))
+
+
+def smallest(values: Sequence[FloatArray]) -> FloatArray:
+    """(R,) the smallest of several figures, resample by resample."""
+    return np.asarray(np.min(np.stack(values), axis=0))
+
+
+def mean_of(values: Sequence[FloatArray]) -> FloatArray:
+    """(R,) the mean of several figures, resample by resample."""
+    return np.asarray(np.mean(np.stack(values), axis=0))
+
+
+def rank_correlation(first: Sequence[FloatArray], second: Sequence[FloatArray]) -> FloatArray:
+    """(R,) Spearman's rho of pairs of figures, resample by resample; NaN for fewer than three or without variance.
+
+    Args:
+        first, second: as many figures each, (R,) or (1,); pairs with a NaN in the first entry are left out.
+    """
+    pairs = [pair for pair in zip(first, second, strict=True) if np.isfinite(pair[0][0]) and np.isfinite(pair[1][0])]
+    if len(pairs) < 3:
+        return UNKNOWN
+    x, y = (np.stack(np.broadcast_arrays(*values)) for values in zip(*pairs, strict=True))  # (pairs, R) each
+    rows = max(x.shape[1], y.shape[1])
+    ranks = [_ranks(np.broadcast_to(values, (len(pairs), rows))) for values in (x, y)]
+    one, other = (values - values.mean(axis=0) for values in ranks)
+    scale = np.sqrt((one**2).sum(axis=0) * (other**2).sum(axis=0))
+    return np.asarray(divide((one * other).sum(axis=0), scale), dtype=np.float64)
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    """Ranks along the first axis, ties with their average."""
+    below = (values[None] < values[:, None]).sum(axis=1)
+    equal = (values[None] == values[:, None]).sum(axis=1)
+    return np.asarray(below + (equal - 1) / 2, dtype=np.float64)

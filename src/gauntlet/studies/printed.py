@@ -1,0 +1,59 @@
+"""What a paper prints, as figures that the same claims and drawings read as those of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from gauntlet.studies.figures import Figures, FloatArray
+
+Place = tuple[str, str, str]
+"""Model, label of the member, label of the threat."""
+
+
+@dataclass(frozen=True)
+class Printed(Figures):
+    """Printed figures of a study, as fractions.
+
+    Attributes:
+        where: the tables that they stand in, "Tables 7 and 10, VOC".
+        mious: by place; what is not there was not printed.
+        ratios: IoU ratios that are printed as such.
+        sizes: numbers of parameters by model.
+        note: what else must be said about them.
+        chosen: the model that claims and drawings are about; None for all of them.
+    """
+
+    where: str
+    mious: Mapping[Place, float]
+    ratios: Mapping[Place, float] = field(default_factory=dict)
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+    chosen: str | None = None
+    source: str = "published"
+
+    @property
+    def models(self) -> Sequence[str]:  # type: ignore[override] # read, never set
+        return self._labels(0)
+
+    @property
+    def members(self) -> Sequence[str]:  # type: ignore[override]
+        return self._labels(1)
+
+    def _labels(self, part: int) -> list[str]:
+        return list(dict.fromkeys(place[part] for place in (*self.ratios, *self.mious)))
+
+    def of(self, model: str) -> Printed:
+        return replace(self, chosen=model)
+
+    def miou(self, member: str, threat: str, model: str | None = None) -> FloatArray:
+        return np.full(1, self.mious.get((self._name(model), member, threat), np.nan))
+
+    def ratio(self, member: str, threat: str, model: str | None = None) -> FloatArray:
+        printed = self.ratios.get((self._name(model), member, threat))
+        return super().ratio(member, threat, model) if printed is None else np.full(1, printed)
+
+    def parameters(self, member: str, model: str | None = None) -> float:
+        return self.sizes.get(self._name(model), float("nan"))
