@@ -6,13 +6,17 @@ ZOO_VENV ?= .venv-zoo
 # One torch thread per test process: two processes with two threads each halve the speed of both (docs/performance.md).
 WORKERS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
-.PHONY: demo test test-slow zoo-test check format clean
+.PHONY: demo test coverage test-slow zoo-test check format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/gauntlet demo
 
 test: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --cov --cov-report=term:skip-covered
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
+
+# The same with the lines that no test reaches; tracing them costs processor time, so `make test` does not.
+coverage: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --cov --cov-report=term-missing:skip-covered
 
 # What must be slow: deselected above (pyproject.toml).
 test-slow: $(VENV)/.installed-dev
