@@ -71,7 +71,7 @@ def test_the_centre_minus_a_corner() -> None:
 
 
 def test_a_frame_without_regions_has_no_errors() -> None:
-    clean = pd.DataFrame([figure("a", {"clean": {}}, 0.9)])
+    clean = pd.DataFrame([figure("a", {"clean": {}}, 0.9), figure("a", {"clean": {}}, 0.8, metric="A_P")])
     assert region_errors(clean).empty
     assert mean_over_corruptions(clean).empty
     assert position_differences(clean).empty

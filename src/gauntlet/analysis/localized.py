@@ -32,7 +32,8 @@ def region_errors(frame: pd.DataFrame, reference: str | None = None) -> pd.DataF
             `CE` against it.
 
     Returns:
-        Tidy: the unit, kind, threat, description, region ("inside", "outside", "weighted"), accuracy, clean, RCE.
+        Tidy: the unit, kind, threat, description, region ("inside", "outside", "weighted"), accuracy, clean, RCE; no
+        row for a region that is empty on every image.
     """
     require_columns(frame, ["threat", "kind", "description", "metric", "class_name"], "an analysis of regions")
     rows = one_name_each(frame[frame["class_name"].eq("")])
@@ -44,7 +45,8 @@ def region_errors(frame: pd.DataFrame, reference: str | None = None) -> pd.DataF
         here = rows[rows["metric"].isin(names)]
         here = one_each(here.assign(part=here["metric"].map(names)), [*keys, "part"])
         wide = here.set_index([*keys, "part"])["value"].unstack("part").reindex(columns=["accuracy", "clean"])
-        parts.append(wide.reset_index().assign(region=region))
+        # Weighted accuracies of whole images have no clean one beside them, nor has an empty region.
+        parts.append(wide.dropna(subset=["clean"]).reset_index().assign(region=region))
     return _with_errors(pd.concat(parts, ignore_index=True), reference, ["threat", "region"])
 
 
