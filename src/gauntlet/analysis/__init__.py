@@ -1,7 +1,13 @@
 """What the figures say: leaderboards, correlations, curves, distributions, significance. Tidy frames in and out."""
 
+from gauntlet.analysis.bravo import bravo_index
 from gauntlet.analysis.by_class import by_class
 from gauntlet.analysis.correlation import correlate, correlations, scores_by_dataset, scores_by_metric
+from gauntlet.analysis.corruption_performance import (
+    mean_corruption_error,
+    mean_performance_under_corruption,
+    relative_performance_under_corruption,
+)
 from gauntlet.analysis.cost import strength_over_cost
 from gauntlet.analysis.curves import curve
 from gauntlet.analysis.distribution import (
@@ -13,6 +19,7 @@ from gauntlet.analysis.distribution import (
     perturbation_cdf,
 )
 from gauntlet.analysis.leaderboard import leaderboard, threat_table
+from gauntlet.analysis.optimality import complementarity, ensemble_gain, optimality, optimality_table
 from gauntlet.analysis.rem_gam import gam, rem
 from gauntlet.analysis.scores import scores, summaries
 from gauntlet.analysis.significance import (
@@ -27,25 +34,33 @@ from gauntlet.analysis.transfer import transfer, transfer_matrix, transform_matr
 
 __all__ = [
     "best_attack",
+    "bravo_index",
     "by_class",
     "by_size",
     "compare_counts",
     "compare_groups",
     "compare_images",
     "compare_objects",
+    "complementarity",
     "correlate",
     "correlations",
     "curve",
+    "ensemble_gain",
     "gam",
     "image_differences",
     "image_distribution",
     "image_summary",
     "image_to_dataset_ratio",
     "leaderboard",
+    "mean_corruption_error",
+    "mean_performance_under_corruption",
     "median_perturbation",
     "minimum_norms",
     "objects",
+    "optimality",
+    "optimality_table",
     "perturbation_cdf",
+    "relative_performance_under_corruption",
     "rem",
     "scores",
     "scores_by_dataset",

@@ -14,8 +14,12 @@ from gauntlet.registry import Registry, subclass_of
 from gauntlet.tasks import TASKS
 
 NAN = float("nan")
-NOT_FRACTIONS = ("entropy", "entropy_images", "boxes_per_image")
-"""Figures that are not fractions of one: nats, numbers of boxes."""
+NOT_FRACTIONS = (
+    *("entropy", "entropy_images", "NLL", "NLL_M", "NLL_Mbar", "Brier", "Brier_M", "Brier_Mbar"),
+    *("boxes_per_image", "hallucinated_per_image", "repeated_per_image"),
+    *(f"errors_{name}" for name in ("Cls", "Loc", "Both", "Dupe", "Bkg", "Miss")),
+)
+"""Figures that are not fractions of one: nats, sums over classes, numbers of boxes."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,16 @@ import numpy.typing as npt
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import BoolArray, FloatArray, corruption_error, divide, nan_mean
 from gauntlet.metrics.contract import NAN, Figure, Metric, metrics
+from gauntlet.metrics.segmentation import calibration, worst_case
 from gauntlet.metrics.segmentation import figures as segmentation
-from gauntlet.metrics.segmentation import worst_case
-from gauntlet.metrics.segmentation.confusion import confusion
+from gauntlet.metrics.segmentation.confidence_counts import ConfidenceCounts, count_confidence
+from gauntlet.metrics.segmentation.confusion import NO_LABEL, confusion
 from gauntlet.metrics.segmentation.counts import SCALARS, CountTable, ImageCounts, Int64Array
 from gauntlet.metrics.trials import mean_of_trials, trial_figures
 from gauntlet.metrics.views import REGION, ViewKind, Views
+
+ProperScores = Callable[[npt.NDArray[np.integer]], tuple[npt.NDArray[np.floating[Any]], npt.NDArray[np.floating[Any]]]]
+"""From a label map (H, W) to -ln p_y in nats and to the Brier score of every pixel, (H, W) each."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,16 @@ class DensePrediction:
         labels: (H, W) predicted classes.
         confidence: (H, W) largest class probability, or None when it was not computed.
         entropy: (H, W) entropy of the class probabilities in nats, or None.
+        log_odds: (H, W) ln(c / (1 - c)) of the confidence c, computed so that it does not saturate, or None.
+        proper_scores: gives -ln p_y and the Brier score for a label map, or None; histograms of confidence and
+            correctness are kept when confidence, log-odds and these are there.
     """
 
     labels: npt.NDArray[np.integer]
     confidence: npt.NDArray[np.floating] | None = None
     entropy: npt.NDArray[np.floating] | None = None
+    log_odds: npt.NDArray[np.floating] | None = None
+    proper_scores: ProperScores | None = None
 
 
 @metrics.register("segmentation")
@@ -77,14 +86,35 @@ class SegmentationMetric(Metric):
         for part in range(num_parts):
             here = valid if parts is None else valid & (parts == part)
             scalars[part] = self._scalars(prediction, target, here, importance)
-        return ImageCounts(matrices, scalars)
+        return ImageCounts(matrices, scalars, self._confidence(prediction, target, parts, num_parts))
+
+    def _confidence(
+        self,
+        prediction: DensePrediction,
+        target: npt.NDArray[np.integer],
+        parts: npt.NDArray[np.uint8] | None,
+        num_parts: int,
+    ) -> ConfidenceCounts | None:
+        if prediction.confidence is None or prediction.log_odds is None or prediction.proper_scores is None:
+            return None
+        return count_confidence(
+            prediction.labels,
+            target,
+            prediction.confidence,
+            prediction.log_odds,
+            prediction.proper_scores(target),
+            NO_LABEL if self.ignore_index is None else self.ignore_index,
+            parts,
+            num_parts,
+        )
 
     def stack(self, counts: Sequence[ImageCounts]) -> ImageCounts:
         return ImageCounts.stack(counts)
 
     def skipped(self, target: npt.NDArray[np.integer] | None) -> ImageCounts:
         classes = len(self.class_names)
-        return ImageCounts(np.zeros((1, classes, classes), np.int64), np.full((1, len(SCALARS)), NAN))
+        nothing = ConfidenceCounts.empty(1, 0.0)
+        return ImageCounts(np.zeros((1, classes, classes), np.int64), np.full((1, len(SCALARS)), NAN), nothing)
 
     @staticmethod
     def _scalars(
@@ -121,7 +151,20 @@ class SegmentationMetric(Metric):
 
     def _whole_figures(self, reduced: _Reduced, view: int) -> list[Figure]:
         table = reduced.table(view)
-        return self._headline(table, reduced.foreground(view)) + self._scalar_figures(table, reduced.scalars(view))
+        figures = self._headline(table, reduced.foreground(view)) + self._scalar_figures(table, reduced.scalars(view))
+        return figures + self._calibration_figures(reduced.confidence(view))
+
+    @staticmethod
+    def _calibration_figures(rows: FloatArray, suffix: str = "", view: str = "all") -> list[Figure]:
+        """Figures of (N, 559) histograms; none where no image has any, NaN where only some have."""
+        if np.isnan(rows[:, 0]).all():
+            return []
+        values = calibration.pool(rows).figures()
+        bounds = calibration.intervals(rows) if view == "all" else {}
+        return [
+            Figure(name + suffix, float(values[name][0]), view, "", *bounds.get(name, (NAN, NAN)))
+            for name in calibration.FIGURES
+        ]
 
     def _headline(self, table: CountTable, foreground: CountTable | None) -> list[Figure]:
         bounds = segmentation.intervals(table)
@@ -183,7 +226,17 @@ class SegmentationMetric(Metric):
             ]
             figures += self._class_figures("IoU", segmentation.class_iou(table), view)
         figures.append(Figure("region_share", float(divide(inside.valid.sum(), whole.valid.sum()))))
-        return figures
+        return figures + self._region_calibration(reduced.confidence(0), reduced.confidence(1))
+
+    def _region_calibration(self, inside: FloatArray, outside: FloatArray) -> list[Figure]:
+        """Calibration of the whole image and of both parts, and whether low confidence tells them apart."""
+        figures = self._calibration_figures(inside + outside)
+        if not figures:
+            return []
+        figures += self._calibration_figures(inside, "_M") + self._calibration_figures(outside, "_Mbar")
+        parts = (calibration.pool(rows) for rows in (inside, outside))
+        values = calibration.region_detection(*(part.right_odds + part.wrong_odds for part in parts))
+        return figures + [Figure(name, float(value[0])) for name, value in values.items()]
 
     def _battery_figures(self, reduced: _Reduced, views: Views) -> list[Figure]:
         tables = [reduced.table(view) for view in range(len(views))]
@@ -200,6 +253,8 @@ class SegmentationMetric(Metric):
         }
         figures = [Figure(name, value, low=low, high=high) for name, (value, (low, high)) in values.items()]
         figures += self._class_figures("IoU", segmentation.class_iou(hardest_iou))
+        confidence = np.stack([reduced.confidence(view) for view in range(len(views))])  # (A, N, 559)
+        figures += self._calibration_figures(confidence[by_accuracy.choice, np.arange(len(by_accuracy.choice))])
         counted = np.max([table.valid for table in tables], axis=0) > 0
         for index, (name, table) in enumerate(zip(views, tables, strict=True)):
             figures += [
@@ -216,6 +271,7 @@ class SegmentationMetric(Metric):
                 Figure("credit_by_accuracy", float(by_accuracy.credit[index]), view=name),
                 Figure("credit_by_mIoU", float(by_iou.credit[index]), view=name),
             ]
+            figures += self._calibration_figures(confidence[index], view=name)
         return figures
 
     def per_image(self, counts: ImageCounts, views: Views) -> list[dict[str, Any]]:
@@ -244,6 +300,7 @@ class _Reduced:
         self._rows: list[Int64Array] = []
         self._foreground_rows: list[Int64Array] = []
         self._scalars: list[FloatArray] = []
+        self._confidence: list[FloatArray] = []
 
     def add(self, counts: ImageCounts) -> None:
         if counts.confusion.shape[:2] != (self._views, self._num_classes):
@@ -255,6 +312,8 @@ class _Reduced:
         if self._background is not None:
             self._foreground_rows.append(self._reduce(counts.confusion, self._background))
         self._scalars.append(counts.scalars)
+        rows = [calibration.flat_row(counts.confidence, view) for view in range(self._views)]
+        self._confidence.append(np.stack(rows))
 
     def _reduce(self, matrices: Int64Array, background: int | None) -> Int64Array:
         table = CountTable.of(matrices, self._num_classes, background)
@@ -268,6 +327,10 @@ class _Reduced:
 
     def scalars(self, view: int) -> FloatArray:
         return np.array([each[view] for each in self._scalars]).reshape(-1, len(SCALARS))
+
+    def confidence(self, view: int) -> FloatArray:
+        """(N, 559) histograms of every image; NaN where they were not measured."""
+        return np.array([each[view] for each in self._confidence], np.float64).reshape(-1, calibration.WIDTH)
 
     def _table(self, rows: list[Int64Array], view: int) -> CountTable:
         stacked = np.array([row[view] for row in rows], dtype=np.int64).reshape(-1, 3, self._num_classes)
