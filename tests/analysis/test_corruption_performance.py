@@ -158,11 +158,9 @@ def attackbench(own: list[float], best: list[float]) -> float:
     """AttackBench's figure, for the difference: the trapezoid rule over the points (d, r(d))."""
 
     def area(values: list[float], largest: float) -> float:
-        d = np.sort(np.array(values))
-        levels = np.unique(d[d <= largest])
+        d = np.minimum(values, largest)
+        levels = np.unique(d)
         robust = np.array([(d > level).mean() for level in levels])
-        if levels[-1] < largest:
-            levels, robust = np.append(levels, largest), np.append(robust, robust[-1])
         return float(np.trapezoid(robust, levels))
 
     known = np.array(best)

@@ -29,7 +29,7 @@ from gauntlet.analysis.significance import (
     compare_objects,
     image_differences,
 )
-from gauntlet.analysis.size_bias import by_size, image_to_dataset_ratio, objects, size_bias
+from gauntlet.analysis.size_bias import by_size, image_to_dataset_ratio, objects, size_bias, stored_objects
 from gauntlet.analysis.transfer import transfer, transfer_matrix, transform_matrix
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "scores_by_dataset",
     "scores_by_metric",
     "size_bias",
+    "stored_objects",
     "strength_over_cost",
     "summaries",
     "threat_table",

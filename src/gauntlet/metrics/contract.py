@@ -15,7 +15,11 @@ from gauntlet.tasks import TASKS
 
 NAN = float("nan")
 NOT_FRACTIONS = (
-    *("entropy", "entropy_images", "NLL", "NLL_M", "NLL_Mbar", "Brier", "Brier_M", "Brier_Mbar"),
+    *(
+        name + part
+        for name in ("entropy", "entropy_images", "NLL", "Brier")
+        for part in ("", "_M", "_Mbar", "_M_clean", "_Mbar_clean")
+    ),
     *("boxes_per_image", "hallucinated_per_image", "repeated_per_image"),
     *(f"errors_{name}" for name in ("Cls", "Loc", "Both", "Dupe", "Bkg", "Miss")),
 )

@@ -22,7 +22,7 @@ SPECIAL = ("FP", "FN")
 """All wrong detections, and all objects without a right one."""
 BACKGROUND_IOU = 0.1
 MOST_DETECTIONS = 100
-_POINTS = np.linspace(0, 1, 101)
+_POINTS = np.arange(101) / 100  # quotients, as recalls are: 7 / 100 is not 7 * 0.01
 _CLS, _LOC = 1, 2
 
 

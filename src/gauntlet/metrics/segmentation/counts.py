@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.segmentation.confidence_counts import ConfidenceCounts
+from gauntlet.metrics.segmentation.object_counts import ObjectCounts
 
 Int64Array = npt.NDArray[np.int64]
 _HEADER = struct.Struct("<4sIIII")
 _MAGIC = b"GCN1"
 _SECTION = struct.Struct("<4sI")  # what follows the scalars: name, length; versions that know no section skip it
-_CONFIDENCE = b"CONF"
+_CONFIDENCE, _OBJECTS = b"CONF", b"OBJS"
 SCALARS = ("confidence", "entropy", "importance_correct", "importance_total")
 
 
@@ -31,11 +32,13 @@ class ImageCounts:
             importance weight of the right pixels, importance weight of all pixels; NaN where not measured.
         confidence: histograms of confidence and correctness; None where none were kept (version 0.1.0, or label maps
             that a threat made).
+        objects: the objects of the image and how much of each is right; None unless asked for.
     """
 
     confusion: Int64Array
     scalars: npt.NDArray[np.float64]
     confidence: ConfidenceCounts | None = None
+    objects: ObjectCounts | None = None
 
     def __post_init__(self) -> None:
         views = self.confusion.shape[0]
@@ -49,9 +52,10 @@ class ImageCounts:
         cells = np.flatnonzero(flat)
         payload = cells.astype("<u4").tobytes() + flat[cells].astype("<u8").tobytes()
         payload += np.ascontiguousarray(self.scalars, dtype="<f8").tobytes()
-        if self.confidence is not None:
-            section = self.confidence.to_bytes()
-            payload += _SECTION.pack(_CONFIDENCE, len(section)) + section
+        for name, part in ((_CONFIDENCE, self.confidence), (_OBJECTS, self.objects)):
+            if part is not None:
+                section = part.to_bytes()
+                payload += _SECTION.pack(name, len(section)) + section
         return _HEADER.pack(_MAGIC, views, classes, len(cells), len(SCALARS)) + zlib.compress(payload, 6)
 
     @classmethod
@@ -69,11 +73,12 @@ class ImageCounts:
         confusion[index] = values.astype(np.int64)
         rest = np.frombuffer(payload, "<f8", views * scalars, 12 * cells).reshape(views, scalars)
         sections = _read_sections(payload[12 * cells + 8 * views * scalars :])
-        confidence = sections.get(_CONFIDENCE)
+        confidence, objects = sections.get(_CONFIDENCE), sections.get(_OBJECTS)
         return cls(
             confusion.reshape(views, classes, classes),
             rest.astype(np.float64),
             None if confidence is None else ConfidenceCounts.from_bytes(confidence),
+            None if objects is None else ObjectCounts.from_bytes(objects),
         )
 
     @classmethod
@@ -87,6 +92,7 @@ class ImageCounts:
             np.concatenate([each.confusion for each in views]),
             np.concatenate([each.scalars for each in views]),
             confidence,
+            ObjectCounts.stack([each.objects for each in views], [len(each.confusion) for each in views]),
         )
 
 

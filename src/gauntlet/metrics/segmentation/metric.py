@@ -17,6 +17,7 @@ from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.confidence_counts import ConfidenceCounts, count_confidence
 from gauntlet.metrics.segmentation.confusion import NO_LABEL, confusion
 from gauntlet.metrics.segmentation.counts import SCALARS, CountTable, ImageCounts, Int64Array
+from gauntlet.metrics.segmentation.object_counts import ObjectCounts, count_objects
 from gauntlet.metrics.trials import mean_of_trials, trial_figures
 from gauntlet.metrics.views import REGION, ViewKind, Views
 
@@ -52,12 +53,18 @@ class SegmentationMetric(Metric):
         class_names: names of the K classes.
         ignore_index: the label that counts for nothing.
         background_index: the class that foreground-only figures leave out, or None for none.
+        objects: whether counts keep the connected objects of the ground truth and how much of each is right.
     """
 
     def __init__(
-        self, class_names: Sequence[str], ignore_index: int | None = 255, background_index: int | None = None
+        self,
+        class_names: Sequence[str],
+        ignore_index: int | None = 255,
+        background_index: int | None = None,
+        objects: bool = False,
     ) -> None:
         super().__init__(class_names)
+        self.objects = objects
         self.ignore_index = ignore_index
         self.background_index = background_index
 
@@ -86,7 +93,15 @@ class SegmentationMetric(Metric):
         for part in range(num_parts):
             here = valid if parts is None else valid & (parts == part)
             scalars[part] = self._scalars(prediction, target, here, importance)
-        return ImageCounts(matrices, scalars, self._confidence(prediction, target, parts, num_parts))
+        objects = self._objects(prediction.labels == target, target, parts) if self.objects else None
+        return ImageCounts(matrices, scalars, self._confidence(prediction, target, parts, num_parts), objects)
+
+    def _objects(
+        self, right: BoolArray, target: npt.NDArray[np.integer], parts: npt.NDArray[np.uint8] | None
+    ) -> ObjectCounts:
+        skipped = [index for index in (self.ignore_index, self.background_index) if index is not None]
+        rights = [right] if parts is None else [right & (parts == part) for part in range(2)]
+        return count_objects(target, rights, skipped=skipped)
 
     def _confidence(
         self,
@@ -184,34 +199,48 @@ class SegmentationMetric(Metric):
         named = zip(self.class_names, values, strict=True)
         return [Figure(metric, float(value), view=view, class_name=name) for name, value in named]
 
-    def _foreground_figures(self, table: CountTable | None) -> list[Figure]:
+    def _foreground_figures(
+        self,
+        table: CountTable | None,
+        suffix: str = "",
+        view: str = "all",
+        by_iou: CountTable | None = None,
+    ) -> list[Figure]:
+        """Figures of pixels that are no background; `by_iou` are the counts of mean IoUs where those are others."""
         if table is None or self.background_index is None:
             return []
-        without = table.without_class(self.background_index)
-        return [
-            Figure("fg_aAcc", segmentation.pixel_accuracy(table)),
-            Figure("fg_mIoU", segmentation.cmiou(without)),
-            Figure("fg_NmIoU", segmentation.nmiou(without)),
-            Figure("fg_NmIoU_bg_counted", segmentation.nmiou(table)),
-        ]
+        whole = table if by_iou is None else by_iou
+        without = whole.without_class(self.background_index)
+        values = {
+            "fg_aAcc": segmentation.pixel_accuracy(table),
+            "fg_mIoU": segmentation.cmiou(without),
+            "fg_NmIoU": segmentation.nmiou(without),
+            "fg_NmIoU_bg_counted": segmentation.nmiou(whole),
+        }
+        return [Figure(name + suffix, value, view) for name, value in values.items()]
 
     @staticmethod
-    def _scalar_figures(table: CountTable, scalars: FloatArray) -> list[Figure]:
+    def _scalar_figures(table: CountTable, scalars: FloatArray, suffix: str = "", view: str = "all") -> list[Figure]:
         figures = []
         counted = table.valid > 0
         for name, column in (("confidence", 0), ("entropy", 1)):
             sums = scalars[counted, column]
             if len(sums) and not np.isnan(sums).any():
-                figures.append(Figure(name, float(divide(sums.sum(), table.valid.sum()))))
-                figures.append(Figure(f"{name}_images", float(nan_mean(sums / table.valid[counted]))))
-        if len(scalars) and not np.isnan(scalars[:, 3]).any():
-            figures.append(Figure("A_P", segmentation.importance_accuracy(scalars[:, 2], scalars[:, 3])))
+                figures.append(Figure(name + suffix, float(divide(sums.sum(), table.valid.sum())), view))
+                mean = float(nan_mean(sums / table.valid[counted]))
+                figures.append(Figure(f"{name}_images{suffix}", mean, view))
+        weighted = ~np.isnan(scalars[:, 3])
+        if weighted.any() and weighted[counted].all():
+            accuracy = segmentation.importance_accuracy(scalars[:, 2], scalars[:, 3])
+            figures.append(Figure(f"A_P{suffix}", accuracy, view))
         return figures
 
     def _region_figures(self, reduced: _Reduced) -> list[Figure]:
         inside, outside, clean_inside, clean_outside = (reduced.table(view) for view in range(len(REGION)))
         whole = inside + outside
-        figures = self._headline(whole, None)
+        foregrounds = [reduced.foreground(view) for view in range(len(REGION))]
+        figures = self._headline(whole, _added(foregrounds[0], foregrounds[1]))
+        figures += self._scalar_figures(whole, reduced.scalars(0) + reduced.scalars(1))
         regions = (("M", "inside", inside, clean_inside), ("Mbar", "outside", outside, clean_outside))
         for suffix, view, table, clean in regions:
             accuracy, base = segmentation.mean_image_accuracy(table), segmentation.mean_image_accuracy(clean)
@@ -225,6 +254,9 @@ class SegmentationMetric(Metric):
                 Figure(f"mAcc_{suffix}_clean", segmentation.mean_class_accuracy(clean)),
             ]
             figures += self._class_figures("IoU", segmentation.class_iou(table), view)
+        for index, suffix in enumerate(("_M", "_Mbar", "_M_clean", "_Mbar_clean")):
+            figures += self._foreground_figures(foregrounds[index], suffix)
+            figures += self._scalar_figures(reduced.table(index), reduced.scalars(index), suffix)
         figures.append(Figure("region_share", float(divide(inside.valid.sum(), whole.valid.sum()))))
         return figures + self._region_calibration(reduced.confidence(0), reduced.confidence(1))
 
@@ -254,7 +286,11 @@ class SegmentationMetric(Metric):
         figures = [Figure(name, value, low=low, high=high) for name, (value, (low, high)) in values.items()]
         figures += self._class_figures("IoU", segmentation.class_iou(hardest_iou))
         confidence = np.stack([reduced.confidence(view) for view in range(len(views))])  # (A, N, 559)
-        figures += self._calibration_figures(confidence[by_accuracy.choice, np.arange(len(by_accuracy.choice))])
+        scalars = np.stack([reduced.scalars(view) for view in range(len(views))])  # (A, N, 4)
+        images = np.arange(len(by_accuracy.choice))
+        figures += self._scalar_figures(hardest, scalars[by_accuracy.choice, images])
+        figures += self._calibration_figures(confidence[by_accuracy.choice, images])
+        figures += self._battery_foreground(reduced, views)
         counted = np.max([table.valid for table in tables], axis=0) > 0
         for index, (name, table) in enumerate(zip(views, tables, strict=True)):
             figures += [
@@ -271,7 +307,25 @@ class SegmentationMetric(Metric):
                 Figure("credit_by_accuracy", float(by_accuracy.credit[index]), view=name),
                 Figure("credit_by_mIoU", float(by_iou.credit[index]), view=name),
             ]
+            figures += self._foreground_figures(reduced.foreground(index), view=name)
+            figures += self._scalar_figures(table, scalars[index], view=name)
             figures += self._calibration_figures(confidence[index], view=name)
+        return figures
+
+    def _battery_foreground(self, reduced: _Reduced, views: Views) -> list[Figure]:
+        """Worst cases chosen by the figures of the foreground: its accuracy, and its mean IoU."""
+        tables = [table for view in range(len(views)) if (table := reduced.foreground(view)) is not None]
+        if self.background_index is None or not tables:
+            return []
+        by_accuracy = worst_case.worst_by_accuracy(tables)
+        by_iou = worst_case.worst_by_image_iou([table.without_class(self.background_index) for table in tables])
+        hardest, hardest_iou = (worst_case.chosen(tables, each.choice) for each in (by_accuracy, by_iou))
+        figures = self._foreground_figures(hardest, by_iou=hardest_iou)
+        for name, selection in (("fg_accuracy", by_accuracy), ("fg_mIoU", by_iou)):
+            figures += [
+                Figure(f"chosen_by_{name}", float(share), view=view)
+                for view, share in zip(views, selection.share, strict=True)
+            ]
         return figures
 
     def per_image(self, counts: ImageCounts, views: Views) -> list[dict[str, Any]]:
@@ -290,6 +344,11 @@ class SegmentationMetric(Metric):
             for view, name in enumerate(views)
         ]
         return [mean_of_trials(rows), *rows] if views.kind is ViewKind.TRIALS else rows
+
+
+def _added(first: CountTable | None, second: CountTable | None) -> CountTable | None:
+    """Counts of two parts of the same images together; None where there are none."""
+    return None if first is None or second is None else first + second
 
 
 class _Reduced:
