@@ -305,9 +305,7 @@ class Given(torch.nn.Module):
 
 
 def model_of(logits: FloatArray) -> SegmentationModel:
-    model = wrap_model(Given(torch.from_numpy(logits).float()), num_classes=logits.shape[1])
-    assert isinstance(model, SegmentationModel)
-    return model
+    return wrap_model(Given(torch.from_numpy(logits).float()), num_classes=logits.shape[1])
 
 
 def said(logits: FloatArray) -> list[DensePrediction]:

@@ -57,12 +57,14 @@ class Axis:
         percent: values are fractions and shown x 100.
         categories: names in order; the axis is a list of them then.
         whole: from 0 to 1, whatever the values.
+        log: logarithmic; values are above 0.
     """
 
     title: str
     percent: bool = False
     categories: Sequence[str] | None = None
     whole: bool = False
+    log: bool = False
 
 
 @dataclass(frozen=True)

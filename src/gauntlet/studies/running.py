@@ -70,7 +70,7 @@ def study_jobs(
             f"the study '{study.name}' compares models and needs {study.least_models} at least, not {len(models)}."
         )
     entry_of_data = DatasetEntry(name=dataset) if isinstance(dataset, str) else dataset
-    data, chosen = open_dataset(entry_of_data), Settings(seed=seed, **settings)
+    data, chosen = open_dataset(entry_of_data), Settings(seed=seed, objects=study.objects, **settings)
     identity = data.identity
     jobs: dict[Cell, PlannedJob] = {}
     for model in models:

@@ -220,12 +220,12 @@ def object_fates(
 
 def _in_order(truths: Sequence[Boxes], states: npt.NDArray[np.int8]) -> list[npt.NDArray[np.int8]]:
     """States of the objects of every image, in the order of the image; the table has the ignored ones last."""
-    bounds = np.cumsum([len(each) for each in truths])[:-1]
-    result = []
-    for truth, of_image in zip(truths, np.split(states, bounds), strict=True):
+    result, at = [], 0
+    for truth in truths:
         ordered = np.empty(len(truth), np.int8)
-        ordered[np.argsort(ignored_objects(truth), kind="stable")] = of_image
+        ordered[np.argsort(ignored_objects(truth), kind="stable")] = states[at : at + len(truth)]
         result.append(ordered)
+        at += len(truth)
     return result
 
 

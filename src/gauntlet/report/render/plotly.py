@@ -313,6 +313,8 @@ def _axis(axis: Axis) -> dict[str, Any]:
             "tickvals": names,
             "ticktext": [text(shorten(name)) for name in axis.categories],
         }
+    elif axis.log:
+        layout["type"] = "log"
     elif axis.whole:
         layout["range"] = [-2, 102]
     return layout

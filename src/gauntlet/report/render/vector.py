@@ -219,6 +219,8 @@ def _finish(chart: Chart, axes: Axes) -> None:
     axes.set_title(chart.title, fontsize=9)
     axes.set_xlabel(chart.x.title)
     axes.set_ylabel(chart.y.title)
+    if chart.x.log:
+        axes.set_xscale("log")
     if chart.x.whole and chart.x.percent:
         axes.set_xlim(-2, 102)
     if chart.y.whole and chart.y.percent:
