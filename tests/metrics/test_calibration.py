@@ -332,6 +332,8 @@ def test_predictions_are_what_torch_says() -> None:
     for each, z in zip(said(logits), tensor, strict=True):
         assert np.array_equal(each.labels, z.max(dim=0).indices.numpy())
         p = z.softmax(dim=0)
+        assert each.confidence is not None
+        assert each.entropy is not None
         np.testing.assert_allclose(each.confidence, p.amax(dim=0), rtol=1e-6)
         np.testing.assert_allclose(each.entropy, torch.special.entr(p).sum(dim=0), atol=2e-6)
     assert said(logits)[1].log_odds[0, 0] == pytest.approx(-np.log(3), abs=1e-6)  # type: ignore[index]

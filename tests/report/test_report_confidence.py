@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from synthetic_store import fill_store
 
 from detection_cases import random_case
+from gauntlet.analysis import detection_errors
 from gauntlet.metrics import WHOLE, DensePrediction, DetectionMetric, SegmentationMetric
 from gauntlet.metrics.detection.error_types import error_types
 from gauntlet.report import build_report
@@ -19,6 +21,7 @@ from gauntlet.report.render import plotly, vector
 from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from gauntlet.results.record import ImageRow, Job
+from paths import DATA
 
 CLASSES = ["a", "b"]
 
@@ -121,6 +124,26 @@ def test_bars_of_error_types() -> None:
     assert sum(float(series.x[0]) for series in fates.series) == pytest.approx(1, abs=1e-12)
     counts_table = next(each for each in of_type(report, Table) if each.id.startswith("error-counts"))
     assert counts_table.rows[1][7] == sum(int((~_crowd(truth)).sum()) for truth in truths)
+
+
+def test_error_types_of_version_0_1_0_are_counted_from_its_detections(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(gzip.decompress((DATA / "store-0.1.0.db.gz").read_bytes()))
+    with Store(path) as store:
+        assert "dAP_Cls" not in set(store.frame()["metric"])
+        table = detection_errors(store)
+        assert len(table)
+        assert np.allclose(table["found"] + table["misnamed"] + table["disappeared"], 1)
+        clean = table[table["kind"].eq("clean")]
+        assert (clean["newly_disappeared"] == 0).all()
+        panels = [panel for panel in of_type(build_report(store), Panel) if panel.id.startswith("error-types")]
+    assert panels
+    charts = {name: chart for panel in panels for name, chart in panel.charts.items()}
+    of_row = table.iloc[0]
+    chart = next(chart for name, chart in charts.items() if str(of_row["model"]) in name)
+    assert isinstance(chart, BarChart)
+    missed = next(series for series in chart.series if series.name == "object missed")
+    assert of_row["dAP_Miss"] in [pytest.approx(value, abs=1e-12) for value in missed.x]
 
 
 def _crowd(truth: Any) -> Any:

@@ -10,6 +10,7 @@ from gauntlet.analysis.corruption_performance import (
 )
 from gauntlet.analysis.cost import strength_over_cost
 from gauntlet.analysis.curves import curve
+from gauntlet.analysis.detection_errors import detection_errors
 from gauntlet.analysis.distribution import (
     best_attack,
     image_distribution,
@@ -45,6 +46,7 @@ __all__ = [
     "correlate",
     "correlations",
     "curve",
+    "detection_errors",
     "ensemble_gain",
     "gam",
     "image_differences",

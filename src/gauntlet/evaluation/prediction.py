@@ -72,12 +72,16 @@ def describe_logits(logits: torch.Tensor) -> list[DensePrediction]:
     # The odds against the chosen class are the sum over the others: 1 - c would be 0 long before they are.
     log_odds = shares.scatter_(1, labels.long().unsqueeze(1), 0.0).sum(dim=1).log_().neg_()
     confidence = torch.exp(largest - normaliser)
-    maps = zip(labels, confidence, entropy.clamp(min=0), log_odds, strict=True)
+    entropy = entropy.clamp(min=0)
     return [
         DensePrediction(
-            *(each.cpu().numpy() for each in of_image), proper_scores(logits[index], normaliser[index], squares[index])
+            labels=labels[index].cpu().numpy(),
+            confidence=confidence[index].cpu().numpy(),
+            entropy=entropy[index].cpu().numpy(),
+            log_odds=log_odds[index].cpu().numpy(),
+            proper_scores=proper_scores(logits[index], normaliser[index], squares[index]),
         )
-        for index, of_image in enumerate(maps)
+        for index in range(len(logits))
     ]
 
 

@@ -97,7 +97,7 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
         Section(f"leaderboard-section-{scope.id}", "Leaderboard", board),
         *threats.sections(scope, ranking),
         boxes.section(scope, ranking),
-        error_types.section(scope, ranking),
+        error_types.section(scope, ranking, images),
         strength.section(scope, ranking),
         batteries.section(scope, ranking, images, evaluations),
         distributions.section(scope, ranking, images),

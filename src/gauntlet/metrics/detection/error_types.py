@@ -212,10 +212,18 @@ def object_fates(
         *(table.object_box, table.object_class, table.ignored, iou),
     )
     states = np.where(table.ignored, -1, states).astype(np.int8)
-    of_state = [table.per_image(table.object_image[states == state]) for state in range(3)]
-    of_fate = [table.per_image(table.image[fates == fate]) for fate in (1, 2)]
-    counted = table.per_image(table.image[fates >= 0])
-    return Fates(sum(of_state[1:], of_state[0]), *of_state, counted, *of_fate, _in_order(truths, states))
+    found, misnamed, disappeared = (table.per_image(table.object_image[states == state]) for state in range(3))
+    hallucinated, repeated = (table.per_image(table.image[fates == fate]) for fate in (1, 2))
+    return Fates(
+        objects=found + misnamed + disappeared,
+        found=found,
+        misnamed=misnamed,
+        disappeared=disappeared,
+        detections=table.per_image(table.image[fates >= 0]),
+        hallucinated=hallucinated,
+        repeated=repeated,
+        states=_in_order(truths, states),
+    )
 
 
 def _in_order(truths: Sequence[Boxes], states: npt.NDArray[np.int8]) -> list[npt.NDArray[np.int8]]:

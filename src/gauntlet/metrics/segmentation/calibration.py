@@ -189,8 +189,8 @@ class PooledConfidence:
     def of(cls, rows: FloatArray) -> PooledConfidence:
         """From sums of `flat_row`, (R, 559)."""
         bounds = np.cumsum([CONFIDENCE_BINS] * 3 + [LOG_ODDS_BINS] * 2 + [1])
-        *parts, nll, brier = np.split(rows, bounds, axis=1)
-        return cls(*parts, nll[:, 0], brier[:, 0])
+        right, wrong, confidence, right_odds, wrong_odds, nll, brier = np.split(rows, bounds, axis=1)
+        return cls(right, wrong, confidence, right_odds, wrong_odds, nll[:, 0], brier[:, 0])
 
     def figures(self) -> dict[str, FloatArray]:
         """The figures of `FIGURES`, (R,) each."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -124,10 +125,15 @@ def count_confidence(
     from gauntlet.metrics.segmentation.kernels import count_confidences  # numba is loaded at the first count
 
     counts = ConfidenceCounts.empty(num_parts, 0.0)
-    flat = [np.ascontiguousarray(each).reshape(-1) for each in (prediction, labels, confidence, log_odds, *scores)]
+    nll, brier = scores
     count_confidences(
-        *flat,
-        None if parts is None else np.ascontiguousarray(parts).reshape(-1),
+        _flat(prediction),
+        _flat(labels),
+        _flat(confidence),
+        _flat(log_odds),
+        _flat(nll),
+        _flat(brier),
+        None if parts is None else _flat(parts),
         ignored,
         LOG_ODDS_LOW,
         LOG_ODDS_BINS / LOG_ODDS_SPAN,
@@ -137,3 +143,7 @@ def count_confidence(
         counts.scores,
     )
     return counts
+
+
+def _flat(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(values).reshape(-1)

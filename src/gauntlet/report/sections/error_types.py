@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
-from gauntlet.metrics.detection.error_types import SPECIAL, TYPES
+from gauntlet.metrics.detection.error_types import SPECIAL, TYPES, error_types, object_fates
 from gauntlet.report.charts import Axis, BarChart, Chart, Panel, Series
 from gauntlet.report.document import Section
+from gauntlet.report.image_figures import BoxImages, Images
 from gauntlet.report.scope import Scope
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import Cell, Column, Table
@@ -24,19 +26,39 @@ FATES = ("found", "misnamed", "disappeared")
 Values = dict[tuple[str, str, str], float]
 
 
-def section(scope: Scope, ranking: Ranking) -> Section | None:
-    """Bars and a table; nothing where no evaluation has these figures."""
+def section(scope: Scope, ranking: Ranking, images: Mapping[tuple[str, str], Images]) -> Section | None:
+    """Bars and a table; what evaluations of version 0.1.0 have no figures of is counted from their detections.
+
+    Args:
+        scope, ranking: the evaluations and their order.
+        images: the images of the evaluations.
+    """
+    if scope.task != DETECTION:
+        return None
     rows = scope.frame[scope.frame["class_name"].eq("") & scope.frame["view"].eq("all")]
     rows = rows[rows["metric"].str.startswith(("dAP_", "errors_")) | rows["metric"].isin(FATES)]
     rows = rows.sort_values("created", kind="stable")
-    if scope.task != DETECTION or rows.empty:
-        return None
     values: Values = {
         (str(model), str(threat), str(metric)): float(value)
         for model, threat, metric, value in rows[["model", "threat", "metric", "value"]].itertuples(index=False)
     }
+    for (model, threat), of_pair in images.items():
+        if (model, threat, "errors_Cls") not in values and isinstance(of_pair, BoxImages):
+            values |= {(model, threat, name): value for name, value in _counted(of_pair).items()}
+    if not values:
+        return None
     panels = [gain_panel(scope, ranking, values), fate_panel(scope, ranking, values)]
     return Section(f"errors-{scope.id}", "Errors", [*panels, count_table(scope, ranking, values)])
+
+
+def _counted(images: BoxImages) -> dict[str, float]:
+    """The figures of this section, from the detections."""
+    pairs = images.pairs()
+    truths, detections = [truth for truth, _ in pairs], [found for _, found in pairs]
+    errors, fates = error_types(truths, detections, images.num_classes), object_fates(truths, detections).figures()
+    values = {f"dAP_{name}": value for name, value in errors.gains.items()}
+    values |= {f"errors_{name}": float(count) for name, count in errors.counts.items()}
+    return values | {name: float(fates[name][0]) for name in FATES}
 
 
 def gain_panel(scope: Scope, ranking: Ranking, values: Values) -> Panel:

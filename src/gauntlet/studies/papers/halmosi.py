@@ -13,7 +13,7 @@ from gauntlet.analysis import by_size, median_perturbation, minimum_norms, pertu
 from gauntlet.analysis.size_bias import FRACTION_EDGES
 from gauntlet.metrics.arithmetic import divide
 from gauntlet.metrics.segmentation.figures import image_accuracy
-from gauntlet.report.charts import Axis, LineChart, Panel, PointChart, Series
+from gauntlet.report.charts import Axis, Chart, LineChart, Panel, PointChart, Series
 from gauntlet.report.document import Block
 from gauntlet.report.tables import Cell, Column, Table
 from gauntlet.studies.contract import Claim, Study, studies
@@ -25,7 +25,7 @@ BINS = 20
 SIZES = tuple(f"{100 * low:g} to {100 * high:g} %" for low, high in pairwise(FRACTION_EDGES))
 BACKGROUND = 0
 """PASCAL VOC's background."""
-MINIMUM = {
+MINIMUM: dict[str, dict[str, Any]] = {
     "alma-prox": {"name": "alma-prox"},
     "dag-0.001": {"name": "dag", "alpha": 0.001, "steps": 200},
     "dag-0.003": {"name": "dag", "alpha": 0.003, "steps": 200},
@@ -55,7 +55,8 @@ def histograms(view: str) -> Any:
 
     def drawing(results: Results) -> list[Block]:
         title = "Image-wise mIoU" + (", background ignored" if view == FOREGROUND else "")
-        charts, rows = {}, []
+        charts: dict[str, Chart] = {}
+        rows: list[list[Cell]] = []
         for threat in (CLEAN, ATTACKED):
             means = {
                 "CmIoU": results.miou(PLAIN, threat, view=view),
