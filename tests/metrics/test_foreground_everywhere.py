@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gauntlet.datasets import load_dataset
+from gauntlet.errors import GauntletError
+from gauntlet.evaluation.counting import metric_options
 from gauntlet.metrics import REGION, DensePrediction, SegmentationMetric, Views
 from gauntlet.metrics.segmentation.counts import ImageCounts
+from gauntlet.threats import build_threat
 
 METRIC = SegmentationMetric(["background", "cat", "dog"], background_index=0)
 TRUTH = np.array([[0, 0, 0, 0, 1, 1, 2, 255]])
@@ -89,3 +93,8 @@ def test_objects_in_a_region_are_counted_in_parts() -> None:
     assert found is not None
     assert found.area.tolist() == [4, 2, 1]
     assert found.right.tolist() == [[2, 1, 0], [2, 1, 1]]
+
+
+def test_objects_of_boxes_are_refused() -> None:
+    with pytest.raises(GauntletError, match="connected pixels of a label map"):
+        metric_options("detection", load_dataset("streets"), build_threat("clean"), objects=True)
