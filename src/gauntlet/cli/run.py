@@ -74,6 +74,9 @@ def run(
         str,
         typer.Option("--prepare", help="Faster passes under attacks: auto, off, or steps such as fold,channels-last."),
     ] = "auto",
+    objects: Annotated[
+        bool, typer.Option("--objects", help="Keep every connected object, for size bias; segmentation only.")
+    ] = False,
     device: DeviceOption = "auto",
     seed: SeedOption = 0,
     store: StoreOption = DEFAULT_STORE,
@@ -111,11 +114,12 @@ def run(
             "--batch-size": batch_size if batch_size != DEFAULT_BATCH_SIZE else None,
             "--precision": precision if precision != "fp32" else None,
             "--prepare": prepare if prepare != "auto" else None,
+            "--objects": objects or None,
         }
         chosen = plan_from_file(plan, (model, dataset, threat, suite), beside, model_options)
     else:
         how = {"seeds": [seed], "batch_size": batch_size, "precision": precision, "prepare": prepare}
-        chosen = plan_from_options(model, model_options, dataset, place, suite, threat, **how)
+        chosen = plan_from_options(model, model_options, dataset, place, suite, threat, **how, objects=objects)
     folder = None if save_images is None else str(save_images.resolve())
     jobs = plan_jobs(chosen, device, Terminal(), only=only or (), skip=skip or (), images_folder=folder)
     if dry_run:

@@ -160,13 +160,19 @@ class _LabelTiles(_SampleTiles):
     def predicted(self, images: torch.Tensor, name: str) -> list[Tile]:
         if self.painter.model is None:
             return []
-        prediction = self.painter.predict(images, self.sample.id)
+        said = self.painter.said(images, self.sample.id)
+        prediction = said.labels
         if self.sample.labels is None:
             return [self._tile(f"{name} prediction", self.painter.draw(prediction))]
         accuracy = 100 * self.painter.right(self.sample, prediction)
+        assert said.confidence is not None  # a model that predicts has one
+        sure = 100 * float(said.confidence[self.painter.counted(self.sample)].mean())
         return [
             self._tile(f"{name} prediction", self.painter.draw(prediction)),
-            self._tile(f"{name} errors ({accuracy:.1f} % right)", self.painter.draw_errors(self.sample, prediction)),
+            self._tile(
+                f"{name} errors ({accuracy:.1f} % right, {sure:.1f} % sure)",
+                self.painter.draw_errors(self.sample, prediction),
+            ),
         ]
 
     def _tile(self, caption: str, image: Image) -> Tile:

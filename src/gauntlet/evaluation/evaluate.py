@@ -89,6 +89,7 @@ def evaluate(  # type: ignore[misc]
     device: str | torch.device | None = None,
     precision: str = "fp32",
     importance: Importance | None = None,
+    objects: bool = False,
     prepare: str = AUTO,
     workers: int = 1,
     progress: Progress | None = None,
@@ -117,6 +118,7 @@ def evaluate(  # type: ignore[misc]
         device: a torch device; the best there is by default.
         precision: "fp32" or "bf16" for forward passes.
         importance: weights of the pixels of a sample, for A_P.
+        objects: keep every connected object and how much of it is right, for size bias (`analysis.stored_objects`).
         prepare: how the model's passes are made faster under attacks: "auto", "off", or steps such as
             "fold,channels-last" (see `models.preparation`); recorded with the evaluation.
         workers: processes that compute, each with one torch thread; 1 computes in this process. Any number gives the
@@ -127,7 +129,7 @@ def evaluate(  # type: ignore[misc]
         raise GauntletError("give either a model or a triple (model_name, backbone, dataset).")
     wanted = threat if threat_config is None else threat_config
     wanted = list(wanted) if isinstance(wanted, tuple) else wanted
-    settings = Settings(seed, batch_size, device, precision, importance, prepare)
+    settings = Settings(seed, batch_size, device, precision, importance, prepare, objects=objects)
     progress = progress or Logged(_LOGGER)
     if model_name is not None:
         if backbone is None or not isinstance(dataset, str):

@@ -90,7 +90,7 @@ def begin_session(store: Store, planned: PlannedJob, device: torch.device, threa
         threads: torch threads of the workers that compute it; this process's by default.
     """
     job, settings, images = planned.job, planned.settings, len(planned.dataset)
-    options = metric_options(job.task, planned.dataset, planned.threat)
+    options = metric_options(job.task, planned.dataset, planned.threat, objects=settings.objects)
     counter = build_counter(job.task, options, importance=settings.importance, precision=settings.precision)
     steps = parse_steps(settings.prepare) if planned.threat.passes(job.task).backward else ()
     provenance = describe_run(

@@ -60,6 +60,7 @@ class Study:
         least_models: how many models it needs.
         needs: what it needs that nobody can ship, in one sentence; "" for nothing.
         also: other names of it.
+        objects: whether evaluations keep every connected object (`Settings.objects`).
     """
 
     name: str
@@ -80,6 +81,7 @@ class Study:
     least_models: int = 1
     needs: str = ""
     also: Sequence[str] = ()
+    objects: bool = False
 
 
 studies: Registry[Study] = Registry("study", "gauntlet.studies", check=instance_of(Study, "a gauntlet.studies.Study"))

@@ -76,7 +76,7 @@ def study_jobs(
     """Every evaluation of a study; nothing is computed."""
     check_number(study, models)
     entry_of_data = DatasetEntry(name=dataset) if isinstance(dataset, str) else dataset
-    data, chosen = open_dataset(entry_of_data), Settings(seed=seed, **settings)
+    data, chosen = open_dataset(entry_of_data), Settings(seed=seed, objects=study.objects, **settings)
     identity = data.identity
     jobs: dict[Cell, PlannedJob] = {}
     for model in models:
