@@ -61,8 +61,8 @@ def test_histograms_count_every_image_once_and_draw_both_means(sized: Results) -
     assert isinstance(chart, LineChart)
     images, of_classes, of_images = chart.series
     assert sum(float(share) for share in images.y) == pytest.approx(1, abs=1e-12)
-    assert of_classes.x == [pytest.approx(attacked["mIoU"])] * 2
-    assert of_images.x == [pytest.approx(attacked["NmIoU"])] * 2
+    assert [float(x) for x in of_classes.x] == pytest.approx([attacked["mIoU"]] * 2)
+    assert [float(x) for x in of_images.x] == pytest.approx([attacked["NmIoU"]] * 2)
 
 
 def test_objects_of_clean_and_attacked_images_are_joined(sized: Results) -> None:
