@@ -16,7 +16,7 @@ from gauntlet.report.render import plotly
 from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from gauntlet.studies import run_study, studies
-from gauntlet.studies.papers.halmosi import ATTACKED, CLEAN, MINIMUM, PLAIN, small_objects_lose
+from gauntlet.studies.papers.halmosi import ATTACKED, CLEAN, MINIMUM, PLAIN, alma_leads, small_objects_lose
 from gauntlet.studies.results import FOREGROUND, Results
 from gauntlet.studies.running import study_jobs
 from gauntlet.threats import build_threat
@@ -115,6 +115,7 @@ def test_smallest_perturbations_are_drawn_on_a_logarithmic_axis(
     assert isinstance(table, Table)
     assert isinstance(panel, Panel)
     assert [row[0] for row in table.rows] == [*MINIMUM, "aggregated"]
+    assert -1 <= alma_leads(results, "all")[0] <= 1
     (chart,) = panel.charts.values()
     assert isinstance(chart, LineChart)
     assert plotly.figure(chart)["layout"]["xaxis"]["type"] == "log"
