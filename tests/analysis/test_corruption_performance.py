@@ -43,11 +43,12 @@ def cells(dataset: str, model: str, task: str, groups: tuple[str, ...] = ("bench
 @pytest.mark.parametrize("series", SUMMARIES["michaelis_P_mPC_rPC"])
 def test_means_of_the_published_detectors(series: str) -> None:
     expected = SUMMARIES["michaelis_P_mPC_rPC"][series]
-    figures, clean = cells(*series.split("/"))
+    dataset, model, task = series.split("/")
+    figures, clean = cells(dataset, model, task)
     assert clean == pytest.approx(expected["P"], abs=PRINTED)
     assert analysis.mean_performance_under_corruption(figures) == pytest.approx(expected["mPC"], abs=PRINTED)
     assert analysis.relative_performance_under_corruption(figures, clean) == pytest.approx(expected["rPC"], abs=PRINTED)
-    every, _ = cells(*series.split("/"), ("benchmark", "extra"))  # type: ignore[call-arg]
+    every, _ = cells(dataset, model, task, ("benchmark", "extra"))
     assert analysis.mean_performance_under_corruption(every) == pytest.approx(expected["mPC19"], abs=PRINTED)
 
 

@@ -16,7 +16,7 @@ from gauntlet.report.render import plotly
 from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from gauntlet.studies import run_study, studies
-from gauntlet.studies.papers.halmosi import ATTACKED, CLEAN, MINIMUM, PLAIN, small_objects_lose
+from gauntlet.studies.papers.halmosi import ATTACKED, CLEAN, MINIMUM, PLAIN, alma_leads, small_objects_lose
 from gauntlet.studies.results import FOREGROUND, Results
 from gauntlet.studies.running import study_jobs
 from gauntlet.threats import build_threat
@@ -61,8 +61,8 @@ def test_histograms_count_every_image_once_and_draw_both_means(sized: Results) -
     assert isinstance(chart, LineChart)
     images, of_classes, of_images = chart.series
     assert sum(float(share) for share in images.y) == pytest.approx(1, abs=1e-12)
-    assert of_classes.x == [pytest.approx(attacked["mIoU"])] * 2
-    assert of_images.x == [pytest.approx(attacked["NmIoU"])] * 2
+    assert [float(x) for x in of_classes.x] == pytest.approx([attacked["mIoU"]] * 2)
+    assert [float(x) for x in of_images.x] == pytest.approx([attacked["NmIoU"]] * 2)
 
 
 def test_objects_of_clean_and_attacked_images_are_joined(sized: Results) -> None:
@@ -115,6 +115,7 @@ def test_smallest_perturbations_are_drawn_on_a_logarithmic_axis(
     assert isinstance(table, Table)
     assert isinstance(panel, Panel)
     assert [row[0] for row in table.rows] == [*MINIMUM, "aggregated"]
+    assert -1 <= alma_leads(results, "all")[0] <= 1
     (chart,) = panel.charts.values()
     assert isinstance(chart, LineChart)
     assert plotly.figure(chart)["layout"]["xaxis"]["type"] == "log"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -66,7 +68,10 @@ def test_descriptions_and_names_tell_of_it_only_where_it_is_set() -> None:
 
 def test_a_battery_judges_by_what_all_its_members_count() -> None:
     model, (images, labels) = tiny_model(), batch()
-    members = {"one": {"name": "fgsm", "ignore": [0]}, "two": {"name": "pgd", "steps": 2, "ignore": [0, 1]}}
+    members: dict[str, dict[str, Any]] = {
+        "one": {"name": "fgsm", "ignore": [0]},
+        "two": {"name": "pgd", "steps": 2, "ignore": [0, 1]},
+    }
     outcome = attacks.build_battery("own", epsilon="8/255", members=members)(model, images, labels, seed=1)
     void = labels.masked_fill(labels == 0, 255)
     predicted = model(images).argmax(1)
