@@ -20,6 +20,7 @@ from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, o
 from gauntlet.evaluation.local import run_one
 from gauntlet.evaluation.plan import PlannedThreats, fitting_threats
 from gauntlet.evaluation.progress import Logged, Progress
+from gauntlet.evaluation.rereading import read_as_asked
 from gauntlet.evaluation.triple import Triple, evaluate_triple
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.preparation import AUTO
@@ -164,7 +165,7 @@ def evaluate(  # type: ignore[misc]
             stored = None
             if retrieve_existing and opened is not None:
                 opened.renew_origins([(planned.job, planned.origin)])
-                stored = opened.load(key)
+                stored = _stored(opened, planned)
             results[key] = stored or run_one(
                 planned, opened or Store(), progress, workers=workers, again=not retrieve_existing
             )
@@ -172,6 +173,12 @@ def evaluate(  # type: ignore[misc]
         return evaluations_frame(results.values())
     evaluations = [results[planned.job.key] for planned in jobs]
     return evaluations if isinstance(wanted, list) or _is_suite(wanted) else evaluations[0]
+
+
+def _stored(store: Store, planned: PlannedJob) -> Evaluation | None:
+    """The stored evaluation of a job, with the figures that the job asks for; None where there is none."""
+    stored = store.load(planned.job.key)
+    return None if stored is None else read_as_asked(store, planned) or stored
 
 
 def _check_models(models: Sequence[ModelLike]) -> None:

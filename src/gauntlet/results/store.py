@@ -166,19 +166,7 @@ class Store:
     def finish(self, started: Started, all_figures: Iterable[Figure]) -> Evaluation:
         """Writes the figures and marks the evaluation complete, in one transaction; returns the evaluation."""
         figures = list(all_figures)
-        values = [
-            {
-                "evaluation_id": started.id,
-                "view": f.view,
-                "metric": f.metric,
-                "class_name": f.class_name,
-                "position": position,
-                "value": _null(f.value),
-                "low": _null(f.low),
-                "high": _null(f.high),
-            }
-            for position, f in enumerate(figures)
-        ]
+        values = _figure_values(started.id, figures)
         table = schema.evaluations
         with self._database.write() as connection:
             update = table.update().where(table.c.id == started.id, table.c.key == started.key)
@@ -188,6 +176,27 @@ class Store:
             row = _row(connection, table.c.id == started.id)
         assert row is not None  # it was updated in this transaction
         return self._evaluation(row, figures, from_store=False)
+
+    def read_as(self, key: str, metric: Mapping[str, Any]) -> Evaluation:
+        """A complete evaluation whose figures are computed anew from its counts, with other options of its metric.
+
+        Both are kept, unless the store is read only.
+        """
+        started, views = self._counted(key)
+        other = build_metric(self._task_and_metric(key)[0], metric)
+        counts = (other.decode(row.counts) for row in self.image_rows(started))
+        figures = list(other.compute(counts, views))
+        table = schema.evaluations
+        if not self.read_only:
+            with self._database.write() as connection:
+                update = table.update().where(table.c.id == started.id, table.c.key == key)
+                self._still_there(connection.execute(update.values(metric=dict(metric))).rowcount, started)
+                connection.execute(schema.figures.delete().where(schema.figures.c.evaluation_id == started.id))
+                connection.execute(schema.figures.insert(), _figure_values(started.id, figures))
+        with self._database.read() as connection:
+            row = _row(connection, table.c.key == key)
+        assert row is not None
+        return self._evaluation(row, figures, from_store=True)
 
     def set_aside(self, started: Started, start: int, stop: int, error: str) -> None:
         """Remembers a unit that failed for good, with its error."""
@@ -329,15 +338,28 @@ class Store:
 
     def metric(self, key: str) -> Metric:
         """The metric that made the counts of an evaluation: reads them, and computes any figure from them."""
+        return build_metric(*self._task_and_metric(key))
+
+    def metric_options(self, key: str) -> dict[str, Any]:
+        """The options of the metric that the figures of an evaluation were computed with."""
+        return self._task_and_metric(key)[1]
+
+    def _task_and_metric(self, key: str) -> tuple[str, dict[str, Any]]:
         table = schema.evaluations
         with self._database.read() as connection:
             row = connection.execute(select(table.c.task, table.c.metric).where(table.c.key == key)).one_or_none()
         if row is None:
             raise GauntletError(f"the store {self.address} has no evaluation with the key '{key}'.")
-        return build_metric(row.task, row.metric)
+        return str(row.task), dict(row.metric)
 
     def recompute(self, key: str) -> list[Figure]:
         """Every figure of an evaluation from its per-image counts alone; no model, no dataset."""
+        started, views = self._counted(key)
+        metric = self.metric(key)
+        return metric.compute((metric.decode(row.counts) for row in self.image_rows(started)), views)
+
+    def _counted(self, key: str) -> tuple[Started, Views]:
+        """A complete evaluation with its counts, and their views."""
         started = self.started(key)
         if started is None or started.views is None:
             raise GauntletError(f"the store {self.address} has no per-image counts under the key '{key}'.")
@@ -345,8 +367,7 @@ class Store:
             raise GauntletError(
                 f"the store {self.address} has no complete evaluation with the key '{key}'; run it again to finish it."
             )
-        metric = self.metric(key)
-        return metric.compute((metric.decode(row.counts) for row in self.image_rows(started)), started.views)
+        return started, started.views
 
     def per_image(self, key: str) -> pd.DataFrame:
         """One row per image and view of an evaluation."""
@@ -448,6 +469,23 @@ def open_store(address: str | Path = MEMORY, *, read_only: bool = False) -> Stor
 def _pages(keys: Sequence[str]) -> Iterator[Sequence[str]]:
     """Keys in parts that fit into one query."""
     return (keys[start : start + 500] for start in range(0, len(keys), 500))
+
+
+def _figure_values(evaluation: int, figures: Sequence[Figure]) -> list[dict[str, Any]]:
+    """The rows of an evaluation's figures."""
+    return [
+        {
+            "evaluation_id": evaluation,
+            "view": f.view,
+            "metric": f.metric,
+            "class_name": f.class_name,
+            "position": position,
+            "value": _null(f.value),
+            "low": _null(f.low),
+            "high": _null(f.high),
+        }
+        for position, f in enumerate(figures)
+    ]
 
 
 def _null(value: float) -> float | None:
