@@ -86,12 +86,15 @@ class Encoder(nn.Module):
         width: of the stem.
         pyramid_width: of every scale of the pyramid.
         large: the wider boundary branch, pyramid and fusion of PIDNet-L.
+        stem_stride: 4, or 2 for small images: every map is twice as fine then.
     """
 
-    def __init__(self, blocks: int, deep_blocks: int, width: int, pyramid_width: int, *, large: bool) -> None:
+    def __init__(
+        self, blocks: int, deep_blocks: int, width: int, pyramid_width: int, *, large: bool, stem_stride: int
+    ) -> None:
         super().__init__()
         w = width
-        self.stem = two_branch_stem(w)
+        self.stem = two_branch_stem(w, stem_stride)
         self.stage1 = stage(w, w, blocks, expansion=None, open_end=True)
         self.stage2 = stage(w, 2 * w, blocks, expansion=None, stride=2, open_end=True)
         self.detail3 = stage(2 * w, 2 * w, blocks, expansion=None, open_end=True)
@@ -139,10 +142,11 @@ def pidnet(
     pyramid_width: int,
     head_width: int,
     large: bool = False,
+    stem_stride: int = 4,
 ) -> Parts:
-    """PIDNet; logits at 1/8. The second auxiliary head has one logit per pixel, that of a boundary."""
+    """PIDNet; logits at 1/8, or at twice the stem's stride. The second auxiliary head has one logit per pixel, that of a boundary."""
     return Parts(
-        Encoder(blocks, deep_blocks, width, pyramid_width, large=large),
+        Encoder(blocks, deep_blocks, width, pyramid_width, large=large, stem_stride=stem_stride),
         Readout(head(4 * width, head_width, num_classes), 0, enlarge=False),
         [
             Readout(head(2 * width, head_width, num_classes), 1, enlarge=False),
