@@ -8,7 +8,15 @@ from torch.nn import functional
 
 from gauntlet.models.architectures.base import Features, Rule
 from gauntlet.models.architectures.layers import convolution, unit
-from gauntlet.models.architectures.published.network import Head, Parts, Published, Readout, he_normal
+from gauntlet.models.architectures.published.network import (
+    HardPixels,
+    Head,
+    Parts,
+    Published,
+    Readout,
+    Supervision,
+    he_normal,
+)
 
 EXPANSION = 6
 
@@ -198,6 +206,7 @@ COINCHEUNG: tuple[Rule, ...] = (
 
 NETWORKS = {
     "bisenetv2": Published(
-        bisenet_v2, {}, COINCHEUNG, "arXiv:2004.02147", "CoinCheung/BiSeNet", stride=32, initialise=initialise
+        bisenet_v2, {}, COINCHEUNG, "arXiv:2004.02147", "CoinCheung/BiSeNet", stride=32, initialise=initialise,
+        supervision=Supervision(1.0, HardPixels(), hard_everywhere=True),
     ),
-}
+}  # fmt: skip

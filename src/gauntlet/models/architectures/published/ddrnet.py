@@ -121,9 +121,7 @@ class Encoder(nn.Module):
         return detail + resize(self.pyramid(self.stage5(relu(deep))), size), tap, images
 
 
-def ddrnet(
-    num_classes: int, *, width: int, head_width: int, pyramid_width: int = 128, stem_stride: int = 4
-) -> Parts:
+def ddrnet(num_classes: int, *, width: int, head_width: int, pyramid_width: int = 128, stem_stride: int = 4) -> Parts:
     """DDRNet-23; logits at 1/8, or at twice the stem's stride.
 
     Args:

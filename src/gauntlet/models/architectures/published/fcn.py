@@ -10,7 +10,7 @@ from torch import nn
 from gauntlet.models.architectures.base import Features, Rule
 from gauntlet.models.architectures.published import vgg
 from gauntlet.models.architectures.published.deeplab import DEEPEST, MIDDLE
-from gauntlet.models.architectures.published.network import Head, Parts, Published, Readout, he_normal
+from gauntlet.models.architectures.published.network import Head, Parts, Published, Readout, Supervision, he_normal
 from gauntlet.models.architectures.published.pspnet import MMSEG_ENCODER, sequence_head
 from gauntlet.models.architectures.published.residual import ResidualEncoder
 
@@ -205,5 +205,7 @@ NETWORKS = {
         fcn8s_residual, {}, (), _PAPER, "Arnab et al. 2018 (not public)", stride=32, classes=21, initialise=initialise,
         arnab_mib=162.9,
     ),
-    "tv_fcn_resnet50": Published(fcn_residual, {}, TORCHVISION, _PAPER, "pytorch/vision", classes=21),
+    "tv_fcn_resnet50": Published(
+        fcn_residual, {}, TORCHVISION, _PAPER, "pytorch/vision", classes=21, supervision=Supervision(0.5)
+    ),
 }  # fmt: skip
