@@ -189,6 +189,10 @@ WKENTARO: tuple[Rule, ...] = (
     (r"^upscore2\.", "decoder.skips.enlargements.0."),
     (r"^upscore_pool4\.", "decoder.skips.enlargements.1."),
     (r"^upscore8\.", "decoder.skips.enlargements.2."),
+    # CRF-RNN's names of the same
+    (r"^score2\.", "decoder.skips.enlargements.0."),
+    (r"^score4\.", "decoder.skips.enlargements.1."),
+    (r"^upsample\.", "decoder.skips.enlargements.2."),
 )
 TORCHVISION: tuple[Rule, ...] = (
     *MMSEG_ENCODER,
@@ -200,6 +204,10 @@ _PAPER = "arXiv:1411.4038"
 NETWORKS = {
     "fcn8s_vgg16_wkentaro": Published(
         fcn8s_vgg, {}, WKENTARO, _PAPER, "wkentaro/pytorch-fcn", classes=21, initialise=initialise, arnab_mib=513.0
+    ),
+    "crfrnn": Published(
+        fcn8s_vgg, {}, WKENTARO, "arXiv:1502.03240", "torrvision/crfasrnn", classes=21, initialise=initialise,
+        behind="crf:preset=crfrnn:net:fcn8s_vgg16_wkentaro",
     ),
     "fcn8s_resnet101": Published(
         fcn8s_residual, {}, (), _PAPER, "Arnab et al. 2018 (not public)", stride=32, classes=21, initialise=initialise,

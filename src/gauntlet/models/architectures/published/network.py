@@ -131,6 +131,7 @@ class Published:
         convert: on the state dict under our names, where tensors differ in more than their names.
         initialise: fresh weights.
         supervision: the losses of training.
+        behind: the address of the model that net:NAME stands for, where that is a network behind a wrapper.
         arnab_mib: size in MiB that Arnab et al. (2018), table 6, print for it; None where they have no such network.
     """
 
@@ -145,6 +146,7 @@ class Published:
     convert: Callable[[State], State] = dict
     initialise: Callable[[nn.Module], None] = he_normal
     supervision: Supervision = Supervision()
+    behind: str | None = None
     arnab_mib: float | None = None
 
 
@@ -175,7 +177,8 @@ class PublishedNetwork(Architecture):
     def training_heads(self) -> nn.ModuleList:
         """The auxiliary heads with fresh weights, apart from this network."""
         heads = nn.ModuleList(self._build().auxiliary)
-        self.row.initialise(heads)
+        for head in heads:
+            self.row.initialise(head)
         return heads
 
     def auxiliary_logits(self, encoded: Features) -> list[torch.Tensor]:
