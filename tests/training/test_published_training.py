@@ -26,21 +26,22 @@ from gauntlet.training.pixel_loss import PixelLoss, boundary_loss
 
 QUIET = Silent()
 NARROW_FCN = {"width": 8, "normalised": True, "head_width": 16, "head_kernel": 3, "wide_padding": False, "maps": 5}
+NARROW_18 = {"depth": 18, "stem_widths": (8, 8, 8), "output_stride": 8, "width": 8}
 TINY: dict[str, dict[str, Any]] = {
     "bisenet_x39": {},
     "bisenetv2": {"width": 8, "head_width": 8},
     "ddrnet23_slim": {"width": 4, "head_width": 4, "pyramid_width": 4},
     "pidnet_s": {"width": 4, "head_width": 4, "pyramid_width": 4},
     "icnet": {},
-    "mm_pspnet_r18": {},
-    "deeplabv3plus_mobilenet": {},
+    "mm_pspnet_r18": {"encoder": NARROW_18, "auxiliary_width": 8},
+    "mm_deeplabv3_r18": {"encoder": NARROW_18, "width": 8, "auxiliary_width": 8},
     "fcn8s": NARROW_FCN,
     "enet_caffe": {},
     "segformer_b0": {},
 }
 """One of each family, small or made small."""
 HEAVY: dict[str, dict[str, Any]] = {
-    "mm_deeplabv3_r18": {},
+    "deeplabv3plus_mobilenet": {},
     "deeplabv2_vgg": {},
     "segnet": {},
     "unet": {},
