@@ -51,7 +51,7 @@ class AuxiliaryHeads(nn.Module):
         encoded = network.encoder(model.normalisation(model.padded(images)))
         size = images.shape[-2:]
         logits = model.fitted(network.decoder(encoded), size)[:, : model.num_classes]
-        total = main(logits, labels)
+        total: torch.Tensor = main(logits, labels)
         for index, (head, weight) in enumerate(zip(self.heads, self.weights, strict=True)):
             auxiliary = model.fitted(head(encoded), size)
             if index != self.boundary:
