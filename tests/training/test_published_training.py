@@ -184,6 +184,13 @@ def test_faults_show_before_anything_is_computed(
         train(recipe(model={"architecture": architecture}, loss=loss), tmp_path, progress=QUIET)
 
 
+def test_ddc_at_has_branches_in_place_of_heads(tmp_path: Path) -> None:
+    adversarial = {"attack": {"name": "pgd"}, "method": "ddc-at", "share": 0.5}
+    model = {"architecture": "net:ddrnet23_slim", "options": TINY["ddrnet23_slim"]}
+    with pytest.raises(GauntletError, match="trains no auxiliary heads"):
+        train(recipe(model=model, loss={"auxiliary": [0.4]}, adversarial=adversarial), tmp_path, progress=QUIET)
+
+
 def test_no_heads_where_the_recipe_wants_none_and_hard_pixels_where_it_does() -> None:
     network = build_network("net:bisenetv2", 3, {"width": 8, "head_width": 8})
     losses = supervision(network, LossConfig(auxiliary=(), name="ohem", threshold=0.5))

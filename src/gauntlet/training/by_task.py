@@ -106,6 +106,8 @@ class SegmentationTask(TrainingTask):
         criterion = PixelLoss(self.ignored, weight=weight, label_smoothing=smoothing, hard=losses.hard)
         adversarial = self.config.adversarial
         if adversarial is not None and adversarial.method == "ddc-at":
+            if self.config.loss.auxiliary:
+                raise GauntletError("ddc-at has branches of its own and trains no auxiliary heads: no loss.auxiliary.")
             return DividedObjective(model, adversarial, criterion)
         heads = auxiliary_heads(model.module, losses, criterion)
         if adversarial is None:
