@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 import torch
 
@@ -10,11 +12,35 @@ from gauntlet.models.sources import shipped
 
 HEADLINE = {"segmentation": "mIoU", "detection": "mAP"}
 DETECTORS = [name for name in shipped.names() if shipped.find(name).task == "detection"]
+PAPERS = ("streets/bisenetv2", "streets/ddrnet", "streets/fcn8s", "streets/pidnet")
+"""Narrow forms of published networks."""
+NORMAL = ("streets/enet", "streets/pspnet", "streets/segformer", *PAPERS)
 STRONG = {"attack": {"name": "pgd", "norm": "linf", "epsilon": "8/255", "alpha": 0.01, "steps": 20}}
 
 
-def test_all_weights_together_stay_below_twenty_megabytes() -> None:
-    assert sum(shipped.find(name).weights.stat().st_size for name in shipped.names()) <= 20e6
+def megabytes(names: Iterable[str]) -> float:
+    return sum(shipped.find(name).weights.stat().st_size for name in names) / 1e6
+
+
+def test_all_weights_together_stay_below_thirty_two_megabytes() -> None:
+    assert megabytes(shipped.names()) <= 32
+
+
+def test_the_narrow_networks_of_the_papers_stay_below_twelve_megabytes() -> None:
+    assert megabytes(name for name in shipped.names() if name.removesuffix("-at") in PAPERS) <= 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NORMAL)
+def test_normal_networks_see_the_scenes(name: str) -> None:
+    data = gauntlet.load_dataset("streets", split="val", limit=64)
+    assert gauntlet.evaluate(name, data, "clean", store=None).figures["mIoU"] >= 0.72
+
+
+def test_two_networks_of_the_papers_have_robust_twins() -> None:
+    twins = [name for name in shipped.names() if name.endswith("-at") and name.removesuffix("-at") in PAPERS]
+    assert len(twins) == 2
+    assert all(shipped.find(name).card["kind"].startswith("pgd-at 100 %") for name in twins)
 
 
 @pytest.mark.parametrize("name", shipped.names())

@@ -261,7 +261,7 @@ def test_adversarial_training_raises_the_loss_inside_the_ball() -> None:
     network = build_detector("fcos", 3, **FCOS["options"])
     model = WrappedDetector(network, num_classes=3)
     attack = {"name": "pgd", "epsilon": "8/255", "alpha": "4/255", "steps": 2}
-    objective = AdversarialDetectionObjective(model, None, 0.0, AdversarialConfig(attack=attack, share=0.5)).eval()
+    objective = AdversarialDetectionObjective(model, AdversarialConfig(attack=attack, share=0.5)).eval()
     samples = [Blocks("val")[index] for index in range(4)]
     images = torch.stack([torch.from_numpy(each.image).permute(2, 0, 1) / 255 for each in samples])
     boxes = [each.boxes for each in samples if each.boxes is not None]
