@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.architectures import WrappedDetector, build, build_detector
-from gauntlet.models.architectures.decoder import SamplingAttention, corrected
+from gauntlet.models.architectures.decoder import SamplingAttention
 from gauntlet.models.architectures.dense import DenseOutputs, all_locations, assign, dense_losses, focal_loss
 from gauntlet.models.architectures.detector import Targets
 from gauntlet.models.architectures.detr import peaks
-from gauntlet.models.architectures.geometry import generalised_iou, iou, suppress
+from gauntlet.models.architectures.geometry import corrected, generalised_iou, iou, suppress
 from gauntlet.models.architectures.pspnet import Encoder
 from gauntlet.models.architectures.set_loss import match, matching_costs, set_losses
 from gauntlet.samples import Boxes
