@@ -60,7 +60,10 @@ class BoxHead(nn.Module):
     def __init__(self, width: int, hidden: int, num_classes: int) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Linear(width * BINS * BINS, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, hidden), nn.ReLU(inplace=True)
+            nn.Linear(width * BINS * BINS, hidden),
+            nn.ReLU(inplace=True),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(inplace=True),
         )
         self.classes = nn.Linear(hidden, num_classes + 1)
         self.boxes = nn.Linear(hidden, 4)

@@ -43,13 +43,14 @@ def roi_align(
     # A bin is a weighted sum of (2 SAMPLES)^2 cells: (N, R, bins, bins, 2 SAMPLES, 2 SAMPLES).
     places = rows[:, :, :, None, :, None] + columns[:, :, None, :, None, :]
     weights = down[:, :, :, None, :, None] * across[:, :, None, :, None, :]
+    precise = torch.promote_types(cells.dtype, weights.dtype)  # maps in half precision are read in single
     seen = functional.embedding_bag(
         places.flatten(0, 3).flatten(1),
-        cells.flatten(0, 1),
+        cells.flatten(0, 1).to(precise),
         mode="sum",
-        per_sample_weights=weights.flatten(0, 3).flatten(1).to(cells.dtype),
+        per_sample_weights=weights.flatten(0, 3).flatten(1).to(precise),
     )
-    return seen.view(batch, -1, bins, bins, channels).permute(0, 1, 4, 2, 3)
+    return seen.to(cells.dtype).view(batch, -1, bins, bins, channels).permute(0, 1, 4, 2, 3)
 
 
 def _neighbours(
