@@ -66,7 +66,7 @@ class ProposalHead(nn.Module):
         anchors = all_anchors(all_locations(maps))
         seen = [self.tower(each) for each in maps]
         objectness = flat([self.objectness(each) for each in seen]).flatten(1).float()
-        changes = flat([self.boxes(each) for each in seen]).unflatten(2, (-1, 4)).flatten(1, 2).float()
+        changes = flat([self.boxes(each) for each in seen]).reshape(*objectness.shape, 4).float()
         return Proposed(anchors, objectness, corrected(anchors, changes))
 
 
