@@ -1,7 +1,7 @@
 """A light two-stage detector in the manner of Faster R-CNN (Ren et al. 2015, arXiv:1506.01497) on a pyramid.
 
 Where it differs from the paper: nothing is drawn at random, all proposals of an image count for its loss; one box per
-proposal instead of one per class, which learns by its GIoU.
+proposal instead of one per class, which learns by its GIoU; true boxes are not added to the proposals.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from gauntlet.models.architectures.roi_align import roi_align
 from gauntlet.models.contract import Candidates
 
 BINS = 7
+"""In x and in y, of what the second stage sees of a proposal."""
 CLASS_WEIGHT = 2.0
+"""Of the second stage's cross-entropy, as BOX_WEIGHT of its boxes."""
 
 
 @dataclass(frozen=True)
