@@ -42,6 +42,10 @@ DETR: dict[str, Any] = {
     "architecture": "detr",
     "options": {"widths": [8, 8, 8, 8], "top_width": 8, "width": 16, "heads": 4, "queries": 8, "layers": 2},
 }
+FASTER_RCNN: dict[str, Any] = {
+    "architecture": "faster-rcnn",
+    "options": {"widths": [8, 8, 8, 8], "top_width": 8, "width": 16, "hidden": 16, "proposals": 8},
+}
 
 
 class Blocks(TinyBoxes):
@@ -225,7 +229,7 @@ def test_detr_learns_in_three_epochs(tmp_path: Path) -> None:
     assert losses[-1] < 0.7 * losses[0]
 
 
-@pytest.mark.parametrize("model", [FCOS, DETR], ids=["fcos", "detr"])
+@pytest.mark.parametrize("model", [FCOS, DETR, FASTER_RCNN], ids=["fcos", "detr", "faster-rcnn"])
 def test_a_stopped_training_continues_to_the_same_bits(tmp_path: Path, model: dict[str, Any]) -> None:
     settings = recipe(model=model, ema=0.9, checkpoint={"minutes": 1e-9}, validate_every=4)
     train(settings, tmp_path / "whole", progress=QUIET)

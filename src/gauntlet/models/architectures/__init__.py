@@ -40,6 +40,7 @@ architectures.add("pspnet", f"{__name__}.pspnet:PSPNet")
 architectures.add("published", f"{__name__}.published.network:PublishedNetwork")
 architectures.add("segformer", f"{__name__}.segformer:SegFormer")
 detectors.add("detr", f"{__name__}.detr:DETR")
+detectors.add("faster-rcnn", f"{__name__}.faster_rcnn:FasterRCNN")
 detectors.add("fcos", f"{__name__}.fcos:FCOS")
 
 
