@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, required=True, help="folder of CamVid")
     parser.add_argument("--store", default="camvid.db")
     parser.add_argument("--images", type=int, default=4, help="for the suite quick")
-    parser.add_argument("--hard-images", type=int, default=1, help="for the suite spatial and the battery")
+    parser.add_argument("--hard-images", type=int, default=1, help="for the suite spatial-quick and the battery")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -101,7 +101,7 @@ def main() -> None:
 
         clean = run(everything, ["clean"])
         quick = run(some, suites.build("quick"))
-        spatial = run(few, suites.build("spatial"))
+        spatial = run(few, suites.build("spatial-quick"))
         hard = run(few, ["clean", {"battery": {"name": "semsegbench"}}])
     models = [segmentation_model(source) for source in sources]
     draw(models, some, [row[0].description for row in quick], [row[0].description for row in spatial])
@@ -136,7 +136,7 @@ models:
   - {address: camvid/espnet, options: {weights: espnet_p_2_q_8_camvid.pth}}
 datasets:
   - {name: camvid, root: CamVid, split: test, limit: 8}
-suites: [quick, spatial]
+suites: [quick, spatial-quick]
 threats:
   - {battery: {name: semsegbench}}
 ```
@@ -188,7 +188,7 @@ def ranking(results: Results) -> str:
 
 
 def spatial_section(spatial: Results, dataset: Dataset) -> str:
-    """The suite `spatial`: what happens outside the region that was changed."""
+    """The suite `spatial-quick`: what happens outside the region that was changed."""
     header = ["threat"]
     for title in titles():
         header += [f"{title} mIoU", "A inside", "A outside", "outside, clean"]
@@ -201,7 +201,7 @@ def spatial_section(spatial: Results, dataset: Dataset) -> str:
             cells.append(percent(figures.get("A_Mbar_clean")))
         rows.append(cells)
     return section(
-        f"The suite `spatial`: {count(dataset)}",
+        f"The suite `spatial-quick`: {count(dataset)}",
         "Only a region is changed: patches of a quarter of the image's side, half of them, for corruptions; a "
         "central square of that side for the attack (BIM, 50 steps, 3 rounds that each aim at what no round before "
         "has won). A is pixel accuracy in %, inside and outside the region; outside nothing was changed, so "

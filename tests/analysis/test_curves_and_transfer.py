@@ -27,6 +27,16 @@ def test_an_epsilon_curve_starts_at_the_clean_figure() -> None:
     assert set(actual["series"]) == {"pgd, norm linf, steps 20"}
 
 
+def test_a_curve_along_the_rank_of_the_target_has_no_clean_start() -> None:
+    ranked = [{"attack": {"name": "fgsm-nth", "rank": rank, "target": {"rank": rank}}} for rank in (2, 3, 7)]
+    values = zip(ranked, (0.2, 0.3, 0.4), strict=True)
+    rows = [figure("a", {"clean": {}}, 0.8), *(figure("a", each, value) for each, value in values)]
+    actual = curve(pd.DataFrame(rows), "rank")
+    assert actual["x"].tolist() == [2, 3, 7]
+    assert actual["relative"].tolist() == pytest.approx([0.25, 0.375, 0.5])
+    assert actual["series"].nunique() == 1
+
+
 def test_other_settings_make_other_series() -> None:
     rows = [figure("a", pgd(epsilon, steps), 0.5) for epsilon in (0.01, 0.02) for steps in (10, 20)]
     assert curve(pd.DataFrame(rows), "epsilon")["series"].nunique() == 2

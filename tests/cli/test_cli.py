@@ -15,6 +15,7 @@ from gauntlet import __version__
 from gauntlet.cli import app as application
 from gauntlet.errors import GauntletError
 from gauntlet.extras import install_command
+from gauntlet.pictures.sheets import GAP
 from gauntlet.threats.corruptions.settings import DepthRule
 from program import Call
 from subprocesses import environment
@@ -173,6 +174,15 @@ def test_show_draws_a_sample_and_a_sheet_of_corruptions(call: Call) -> None:
     assert cv2.imread("sheet.png") is not None
     cv2.imwrite("photo.png", np.full((48, 64, 3), 90, np.uint8))
     assert call("show", "photo.png", "-c", "brightness", "-o", "photo-sheet.png")[0] == 0
+
+
+def test_show_draws_every_round_of_the_region_aware_attack(call: Call) -> None:
+    threat = "{region_aware: {attack: {name: bim, steps: 2, epsilon: 32/255}, rounds: 2}}"
+    assert call("show", "--model", "streets/enet", "--threat", threat, "-o", "rounds.png")[0] == 0
+    assert call("show", "--model", "streets/enet", "--threat", "fog", "-o", "fog.png")[0] == 0
+    # Four columns: 4 tiles of the sample, 4 for each of two rounds, 2 of the worst case: four rows against two.
+    rounds, fog = (cv2.imread(name).shape[0] - GAP for name in ("rounds.png", "fog.png"))
+    assert rounds == 2 * fog
 
 
 def test_show_says_when_it_cannot_write(call: Call) -> None:

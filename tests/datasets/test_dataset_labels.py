@@ -64,6 +64,15 @@ def test_voc_augmented_training_set(make_tree: MakeTree) -> None:
     assert set(labels.ravel()) == {3}
 
 
+def test_voc_reduced_validation_set_is_the_users_list(make_tree: MakeTree) -> None:
+    root = make_tree("voc2012")
+    with pytest.raises(GauntletError, match=r"reduced-val\.txt"):
+        load_dataset("voc2012", root=root, split="reduced-val")
+    everything = list(load_dataset("voc2012", root=root).ids())
+    write_lines(root / "VOCdevkit/VOC2012/ImageSets/Segmentation/reduced-val.txt", everything[-1:])
+    assert list(load_dataset("voc2012", root=root, split="reduced-val").ids()) == everything[-1:]
+
+
 def test_ade20k_zero_is_ignored_and_the_rest_shifted(make_tree: MakeTree) -> None:
     dataset = load_dataset("ade20k", root=make_tree("ade20k"))
     labels = dataset[0].labels

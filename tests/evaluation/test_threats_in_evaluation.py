@@ -19,7 +19,7 @@ from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.confusion import confusion
 from gauntlet.metrics.segmentation.counts import CountTable
 from gauntlet.models import GauntletModel, SegmentationModel
-from gauntlet.samples import Batch, collate
+from gauntlet.samples import Batch, Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import Perturbed, Threat, build_threat
 from tiny import TinyDataset
@@ -85,6 +85,31 @@ def test_a_localized_corruption_is_counted_inside_and_outside(
     assert result.figures["A_Mbar"] == pytest.approx(np.nanmean(outside))
     clean = result.figures["A_M_clean"]
     assert result.figures["RCE_M"] == pytest.approx((clean - result.figures["A_M"]) / clean)
+
+
+def test_importance_sees_the_mask_of_a_localized_threat(tiny_model: SegmentationModel) -> None:
+    """Weights of 1 inside the mask give A_M, the same of the complement A_Mbar; on clean images the mask is all."""
+    threat = build_threat({"localized": {"corruption": {"name": "contrast", "severity": 5}, "ratio": 0.5, "patch": 8}})
+    data = TinyDataset(6, sizes=((32, 40),))
+
+    def inside(sample: Sample, mask: np.ndarray) -> np.ndarray:
+        return mask.astype(float)
+
+    def outside(sample: Sample, mask: np.ndarray) -> np.ndarray:
+        return 1.0 - mask
+
+    def same(sample: Sample, scale: float = 2.0) -> np.ndarray:  # an argument with a default is no mask
+        return np.full(sample.image.shape[:2], scale)
+
+    figures = {each.__name__: gauntlet.evaluate(tiny_model, data, threat, importance=each).figures
+               for each in (inside, outside, same)}  # fmt: skip
+    for weights, region in (("inside", "M"), ("outside", "Mbar")):
+        for name in ("A_{}", "A_{}_clean", "RCE_{}"):
+            expected = figures[weights][name.format(region)]
+            assert figures[weights][name.format("P")] == pytest.approx(expected), (weights, name)
+    assert figures["same"]["A_P"] == pytest.approx(figures["same"]["aAcc_images"])
+    clean = gauntlet.evaluate(tiny_model, data, importance=inside).figures
+    assert clean["A_P"] == pytest.approx(clean["aAcc_images"])
 
 
 def test_region_aware_rounds_only_ever_add(tiny_model: SegmentationModel, tiny_dataset: TinyDataset) -> None:

@@ -39,6 +39,22 @@ def test_accuracy_inside_and_outside_and_its_relative_error() -> None:
     assert figures["region_share"] == pytest.approx(5 / 8)
 
 
+def test_intervals_of_regions_are_paired_over_images() -> None:
+    """The attack halves the accuracy of every image: RCE is 1/2 in every resample, the accuracies are not constant."""
+    truth, mask = [[0, 0, 0, 0, 1]], [[1, 1, 1, 1, 0]]
+    whole = region_counts([[0, 0, 0, 0, 1]], [[0, 0, 1, 1, 1]], truth, mask)
+    half = region_counts([[0, 0, 1, 1, 1]], [[0, 1, 1, 1, 1]], truth, mask)
+    metric = SegmentationMetric(["a", "b"])
+    found = {f.metric: f for f in metric.compute([whole, half, half, whole], REGION) if not f.class_name}
+    assert found["RCE_M"].value == found["RCE_M"].low == found["RCE_M"].high == 0.5
+    assert found["A_M"].low < found["A_M"].value == 0.375 < found["A_M"].high
+    assert found["A_M_clean"].low == pytest.approx(2 * found["A_M"].low)
+    assert (found["A_Mbar"].low, found["A_Mbar"].high) == (1.0, 1.0)
+    assert "A_P" not in found  # nobody gave weights
+    alone = {f.metric: f for f in metric.compute([whole], REGION) if not f.class_name}
+    assert math.isnan(alone["RCE_M"].low)
+
+
 def test_an_empty_region_is_skipped() -> None:
     empty = region_counts([[0, 1]], [[1, 1]], [[0, 1]], [[0, 0]])
     full = region_counts([[0, 1]], [[0, 0]], [[0, 1]], [[1, 1]])

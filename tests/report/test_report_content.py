@@ -38,7 +38,7 @@ from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections import honesty
 from gauntlet.report.sections.obtained import command
 from gauntlet.report.sections.summary import grade
-from gauntlet.report.tables import Table
+from gauntlet.report.tables import Table, number_of
 from gauntlet.results import Job, Store
 from gauntlet.threats.attacks.checks import Suspicion
 
@@ -356,6 +356,26 @@ def test_curves_start_at_the_clean_figure(document: Document, small_store: Store
     for series in chart.series:
         assert list(series.x) == [0, 2, 4, 8]
         assert series.y[0] == clean[series.name]
+
+
+def test_what_attacks_leave_is_drawn_and_tabled_as_a_share_of_the_clean_figure(document: Document) -> None:
+    (chart,) = charts_of(document, "curve-epsilon").values()
+    (kept,) = charts_of(document, "kept-epsilon").values()
+    assert isinstance(chart, LineChart)
+    assert isinstance(kept, LineChart)
+    for whole, share in zip(chart.series, kept.series, strict=True):
+        assert list(share.y) == pytest.approx([float(value) / float(whole.y[0]) for value in whole.y])
+    table = next(table for table in blocks_of(document, Table) if table.id.startswith("attack-ratios"))
+    assert table.title == "mIoU ratio by threat"
+    assert all(0 <= number_of(cell) <= 1.5 for row in table.rows for cell in row[1:])
+
+
+def test_relative_errors_of_regions_have_curves(document: Document) -> None:
+    (chart,) = charts_of(document, "rce-outside-ratio").values()
+    assert isinstance(chart, LineChart)
+    assert {series.name for series in chart.series} == set(MODELS)
+    assert len(chart.series[0].x) > 1
+    assert 0 not in chart.series[0].x
 
 
 def test_boxes_hold_quantiles_and_both_means(document: Document, small_store: Store) -> None:

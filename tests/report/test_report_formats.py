@@ -120,12 +120,15 @@ def test_figures_are_files_of_their_kind(format: str, magic: bytes, document: Do
     assert all(path.read_bytes().startswith(magic) for path in files)
 
 
+REGIONS = ("rce-inside-ratio", "rce-outside-ratio")
+
+
 def test_every_kind_of_figure_can_be_drawn_and_shows_names_as_text(document: Document, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     vector.write(document, tmp_path, "svg")
     names = {path.stem.split("-streets")[0] for path in tmp_path.iterdir()}
     expected = {"overview", "best-attack", "spread", "smallest", "classes-map", "scatter"}
-    assert names == expected | {"curve-severity", "curve-epsilon", "curve-ratio"}
+    assert names == expected | {"curve-severity", "curve-epsilon", "curve-ratio", "kept-epsilon", *REGIONS}
     overview = next(tmp_path.glob("overview*")).read_text("utf-8")
     assert "<script" not in overview
     assert "window.hacked" in overview

@@ -49,8 +49,14 @@ def sized(tmp_path_factory: pytest.TempPathFactory) -> Results:
         return run("halmosi/figure-2", Store(), threats=CHEAP)
 
 
+def drawn(name: str, results: Results) -> Sequence[Block]:
+    drawing = studies[name].drawing
+    assert drawing is not None
+    return drawing(results)
+
+
 def test_histograms_count_every_image_once_and_draw_both_means(sized: Results) -> None:
-    table, panel = studies["halmosi/figure-1"].drawing(sized)
+    table, panel = drawn("halmosi/figure-1", sized)
     assert isinstance(table, Table)
     assert isinstance(panel, Panel)
     attacked = sized.evaluation(PLAIN, ATTACKED).figures
@@ -81,7 +87,7 @@ def test_size_bias_is_that_of_the_table(sized: Results) -> None:
     table = by_size(stored_objects(sized.store, *keys))
     kept = table.loc[table["counted"] > 0, "ratio"].to_numpy(float)
     assert small_objects_lose(sized)[0] == pytest.approx(kept[-1] - kept[0], abs=1e-12)
-    _, panel = studies["halmosi/figure-2"].drawing(sized)
+    _, panel = drawn("halmosi/figure-2", sized)
     assert isinstance(panel, Panel)
     (chart,) = panel.charts.values()
     assert isinstance(chart, PointChart)
@@ -111,7 +117,7 @@ def test_smallest_perturbations_are_drawn_on_a_logarithmic_axis(
     monkeypatch.setenv("GAUNTLET_CACHE", str(tmp_path))
     threats = {name: {"attack": {**own, "steps": 3}} for name, own in MINIMUM.items()}
     results = run("halmosi/figure-15", Store(), threats={CLEAN: "clean", **threats})
-    table, panel = studies["halmosi/figure-15"].drawing(results)
+    table, panel = drawn("halmosi/figure-15", results)
     assert isinstance(table, Table)
     assert isinstance(panel, Panel)
     assert [row[0] for row in table.rows] == [*MINIMUM, "aggregated"]

@@ -46,6 +46,54 @@ def test_the_semsegbench_suite_is_the_published_protocol() -> None:
     assert {c["severity"] for c in corruptions} == {3}
 
 
+def test_the_spatial_suite_is_what_the_paper_prints() -> None:
+    described = [build_threat(description).describe() for description in suites.build("spatial")]
+    localized = [each["localized"] for each in described if "localized" in each]
+    assert {each["patch"] for each in localized} == {"quarter"}  # 256 of 1024 pixels
+    severities = {(each["corruption"]["name"], each["corruption"]["severity"]) for each in localized}
+    assert severities == {(name, level) for name in ("brightness", "snow", "gaussian_noise") for level in (1, 3, 5)}
+    ratios = [each["ratio"] for each in localized if each["corruption"] == localized[1]["corruption"]]
+    assert sorted(ratios) == [step / 10 for step in range(11)]
+    attacks = [each["region_aware"] for each in described if "region_aware" in each]
+    found = {
+        (
+            each["region"]["square"]["size"],
+            round(255 * each["attack"]["epsilon"]),
+            each["rounds"],
+            each["attack"]["steps"],
+            each["region"]["square"]["position"],
+        )
+        for each in attacks
+    }
+    assert found == {
+        *((size, level, 3, 50, "centre") for size in ("100/1024", "200/1024") for level in (16, 32)),
+        *(("200/1024", 16, rounds, 50, "centre") for rounds in (1, 2, 3, 4, 5)),
+        *(("200/1024", 16, 3, steps, "centre") for steps in (10, 25, 50, 100, 150, 200, 250)),
+        ("200/1024", 16, 3, 50, "bottom-left"),
+    }
+    backward = {name: cost_of(name) for name in ("spatial", "spatial-quick")}
+    assert backward == {"spatial": 3555, "spatial-quick": 300}
+
+
+def cost_of(suite: str) -> float:
+    """Backward passes per image."""
+    return sum(build_threat(description).passes().backward for description in suites.build(suite))
+
+
+def test_fgsm_of_the_suite_arnab_leaves_the_own_prediction() -> None:
+    built = [build_threat(description) for description in suites.build("arnab")]
+    untargeted = [each for each in built if each.name.split()[0] in ("fgsm", "ifgsm")]
+    assert len(untargeted) == 16
+    assert {each.describe()["attack"]["labels"] for each in untargeted} == {"prediction"}
+    assert built[1].name == "fgsm linf 0.25/255 x1 labels prediction"
+
+
+def test_the_rank_of_the_target_class_is_swept() -> None:
+    built = build_threats({"attack": {"name": "fgsm-nth", "epsilon": "8/255", "rank": "2..7"}})
+    assert [each.describe()["attack"]["target"] for each in built] == [{"rank": rank} for rank in range(2, 8)]
+    assert len({each.name for each in built}) == 6
+
+
 def test_sweeps_are_every_combination() -> None:
     swept = expand(
         {"attack": {"name": ["pgd", "bim"], "epsilon": ["2/255", "4/255"], "steps": {"range": [10, 30, 10]}}}

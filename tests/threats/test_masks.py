@@ -110,6 +110,9 @@ def test_sizes_in_words() -> None:
     assert resolve_size("half", 128, 64, "patch") == (32, 32)
     assert resolve_size("eighth", 4, 4, "patch") == (1, 1)
     assert resolve_size([3, 5], 9, 9, "size") == (3, 5)
+    assert resolve_size("100/1024", 1024, 2048, "size") == (100, 100)
+    assert resolve_size("200/1024", 128, 256, "size") == (25, 25)
+    assert resolve_size("1/1024", 64, 64, "size") == (1, 1)
 
 
 def test_descriptions() -> None:
@@ -131,6 +134,8 @@ def test_descriptions() -> None:
         ({"square": {"size": 0}}, "size must be a whole number of pixels from 1 on"),
         ({"square": {"size": 2.5}}, "size must be a whole number of pixels from 1 on"),
         ({"square": {"size": "big"}}, "unknown word for 'size' 'big'; known: eighth, half, quarter."),
+        ({"square": {"size": "3/2"}}, "size as a share of the shorter side lies above 0 and up to 1"),
+        ({"square": {"size": "0/4"}}, "size as a share of the shorter side lies above 0 and up to 1"),
         ({"square": {"size": 2, "position": "left"}}, "unknown position 'left'"),
         ({"patches": {"patch": 2, "ratio": 1.2}}, "ratio must lie in [0, 1], not 1.2."),
         ({"patches": {"patch": 2, "ratio": 0.5, "mode": "exactly"}}, "did you mean 'exact'?"),

@@ -20,6 +20,7 @@ from gauntlet.analysis.distribution import (
     perturbation_cdf,
 )
 from gauntlet.analysis.leaderboard import leaderboard, threat_table
+from gauntlet.analysis.localized import mean_over_corruptions, position_differences, region_errors
 from gauntlet.analysis.optimality import complementarity, ensemble_gain, optimality, optimality_table
 from gauntlet.analysis.rem_gam import gam, rem
 from gauntlet.analysis.scores import scores, summaries
@@ -55,6 +56,7 @@ __all__ = [
     "image_to_dataset_ratio",
     "leaderboard",
     "mean_corruption_error",
+    "mean_over_corruptions",
     "mean_performance_under_corruption",
     "median_perturbation",
     "minimum_norms",
@@ -62,6 +64,8 @@ __all__ = [
     "optimality",
     "optimality_table",
     "perturbation_cdf",
+    "position_differences",
+    "region_errors",
     "relative_performance_under_corruption",
     "rem",
     "scores",

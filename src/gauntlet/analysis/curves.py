@@ -32,7 +32,7 @@ def curve(
         parameter: one of `curve_options`: "severity", "epsilon", "ratio", "steps", "rounds" and those of other
             packages.
         metric: by default mIoU for segmentation and mAP for detection.
-        from_clean: start every curve with the clean figure at 0, where it is known.
+        from_clean: start every curve with the clean figure at 0, where it is known and 0 means the clean image.
         least: series with fewer different settings are left out.
 
     Returns:
@@ -53,7 +53,7 @@ def curve(
     points = with_clean(points[sizes >= least], rows, keys)
     columns = [*keys, "series", "kind", "x", "value", "low", "high", "clean"]
     points = points.reindex(columns=columns)
-    if from_clean:
+    if from_clean and curve_options()[parameter].from_clean:
         starts = points.dropna(subset="clean").drop_duplicates([*keys, "series"])
         starts = starts.assign(x=0.0, value=starts["clean"], low=float("nan"), high=float("nan"))
         points = pd.concat([starts, points]).drop_duplicates([*keys, "series", "x"], keep="last")

@@ -60,6 +60,13 @@ def corrupt(
     root: Annotated[str | None, typer.Option("--root", help="Where the dataset lies on disk.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many images.")] = None,
     depth_rule: DepthRuleOption = "metric",
+    ratio: Annotated[
+        float | None,
+        typer.Option("--ratio", min=0, max=1, help="Localized: share of the patches that change; masks/ beside."),
+    ] = None,
+    patch: Annotated[
+        str, typer.Option("--patch", help="Localized: size of a patch in pixels, or quarter, half, eighth, 100/1024.")
+    ] = "quarter",
     seed: SeedOption = 0,
 ) -> None:
     """Write a corrupted copy of a dataset in DetecBench's layout; an interrupted copy goes on where it was."""
@@ -69,6 +76,8 @@ def corrupt(
     from gauntlet.datasets import load_dataset
     from gauntlet.threats.corruptions import COMMON, write_corrupted
 
+    size = int(patch) if patch.isdecimal() else patch
+    region = None if ratio is None else {"patches": {"ratio": ratio, "patch": size}}
     dataset = load_dataset(name, split=split, root=root, limit=limit)
     with Progress(transient=True) as bar:
         task = bar.add_task("writing", total=None)
@@ -79,6 +88,7 @@ def corrupt(
             parse_severities(severity),
             seed,
             depth_rule=depth_rule,  # type: ignore[arg-type]
+            region=region,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     typer.echo(f"written to {output}")

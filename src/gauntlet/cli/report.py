@@ -63,6 +63,10 @@ def report(
         str | None,
         typer.Option("--model", "-m", help="Where --gallery and --check find a model of the store that is your own."),
     ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option("--reference", help="A model of the store that corruption errors (CE) are given against."),
+    ] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     as_json: JsonOption = False,
     *,
@@ -81,7 +85,7 @@ def report(
         for finding in findings:
             if finding.text.startswith(NO_CHECK):
                 _say(f"{finding.subject}: {finding.text}")
-        options = Options(title, gallery=gallery, findings=findings, loaders=loaders, skipped=_say)
+        options = Options(title, gallery=gallery, findings=findings, loaders=loaders, skipped=_say, reference=reference)
         written = write_report(opened, output, format=format.value, options=options, figures=figures)
     if as_json:
         size = written.stat().st_size if written.is_file() else sum(each.stat().st_size for each in written.iterdir())

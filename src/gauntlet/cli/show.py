@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from gauntlet.datasets.contract import Dataset
     from gauntlet.models import GauntletModel
     from gauntlet.pictures import Image, Tile
-    from gauntlet.report.painters import BoxPainter, LabelPainter
-    from gauntlet.samples import Sample
+    from gauntlet.report.painters import BoxPainter, LabelPainter, Labels
+    from gauntlet.samples import Batch, Sample
+    from gauntlet.seeding import ImageSeed
     from gauntlet.threats.contract import Threat
+    from gauntlet.threats.kinds.attack import RegionAwareThreat
 
 
 @app.command(
@@ -104,6 +106,7 @@ def sample_tiles(
     from gauntlet.samples import collate
     from gauntlet.seeding import ImageSeed
     from gauntlet.tasks import DETECTION, task_of
+    from gauntlet.threats.kinds.attack import RegionAwareThreat
 
     if model is None and threat.needs_model:
         raise GauntletError(f"the threat '{threat.name}' needs a model; add --model.")
@@ -119,6 +122,8 @@ def sample_tiles(
     tiles = [*tiles_of.truth(), *tiles_of.predicted(batch.images, "clean")]
     if threat.name == "clean":
         return tiles
+    if isinstance(threat, RegionAwareThreat) and isinstance(tiles_of, _LabelTiles):
+        return [*tiles, *tiles_of.rounds(threat, batch, ImageSeed(seed, sample.id))]
     perturbed = threat.perturb(model, batch, [ImageSeed(seed, sample.id)])  # type: ignore[arg-type]
     changed = from_tensor(perturbed.images[0])
     difference, factor = amplified_difference(sample.image, changed)
@@ -161,16 +166,35 @@ class _LabelTiles(_SampleTiles):
         if self.painter.model is None:
             return []
         said = self.painter.said(images, self.sample.id)
-        prediction = said.labels
+        if self.sample.labels is None:
+            return self._drawn(said.labels, name)
+        assert said.confidence is not None  # a model that predicts has one
+        sure = 100 * float(said.confidence[self.painter.counted(self.sample)].mean())
+        return self._drawn(said.labels, name, f", {sure:.1f} % sure")
+
+    def rounds(self, threat: RegionAwareThreat, batch: Batch, seed: ImageSeed) -> list[Tile]:
+        """Every round of the region-aware attack by itself, then the worst case per pixel over them."""
+        from gauntlet.report.rounds import draw_mask, rounds_on
+
+        made = rounds_on(threat, self.painter, batch, seed)
+        tiles = []
+        for number, each in enumerate(made.rounds, 1):
+            tiles += [
+                self._tile(f"round {number}: image", each.image),
+                self._tile(f"round {number}: aims at", draw_mask(each.aimed_at)),
+                self._tile(f"round {number}: prediction", self.painter.draw(each.prediction)),
+                self._tile(f"round {number}: newly wrong", draw_mask(each.newly_wrong)),
+            ]
+        return [*tiles, *self._drawn(made.cumulative, "cumulative")]
+
+    def _drawn(self, prediction: Labels, name: str, sure: str = "") -> list[Tile]:
         if self.sample.labels is None:
             return [self._tile(f"{name} prediction", self.painter.draw(prediction))]
         accuracy = 100 * self.painter.right(self.sample, prediction)
-        assert said.confidence is not None  # a model that predicts has one
-        sure = 100 * float(said.confidence[self.painter.counted(self.sample)].mean())
         return [
             self._tile(f"{name} prediction", self.painter.draw(prediction)),
             self._tile(
-                f"{name} errors ({accuracy:.1f} % right, {sure:.1f} % sure)",
+                f"{name} errors ({accuracy:.1f} % right{sure})",
                 self.painter.draw_errors(self.sample, prediction),
             ),
         ]

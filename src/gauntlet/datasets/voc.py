@@ -43,10 +43,13 @@ class VOCSegmentation(LabelledImages):
 
     The augmented training set (the Semantic Boundaries Dataset) is the split "trainaug": label images in
     SegmentationClassAug (else SegmentationClass) for the ids of trainaug.txt, or of train.txt and aug.txt together.
+    "reduced-val" is what Arnab et al. evaluate on: validation images that no training set of the Semantic Boundaries
+    Dataset has. Nobody publishes a rule that gives their list, so it is read from the user's own reduced-val.txt.
 
     Args:
         root: the folder VOC2012, or one that holds VOCdevkit/VOC2012.
-        split: "train" (1464 images), "val" (1449), "trainval" (2913) or "trainaug" (10582).
+        split: "train" (1464 images), "val" (1449), "trainval" (2913), "trainaug" (10582) or "reduced-val"
+            (346).
         convert: see `ImageFiles`.
     """
 
@@ -55,8 +58,8 @@ class VOCSegmentation(LabelledImages):
     background_index = 0
     colors = voc_palette(21)
     table = LabelTable.plain(21)
-    splits = ("train", "val", "trainval", "trainaug")
-    lengths = {"train": 1464, "val": 1449, "trainval": 2913, "trainaug": 10582}  # noqa: RUF012
+    splits = ("train", "val", "trainval", "trainaug", "reduced-val")
+    lengths = {"train": 1464, "val": 1449, "trainval": 2913, "trainaug": 10582, "reduced-val": 346}  # noqa: RUF012
 
     def __init__(self, root: str | Path, split: str = "val", *, convert: bool = False) -> None:
         check_split(self.name, split, self.splits)

@@ -5,6 +5,7 @@ One class per task (`gauntlet.tasks`).
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,9 @@ from gauntlet.seeding import ImageSeed
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
 from gauntlet.threats.contract import Candidate, Perturbed, Threat
 
-Importance = Callable[[Sample], npt.NDArray[np.floating]]
+Importance = Callable[..., npt.NDArray[np.floating]]
+"""Weights (H, W) of pixels from a sample, or from a sample and the mask of the threat: bool (H, W), True where it acts,
+everywhere for threats to the whole image and for clean images."""
 
 
 class RunningFigure(ABC):
@@ -167,7 +170,7 @@ class SegmentationCounter(Counter):
 
     Attributes:
         metric: what is counted.
-        importance: weights of the pixels of a sample for A_P, or None.
+        importance: weights of pixels for A_P, or None.
         precision: of the model's forward pass.
     """
 
@@ -198,7 +201,7 @@ class SegmentationCounter(Counter):
         return [DensePrediction(labels.cpu().numpy()) for labels in predictions]
 
     def _update(self, sample: Sample, prediction: DensePrediction, region: npt.NDArray[np.bool_] | None) -> ImageCounts:
-        weights = None if self.importance is None else self.importance(sample)
+        weights = None if self.importance is None else weigh(self.importance, sample, region)
         return self.metric.update(prediction, need_label_map(sample), region, weights)
 
     def _skipped(self, sample: Sample) -> ImageCounts:
@@ -359,6 +362,20 @@ class _RunningCertified(RunningFigure):
             self._sum += self._metric.per_image(each, WHOLE)[0]["accuracy"]
             self._images += 1
         return self._sum / self._images if self._images else float("nan")
+
+
+def weigh(importance: Importance, sample: Sample, region: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.floating]:
+    """The weights (H, W) of the pixels of a sample, P(M) of Marchiori Pietrosanti et al., Eq. 2."""
+    if not sees_mask(importance):
+        return importance(sample)
+    return importance(sample, np.ones(sample.image.shape[:2], np.bool_) if region is None else region)
+
+
+def sees_mask(importance: Importance) -> bool:
+    """Whether a function takes the mask: a second argument that must be given, or one that is called "mask"."""
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    given = [each for each in inspect.signature(importance).parameters.values() if each.kind in positional]
+    return len(given) > 1 and (given[1].default is inspect.Parameter.empty or given[1].name == "mask")
 
 
 def need_label_map(sample: Sample) -> npt.NDArray[np.integer]:

@@ -118,7 +118,8 @@ def evaluate(  # type: ignore[misc]
         batch_size: images computed together.
         device: a torch device; the best there is by default.
         precision: "fp32" or "bf16" for forward passes.
-        importance: weights of the pixels of a sample, for A_P.
+        importance: weights of pixels for A_P: a function of a sample, or of a sample and the mask of the threat
+            (bool (H, W), True where it acts).
         objects: keep every connected object and how much of it is right, for size bias (`analysis.stored_objects`).
         prepare: how the model's passes are made faster under attacks: "auto", "off", or steps such as
             "fold,channels-last" (see `models.preparation`); recorded with the evaluation.

@@ -79,7 +79,9 @@ def _fingerprint(function: Importance) -> str:
     """Name and code of a function: two lambdas of one place are two functions."""
     code = getattr(function, "__code__", None)
     if code is None:
-        raise GauntletError("importance must be a plain function of a sample, so that its results can be told apart.")
+        raise GauntletError(
+            "importance must be a plain function of a sample (and a mask), so that its results can be told apart."
+        )
     # A model or a dataset by its identity, which has a digest; its own text says less.
     contents = [cell.cell_contents for cell in function.__closure__ or ()]
     closure = [repr(getattr(content, "identity", content)) for content in contents]

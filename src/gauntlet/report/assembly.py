@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.numbers import counted
 from gauntlet.report.document import Block, Document, Finding, Gallery, Part, Section, Text, made_now
 from gauntlet.report.gallery import build_gallery, worst_images
@@ -49,6 +49,7 @@ class Options:
         findings: what other checks found, by model (`gauntlet.threats.attacks.checks`).
         loaders: how a gallery finds models and datasets.
         skipped: told why a gallery could not be made, besides the page.
+        reference: name of a model that the errors of localized corruptions are also given against (CE).
     """
 
     title: str = "Gauntlet report"
@@ -56,6 +57,7 @@ class Options:
     findings: Sequence[Finding] = ()
     loaders: Loaders = field(default_factory=Loaders)
     skipped: Callable[[str], None] = lambda reason: None
+    reference: str | None = None
 
 
 def build_report(store: Store, options: Options | None = None) -> Document:
@@ -65,6 +67,9 @@ def build_report(store: Store, options: Options | None = None) -> Document:
     if frame.empty:
         raise GauntletError(f"the store {store.address} holds no finished evaluation; 'gauntlet run' makes some.")
     cut = scopes(frame)
+    models = {model for scope in cut for model in scope.models}
+    if options.reference is not None and options.reference not in models:
+        raise unknown_name("model of the store", options.reference, sorted(models))
     parts = [
         replace(build_part(store, scope, options), title=title)
         for scope, title in zip(cut, titles_apart(cut), strict=True)
@@ -97,7 +102,7 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
     sections: list[Section | None] = [
         summary.section(scope, ranking, first_two(ranking, images)),
         Section(f"leaderboard-section-{scope.id}", "Leaderboard", board),
-        *threats.sections(scope, ranking),
+        *threats.sections(scope, ranking, options.reference),
         boxes.section(scope, ranking),
         error_types.section(scope, ranking, images),
         strength.section(scope, ranking),

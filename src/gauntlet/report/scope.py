@@ -13,6 +13,7 @@ import pandas as pd
 
 from gauntlet.analysis.frames import MAIN_METRIC, one_name_each
 from gauntlet.analysis.shared_threats import shared_threats
+from gauntlet.metrics.arithmetic import divide
 from gauntlet.report.naming import slug
 from gauntlet.report.tables import Interval
 from gauntlet.results.model_names import Identified, distinct_names
@@ -145,6 +146,12 @@ class Scope:
         """The clean figure of a model."""
         threats = self.of_kind("clean")
         return self.figure(model, threats[0]) if threats else Interval(np.nan)
+
+    def ratio(self, model: str, threat: str) -> Interval:
+        """The main figure over the clean one, Arnab et al.'s IoU ratio; the interval is that of the figure alone."""
+        figure, clean = self.figure(model, threat), self.clean(model).value
+        value, low, high = (float(divide(part, clean)) for part in (figure.value, figure.low, figure.high))
+        return Interval(value, low, high)
 
     @cached_property
     def _shared(self) -> dict[str, list[str]]:

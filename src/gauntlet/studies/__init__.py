@@ -7,6 +7,8 @@ with `contract`; `papers` has one module per paper.
 from gauntlet.studies.contract import Claim, Study, studies
 from gauntlet.studies.papers import arnab as _arnab  # noqa: F401 - these register themselves
 from gauntlet.studies.papers import halmosi as _halmosi  # noqa: F401
+from gauntlet.studies.papers import localized as _localized  # noqa: F401
+from gauntlet.studies.papers import localized_pictures as _localized_pictures  # noqa: F401
 from gauntlet.studies.papers import spatial as _spatial  # noqa: F401
 from gauntlet.studies.running import run_study
 

@@ -59,6 +59,7 @@ class Study:
         second_model: address of the model in the place of "{second}" where the user names none.
         least_models: how many models it needs.
         needs: what it needs that nobody can ship, in one sentence; "" for nothing.
+        aim: of a picture, the class whose pixels attacks aim at; "" for all.
         also: other names of it.
         objects: whether evaluations keep every connected object (`Settings.objects`).
     """
@@ -80,6 +81,7 @@ class Study:
     second_model: str = ""
     least_models: int = 1
     needs: str = ""
+    aim: str = ""
     also: Sequence[str] = ()
     objects: bool = False
 

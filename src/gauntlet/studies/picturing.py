@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 from gauntlet import pictures
 from gauntlet.datasets.contract import Dataset
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.evaluation.jobs import ready_model, resolve_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.models import GauntletModel, SegmentationModel, load_model
 from gauntlet.report.document import Document, Exhibit, Gallery, Picture, Section, Text
 from gauntlet.report.gallery import label_picture, photo
 from gauntlet.report.painters import LabelPainter
+from gauntlet.report.rounds import draw_mask, rounds_on
 from gauntlet.report.unlabelled import OneSample, read_sample, with_truth
-from gauntlet.samples import Sample, collate
+from gauntlet.samples import Batch, Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.studies.contract import Study
 from gauntlet.studies.drawings import slug
@@ -25,6 +29,10 @@ from gauntlet.studies.page import finding_section, study_document
 from gauntlet.studies.running import check_number, study_members, with_sources
 from gauntlet.threats import build_threat
 from gauntlet.threats.contract import Threat
+from gauntlet.threats.kinds.attack import RegionAwareThreat
+
+CLASS = "@class:"
+"""Before the name of a class in the threats of a picture; its number in the dataset takes the place of both."""
 
 
 def picture_page(
@@ -56,12 +64,17 @@ def picture_page(
     for model in models:
         entry = ModelEntry(address=model) if isinstance(model, str) else model
         members = study_members(study, entry, second_model)
-        threats = {label: build_threat(with_sources(each, members)) for label, each in study.threats.items()}
+        known = _class_names(study, members, data)
+        threats = {
+            label: build_threat(with_classes(with_sources(each, members), known))
+            for label, each in study.threats.items()
+        }
         galleries = []
         for label, member in members.items():
             loaded = load_model(member.address, **member.options) if data is None else _ready(member, data)
             painter = LabelPainter(data or OneSample(sample, loaded), _segmentation(study, loaded))
-            galleries.append(_gallery(label, sample, loaded, painter, threats, seed))
+            attacked = aimed_at(with_truth(sample, loaded), study.aim, painter)
+            galleries.append(_gallery(label, sample, attacked, painter, threats, seed))
         sections.append(Section(f"here-{slug(entry.address)}", entry.address, galleries))
     sections.append(Section("made", "How this page was made", [Text(command)]))
     subtitle = f"{study.question} {len(models)} models, image '{sample.id}'."
@@ -91,12 +104,57 @@ def _segmentation(study: Study, model: GauntletModel) -> SegmentationModel:
     return model
 
 
+def with_classes(threat: Any, class_names: Sequence[str]) -> Any:
+    """A threat with the number of a class in the place of "@class:NAME"."""
+    if isinstance(threat, Mapping):
+        return {key: with_classes(value, class_names) for key, value in threat.items()}
+    if not (isinstance(threat, str) and threat.startswith(CLASS)):
+        return threat
+    return _class_index(threat.removeprefix(CLASS), class_names)
+
+
+def aimed_at(sample: Sample, aim: str, painter: LabelPainter) -> Sample:
+    """A sample whose labels are void but for one class; as it is where there is none to aim at."""
+    if not aim:
+        return sample
+    index, void = _class_index(aim, painter.class_names), painter.dataset.ignore_index
+    labels = painter.truth(sample)
+    if void is None or not (labels == index).any():
+        raise GauntletError(f"the image '{sample.id}' has no pixel of the class '{aim}'; choose another --image.")
+    return replace(sample, labels=np.where(labels == index, labels, void).astype(labels.dtype))
+
+
+def _class_index(name: str, class_names: Sequence[str]) -> int:
+    if name not in class_names:
+        raise unknown_name("class", name, class_names)
+    return list(class_names).index(name)
+
+
+def _class_names(study: Study, members: Mapping[str, ModelEntry], dataset: Dataset | None) -> Sequence[str]:
+    """The classes of the dataset; of an image file, those of the model, where the study needs any."""
+    if dataset is not None:
+        return dataset.class_names
+    if not study.aim and CLASS not in str(study.threats):
+        return ()
+    first = next(iter(members.values()))
+    return _segmentation(study, load_model(first.address, **first.options)).class_names
+
+
 def _gallery(
-    title: str, sample: Sample, model: GauntletModel, painter: LabelPainter, threats: dict[str, Threat], seed: int
+    title: str, sample: Sample, attacked: Sample, painter: LabelPainter, threats: dict[str, Threat], seed: int
 ) -> Gallery:
-    """One member: the image, what it says about it, and the same under every threat."""
-    # An attack has to move away from something: without ground truth, from what the model says.
-    batch = collate([with_truth(sample, model)], ignore_index=painter.dataset.ignore_index)
+    """One member: the image, what it says about it, and the same under every threat.
+
+    Args:
+        title: of the gallery.
+        sample: what is drawn.
+        attacked: the same with the labels that attacks move away from: without ground truth, what the model says.
+        painter: what asks the model, and draws.
+        threats: by label.
+        seed: of the threats.
+    """
+    batch = collate([attacked], ignore_index=painter.dataset.ignore_index)
+    model: SegmentationModel = painter.model  # type: ignore[assignment] # one that predicts has one
     clean = painter.predict(batch.images, sample.id)
     panels: list[Picture] = [photo("input", sample.image)]
     seen = painter.classes_of(clean)
@@ -107,6 +165,9 @@ def _gallery(
         words.append(f"{painter.right_words} {painter.right(sample, clean):.1%} clean")
     panels.append(label_picture("clean prediction", painter, clean))
     for label, threat in threats.items():
+        if isinstance(threat, RegionAwareThreat):
+            panels += _round_pictures(threat, painter, batch, ImageSeed(seed, sample.id))
+            continue
         perturbed = threat.perturb(model, batch, [ImageSeed(seed, sample.id)])
         changed = pictures.from_tensor(perturbed.images[0])
         difference, factor = pictures.amplified_difference(sample.image, changed)
@@ -116,8 +177,24 @@ def _gallery(
             photo(f"{label}: difference x {factor:.1f}", difference),
             label_picture(f"{label}: prediction", painter, said),
         ]
+        if perturbed.region is not None:
+            panels.append(photo(f"{label}: where", draw_mask(perturbed.region[0].cpu().numpy())))
         seen |= painter.classes_of(said)
         if sample.labels is not None:
             words.append(f"{painter.right(sample, said):.1%} under {label}")
     exhibit = Exhibit(sample.id, ", ".join(words), panels)
     return Gallery(title, painter.legend(seen), [exhibit])
+
+
+def _round_pictures(threat: RegionAwareThreat, painter: LabelPainter, batch: Batch, seed: ImageSeed) -> list[Picture]:
+    """Every round of the region-aware attack, and the worst case per pixel over them."""
+    made = rounds_on(threat, painter, batch, seed)
+    panels: list[Picture] = []
+    for number, each in enumerate(made.rounds, 1):
+        panels += [
+            photo(f"round {number}", each.image),
+            photo(f"round {number}: aims at", draw_mask(each.aimed_at)),
+            label_picture(f"round {number}: prediction", painter, each.prediction),
+            photo(f"round {number}: newly wrong", draw_mask(each.newly_wrong)),
+        ]
+    return [*panels, label_picture("cumulative output", painter, made.cumulative)]

@@ -22,6 +22,7 @@ class Printed(Figures):
         mious: by place; what is not there was not printed.
         ratios: IoU ratios that are printed as such.
         sizes: numbers of parameters by model.
+        accuracies: mean accuracy of images by place and view ("all", "inside", "outside").
         note: what else must be said about them.
         chosen: the model that claims and drawings are about; None for all of them.
     """
@@ -30,6 +31,7 @@ class Printed(Figures):
     mious: Mapping[Place, float]
     ratios: Mapping[Place, float] = field(default_factory=dict)
     sizes: Mapping[str, float] = field(default_factory=dict)
+    accuracies: Mapping[tuple[Place, str], float] = field(default_factory=dict)
     note: str = ""
     chosen: str | None = None
     source: str = "published"
@@ -43,7 +45,8 @@ class Printed(Figures):
         return self._labels(1)
 
     def _labels(self, part: int) -> list[str]:
-        return list(dict.fromkeys(place[part] for place in (*self.ratios, *self.mious)))
+        places = (*self.ratios, *self.mious, *(place for place, _ in self.accuracies))
+        return list(dict.fromkeys(place[part] for place in places))
 
     def of(self, model: str) -> Printed:
         return replace(self, chosen=model)
@@ -54,6 +57,9 @@ class Printed(Figures):
     def ratio(self, member: str, threat: str, model: str | None = None) -> FloatArray:
         printed = self.ratios.get((self._name(model), member, threat))
         return super().ratio(member, threat, model) if printed is None else np.full(1, printed)
+
+    def image_accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        return np.full(1, self.accuracies.get(((self._name(model), member, threat), view), np.nan))
 
     def parameters(self, member: str, model: str | None = None) -> float:
         return self.sizes.get(self._name(model), float("nan"))

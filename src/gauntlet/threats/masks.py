@@ -22,13 +22,14 @@ from gauntlet.threats.options import MODE, PATCH, RATIO, Option, merged, options
 
 Mask = npt.NDArray[np.bool_]
 Size = int | str | Sequence[int] | Mapping[str, int]
-"""Whole pixels, (height, width) or {"height": 32, "width": 64} in pixels, or "half", "quarter", "eighth" of the shorter
-side of the image."""
+"""Whole pixels, (height, width) or {"height": 32, "width": 64} in pixels, or a share of the shorter side of the image:
+"half", "quarter", "eighth", or "100/1024", which is 100 pixels where that side has 1024 and as much of it elsewhere."""
 Mode = Literal["bernoulli", "exact"]
 
 MODES = ("bernoulli", "exact")
 POSITIONS = ("centre", "top-left", "top-right", "bottom-left", "bottom-right")
 SHARES = {"half": 2, "quarter": 4, "eighth": 8}
+"""Words for a share of the shorter side: one over this."""
 SIDES = ("height", "width")
 
 MaskBuilder = Callable[[int, int, int], Mask]
@@ -161,8 +162,7 @@ def canonical_size(size: Size, name: str) -> int | str | list[int]:
             raise GauntletError(f"{name} as a rectangle is {{height: 32, width: 64}}, not {dict(size)}.")
         size = [size[side] for side in SIDES]
     if isinstance(size, str):
-        if size not in SHARES:
-            raise unknown_name(f"word for '{name}'", size, SHARES)
+        _share(size, name)
         return size
     pair: list[Any] = list(size) if isinstance(size, Sequence) else [size, size]
     if len(pair) != 2 or not all(_is_whole(value) and value >= 1 for value in pair):
@@ -176,9 +176,24 @@ def resolve_size(size: Size, height: int, width: int, name: str) -> tuple[int, i
     """Height and width in pixels of a size given in any of its forms."""
     size = canonical_size(size, name)
     if isinstance(size, str):
-        side = max(1, min(height, width) // SHARES[size])
+        pixels, of = _share(size, name)
+        side = max(1, min(height, width) * pixels // of)
         return side, side
     return (size[0], size[1]) if isinstance(size, list) else (size, size)
+
+
+def _share(size: str, name: str) -> tuple[int, int]:
+    """A share of the shorter side, as a quotient."""
+    if size in SHARES:
+        return 1, SHARES[size]
+    pixels, slash, of = size.partition("/")
+    if not (slash and pixels.isdecimal() and of.isdecimal()):
+        raise unknown_name(f"word for '{name}'", size, SHARES)
+    if not 0 < int(pixels) <= int(of):
+        raise GauntletError(
+            f"{name} as a share of the shorter side lies above 0 and up to 1, such as 100/1024, not {size}."
+        )
+    return int(pixels), int(of)
 
 
 def check_box(box: object) -> None:

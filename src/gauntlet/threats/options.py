@@ -40,6 +40,7 @@ class Option:
         axis: title of the x axis of curves along it; "" where no curve is drawn.
         grey_levels: whether it is a difference of pixel values on the [0, 1] scale, which people read in grey levels.
         follows: options that its default is computed from.
+        from_clean: whether 0 of it is the clean image, so that curves along it start there.
     """
 
     named: Named = "unusual"
@@ -52,6 +53,7 @@ class Option:
     axis: str = ""
     grey_levels: bool = False
     follows: tuple[str, ...] = ()
+    from_clean: bool = True
 
     @property
     def metadata(self) -> dict[str, Option]:
@@ -124,3 +126,4 @@ RATIO = Option("always", swept=True, axis="share of patches hit")
 PATCH = Option("always", swept=True, rectangle=True)
 MODE = Option(swept=True)
 ROUNDS = Option("always", written="in {value} rounds", swept=True, axis="rounds")
+RANK = Option(swept=True, axis="rank of the target class", from_clean=False)

@@ -65,6 +65,22 @@ def test_a_file_is_what_the_threat_gives(tmp_path: Path) -> None:
     assert (read(tmp_path / "snow/2/a/000002.png") == expected).all()
 
 
+def test_a_localized_copy_has_the_images_of_the_threat_and_their_masks(tmp_path: Path) -> None:
+    dataset, place = Pictures(), {"ratio": 0.5, "patch": 8}
+    write_corrupted(dataset, tmp_path, ["snow"], [2], seed=9, region={"patches": place})
+    sample = dataset[1]
+    threat = build_threat({"localized": {"corruption": {"name": "snow", "severity": 2}, **place}})
+    made = threat.perturb(None, collate([sample]), [ImageSeed(9, sample.id)])  # type: ignore[arg-type]
+    expected = (made.images[0].permute(1, 2, 0) * 255).round().byte().numpy()
+    assert (read(tmp_path / "cc/snow/severity_2/a/000002.png") == expected).all()
+    assert made.region is not None
+    assert made.region.any()
+    assert (read(tmp_path / "masks/a/000002.png")[..., 0] == 255 * made.region[0].numpy()).all()
+    assert len(files(tmp_path / "masks")) == len(dataset)
+    with pytest.raises(GauntletError, match="holds a copy with region"):
+        write_corrupted(dataset, tmp_path, ["snow"], [2], seed=9)
+
+
 def test_jpeg_keeps_the_file_name(tmp_path: Path) -> None:
     write_corrupted(Pictures(["0001.jpg"]), tmp_path / "a", ["brightness"], [3], format="jpeg")
     write_corrupted(Pictures(["0001.jpg"]), tmp_path / "b", ["brightness"], [3])

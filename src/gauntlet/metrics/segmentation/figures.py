@@ -32,6 +32,31 @@ def mean_image_accuracy(table: CountTable) -> float:
     return float(nan_mean(image_accuracy(table)))
 
 
+def paired_intervals(
+    accuracy: FloatArray, clean: FloatArray, *, resamples: int = RESAMPLES
+) -> dict[str, tuple[float, float]]:
+    """95 % bootstrap intervals over images of A, its clean value and RCE = (A_clean - A) / A_clean.
+
+    Both means are taken over the same resampled images, so that RCE has the interval of a paired figure. NaN when fewer
+    than two images have a value.
+
+    Args:
+        accuracy, clean: (N,) accuracy of every image in one region, or with one importance; NaN where it has none.
+        resamples: number of bootstrap samples.
+    """
+    known = ~np.isnan(accuracy) & ~np.isnan(clean)
+    accuracy, clean = accuracy[known], clean[known]
+
+    def figures(weights: FloatArray) -> dict[str, FloatArray]:
+        images = weights.sum(axis=1)
+        means, base = weights @ accuracy / images, weights @ clean / images
+        return {"A": means, "A_clean": base, "RCE": divide(base - means, base)}
+
+    if len(accuracy) < 2:
+        return dict.fromkeys(("A", "A_clean", "RCE"), (float("nan"), float("nan")))
+    return joint_intervals(figures, len(accuracy), resamples=resamples)
+
+
 def importance_accuracy(correct: FloatArray, total: FloatArray) -> float:
     """A_P for importance weights: mean over images of the weight of the right pixels over the weight of all.
 

@@ -219,8 +219,19 @@ class SegmentationMetric(Metric):
         }
         return [Figure(name + suffix, value, view) for name, value in values.items()]
 
+    def _scalar_figures(
+        self, table: CountTable, scalars: FloatArray, suffix: str = "", view: str = "all"
+    ) -> list[Figure]:
+        """Confidence, entropy and weighted accuracy of one view."""
+        figures = self._certainty_figures(table, scalars, suffix, view)
+        weighted = ~np.isnan(scalars[:, 3])
+        if weighted.any() and weighted[table.valid > 0].all():
+            accuracy = segmentation.importance_accuracy(scalars[:, 2], scalars[:, 3])
+            figures.append(Figure(f"A_P{suffix}", accuracy, view))
+        return figures
+
     @staticmethod
-    def _scalar_figures(table: CountTable, scalars: FloatArray, suffix: str = "", view: str = "all") -> list[Figure]:
+    def _certainty_figures(table: CountTable, scalars: FloatArray, suffix: str = "", view: str = "all") -> list[Figure]:
         figures = []
         counted = table.valid > 0
         for name, column in (("confidence", 0), ("entropy", 1)):
@@ -229,10 +240,6 @@ class SegmentationMetric(Metric):
                 figures.append(Figure(name + suffix, float(divide(sums.sum(), table.valid.sum())), view))
                 mean = float(nan_mean(sums / table.valid[counted]))
                 figures.append(Figure(f"{name}_images{suffix}", mean, view))
-        weighted = ~np.isnan(scalars[:, 3])
-        if weighted.any() and weighted[counted].all():
-            accuracy = segmentation.importance_accuracy(scalars[:, 2], scalars[:, 3])
-            figures.append(Figure(f"A_P{suffix}", accuracy, view))
         return figures
 
     def _region_figures(self, reduced: _Reduced) -> list[Figure]:
@@ -240,14 +247,11 @@ class SegmentationMetric(Metric):
         whole = inside + outside
         foregrounds = [reduced.foreground(view) for view in range(len(REGION))]
         figures = self._headline(whole, _added(foregrounds[0], foregrounds[1]))
-        figures += self._scalar_figures(whole, reduced.scalars(0) + reduced.scalars(1))
+        figures += self._certainty_figures(whole, reduced.scalars(0) + reduced.scalars(1))
         regions = (("M", "inside", inside, clean_inside), ("Mbar", "outside", outside, clean_outside))
         for suffix, view, table, clean in regions:
-            accuracy, base = segmentation.mean_image_accuracy(table), segmentation.mean_image_accuracy(clean)
+            figures += self._paired(suffix, segmentation.image_accuracy(table), segmentation.image_accuracy(clean))
             figures += [
-                Figure(f"A_{suffix}", accuracy),
-                Figure(f"A_{suffix}_clean", base),
-                Figure(f"RCE_{suffix}", corruption_error(accuracy, base)),
                 Figure(f"mIoU_{suffix}", segmentation.cmiou(table)),
                 Figure(f"mIoU_{suffix}_clean", segmentation.cmiou(clean)),
                 Figure(f"mAcc_{suffix}", segmentation.mean_class_accuracy(table)),
@@ -258,6 +262,7 @@ class SegmentationMetric(Metric):
             figures += self._foreground_figures(foregrounds[index], suffix)
             figures += self._scalar_figures(reduced.table(index), reduced.scalars(index), suffix)
         figures.append(Figure("region_share", float(divide(inside.valid.sum(), whole.valid.sum()))))
+        figures += self._importance_figures(reduced)
         return figures + self._region_calibration(reduced.confidence(0), reduced.confidence(1))
 
     def _region_calibration(self, inside: FloatArray, outside: FloatArray) -> list[Figure]:
@@ -269,6 +274,26 @@ class SegmentationMetric(Metric):
         parts = (calibration.pool(rows) for rows in (inside, outside))
         values = calibration.region_detection(*(part.right_odds + part.wrong_odds for part in parts))
         return figures + [Figure(name, float(value[0])) for name, value in values.items()]
+
+    @staticmethod
+    def _paired(suffix: str, accuracy: FloatArray, clean: FloatArray) -> list[Figure]:
+        """A, its clean value and RCE from the accuracies of the images, (N,) each, with intervals."""
+        bounds = segmentation.paired_intervals(accuracy, clean)
+        mean, base = float(nan_mean(accuracy)), float(nan_mean(clean))
+        values = {
+            f"A_{suffix}": (mean, bounds["A"]),
+            f"A_{suffix}_clean": (base, bounds["A_clean"]),
+            f"RCE_{suffix}": (corruption_error(mean, base), bounds["RCE"]),
+        }
+        return [Figure(name, value, low=low, high=high) for name, (value, (low, high)) in values.items()]
+
+    def _importance_figures(self, reduced: _Reduced) -> list[Figure]:
+        """A_P over the whole image, under the threat and clean; none without weights."""
+        inside, outside, clean_inside, clean_outside = (reduced.scalars(view)[:, 2:] for view in range(len(REGION)))
+        attacked, clean = inside + outside, clean_inside + clean_outside  # (N, 2): weight of the right and of all
+        if not len(attacked) or np.isnan(attacked).any():
+            return []
+        return self._paired("P", *(divide(sums[:, 0], sums[:, 1]) for sums in (attacked, clean)))
 
     def _battery_figures(self, reduced: _Reduced, views: Views) -> list[Figure]:
         tables = [reduced.table(view) for view in range(len(views))]

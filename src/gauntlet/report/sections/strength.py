@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gauntlet.analysis import curve
 from gauntlet.analysis.curves import curve_options, settings
 from gauntlet.report.charts import Axis, Chart, LineChart, Panel, Series
 from gauntlet.report.document import Section
+from gauntlet.report.naming import slug
 from gauntlet.report.scope import Scope
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.results.descriptions import grey_levels
@@ -13,19 +16,56 @@ from gauntlet.results.descriptions import grey_levels
 
 def section(scope: Scope, ranking: Ranking) -> Section | None:
     """One panel per setting that was varied."""
-    panels = [panel for parameter in curve_options() if (panel := curve_panel(scope, ranking, parameter)) is not None]
+    views = [CurveView(scope.metric), CurveView(scope.metric, relative=True), *REGION_VIEWS]
+    made = [curve_panel(scope, ranking, parameter, view) for parameter in curve_options() for view in views]
+    panels = [panel for panel in made if panel is not None]
     return Section(f"curves-{scope.id}", "Curves", panels) if panels else None
 
 
-def curve_panel(scope: Scope, ranking: Ranking, parameter: str) -> Panel | None:
+@dataclass(frozen=True)
+class CurveView:
+    """What is drawn along a setting.
+
+    Attributes:
+        metric: the figure.
+        relative: its share of the clean figure instead: Arnab et al.'s IoU ratio.
+        words: what it is called, its name where this is empty.
+    """
+
+    metric: str
+    relative: bool = False
+    words: str = ""
+
+    @property
+    def title(self) -> str:
+        return self.words or (f"{self.metric} ratio" if self.relative else self.metric)
+
+    @property
+    def prefix(self) -> str:
+        """Of the panel's name: "curve", "kept", "rce-inside"."""
+        return slug(self.words.split(" (")[0]) if self.words else "kept" if self.relative else "curve"
+
+
+REGION_VIEWS = (CurveView("RCE_M", words="RCE inside (M)"), CurveView("RCE_Mbar", words="RCE outside (Mbar)"))
+"""Relative corruption errors of threats with a region."""
+
+
+def curve_panel(scope: Scope, ranking: Ranking, parameter: str, view: CurveView) -> Panel | None:
     """Curves along one setting, a line per model; one chart per threat that was run with several values of it."""
     rows = scope.analysis_frame
     rows = rows[rows["view"].eq("all")]
     rows = rows[rows["kind"].eq("clean") | settings(rows, parameter).notna()]
-    if rows["kind"].eq("clean").all():
+    if view.relative:
+        rows = rows[rows["kind"].isin(["clean", "attack"])]
+    if rows["kind"].eq("clean").all() or not rows["metric"].eq(view.metric).any():
         return None
-    points = curve(rows, parameter, scope.metric)
+    points = curve(rows, parameter, view.metric)
+    if view.relative:
+        shares = {name: points[name] / points["clean"] for name in ("value", "low", "high")}
+        points = points.assign(**shares)
+    points = points.dropna(subset=["value"])  # an empty region has no figure
     option = curve_options()[parameter]
+    start = " The point at 0 is the clean figure." if points["x"].eq(0).any() and view not in REGION_VIEWS else ""
     charts: dict[str, Chart] = {}
     for series, part in points.groupby("series", sort=False):
         lines = []
@@ -38,15 +78,14 @@ def curve_panel(scope: Scope, ranking: Ranking, parameter: str) -> Panel | None:
             value, low, high = (line[name].astype(float).tolist() for name in ("value", "low", "high"))
             lines.append(Series(model, at, value, low, high, style=index))
         charts[str(series)] = LineChart(
-            f"{scope.metric} against {option.axis.split(' (')[0]}: {series}",
-            f"{scope.metric} of every model along the {parameter} of {series}; the value at 0 is the clean figure.",
+            f"{view.title} against {option.axis.split(' (')[0]}: {series}",
+            f"{view.title} of every model along the {parameter} of {series}.{start}",
             Axis(option.axis),
-            Axis(f"{scope.metric} (%)", percent=True, whole=True),
+            Axis(f"{view.title} (%)", percent=True, whole=view not in REGION_VIEWS),
             series=lines,
         )
     if not charts:
         return None
-    caption = (
-        "The point at 0 is the clean figure; bars are 95 % intervals. Click a name to hide it, twice to see it alone."
-    )
-    return Panel(f"curve-{parameter}-{scope.id}", f"By {parameter}", caption, charts, "threat")
+    caption = f"{start} Bars are 95 % intervals. Click a name to hide it, twice to see it alone.".strip()
+    title = f"By {parameter}" if view.prefix == "curve" else f"{view.title} by {parameter}"
+    return Panel(f"{view.prefix}-{parameter}-{scope.id}", title, caption, charts, "threat")

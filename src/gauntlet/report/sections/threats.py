@@ -1,4 +1,4 @@
-"""Figures under every threat: a table per kind, regions, batteries."""
+"""Figures under every threat: tables per kind, batteries."""
 
 from __future__ import annotations
 
@@ -7,35 +7,20 @@ from gauntlet.report.document import Block, Section
 from gauntlet.report.naming import slug
 from gauntlet.report.scope import Scope, kind_title
 from gauntlet.report.scope_ranking import Ranking, worst_name
+from gauntlet.report.sections import regions
 from gauntlet.report.tables import Cell, Column, Table
-from gauntlet.tasks import SEGMENTATION, TASKS
 
-_REGION_FIGURE = {name: (task.region_figure, task.region_words) for name, task in TASKS.items()}
 _CHOSEN_BY = (("chosen_by_accuracy", "by accuracy"), ("chosen_by_mIoU", "by mIoU"), ("chosen_by_F1", "by F1"))
 
 
-def region_metrics(task: str) -> list[tuple[str, str, str]]:
-    """Name, kind of column and meaning of the figures inside (M) and outside (Mbar) the region of a threat."""
-    figure, words = _REGION_FIGURE.get(task, _REGION_FIGURE[SEGMENTATION])
-    metrics = []
-    for part, where in (("M", "inside"), ("Mbar", "outside")):
-        name = f"{figure}_{part}"
-        metrics += [
-            (name, "percent", f"{words} {where} the region"),
-            (f"{name}_clean", "percent", "the same on the clean image"),
-            (f"RCE_{part}", "number", f"relative corruption error {where}: (clean - {figure}) / clean"),
-        ]
-    return metrics
-
-
-def sections(scope: Scope, ranking: Ranking) -> list[Section]:
-    """One section per kind of threat that is there."""
+def sections(scope: Scope, ranking: Ranking, reference: str | None = None) -> list[Section]:
+    """One section per kind of threat that is there; corruption errors are also given against a reference model."""
     made = []
     for kind in scope.kinds:
         blocks: list[Block] = [matrix_table(scope, ranking, kind)]
-        regions = region_table(scope, ranking, kind)
-        if regions is not None:
-            blocks.append(regions)
+        if kind == "attack":
+            blocks.append(matrix_table(scope, ranking, kind, relative=True))
+        blocks += regions.blocks(scope, ranking, kind, reference)
         if kind == "battery":
             blocks += battery_blocks(scope, ranking)
         made.append(Section(f"{slug(kind)}-{scope.id}", kind_title(kind), blocks))
@@ -69,54 +54,31 @@ def overview(scope: Scope, ranking: Ranking) -> Panel | None:
     return Panel(f"overview-{scope.id}", "Worst cases at a glance", caption, {"all": chart})
 
 
-def matrix_table(scope: Scope, ranking: Ranking, kind: str) -> Table:
-    """Models and threats of a kind; whichever are fewer stand in the columns, clean beside them."""
-    names = [*scope.of_kind("clean"), *scope.of_kind(kind)]
-    title = f"{scope.metric} by threat"
-    identity = f"{slug(kind)}-figures-{scope.id}"
+def matrix_table(scope: Scope, ranking: Ranking, kind: str, *, relative: bool = False) -> Table:
+    """Models and threats of a kind; whichever are fewer stand in the columns, clean beside them.
+
+    Args:
+        scope, ranking: what is compared.
+        kind: of threat.
+        relative: the kept share of the clean figure instead (Arnab et al.'s IoU ratio).
+    """
+    names = [*([] if relative else scope.of_kind("clean")), *scope.of_kind(kind)]
+    figure = scope.ratio if relative else scope.figure
+    title = f"{scope.metric} ratio by threat" if relative else f"{scope.metric} by threat"
+    identity = f"{slug(kind)}-{'ratios' if relative else 'figures'}-{scope.id}"
     caption = f"{scope.metric} in per cent; a dash where a model was not evaluated."
+    if relative:
+        caption = f"{scope.metric} under the threat over the clean one, in per cent: what is left of the model."
     rows: list[list[Cell]]
     if len(names) > len(ranking.models):
         columns = [Column("threat"), *(Column(model, "percent", heat=True) for model in ranking.models)]
-        rows = [[name, *(scope.figure(model, name) for model in ranking.models)] for name in names]
+        rows = [[name, *(figure(model, name) for model in ranking.models)] for name in names]
         best = "row"
     else:
         columns = [Column("model"), *(Column(name, "percent", heat=True) for name in names)]
-        rows = [[model, *(scope.figure(model, name) for name in names)] for model in ranking.models]
+        rows = [[model, *(figure(model, name) for name in names)] for model in ranking.models]
         best = "column"
     return Table(identity, title, columns, rows, caption, best if len(ranking.models) > 1 else "")
-
-
-def region_table(scope: Scope, ranking: Ranking, kind: str) -> Table | None:
-    """Accuracy (mAP for detectors) inside and outside the region that a threat acts in."""
-    rows = scope.frame
-    metrics = region_metrics(scope.task)
-    names = [name for name, _, _ in metrics]
-    rows = rows[rows["kind"].eq(kind) & rows["metric"].isin(names) & rows["view"].eq("all")]
-    if rows.empty:
-        return None
-    wide = rows.drop_duplicates(["model", "threat", "metric"], keep="last")
-    wide = wide.set_index(["model", "threat", "metric"])["value"].unstack("metric").reindex(columns=names)
-    columns = [
-        Column("threat"),
-        Column("model"),
-        *(
-            Column(name.replace("_clean", " clean"), each, heat=each == "percent", note=note)
-            for name, each, note in metrics
-        ),
-    ]
-    values = dict(zip(wide.index, wide.to_numpy(float).tolist(), strict=True))
-    cells: list[list[Cell]] = [
-        [threat, model, *values[model, threat]]
-        for threat in scope.of_kind(kind)
-        for model in ranking.models
-        if (model, threat) in values
-    ]
-    caption = (
-        "M is the region the threat acts in, Mbar the rest. A relative corruption error of 0 means no damage, 1 that "
-        "nothing is left; above 0 outside, damage spreads."
-    )
-    return Table(f"{slug(kind)}-regions-{scope.id}", "Inside and outside the region", columns, cells, caption)
 
 
 def battery_blocks(scope: Scope, ranking: Ranking) -> list[Block]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions.api import SEVERITIES, check_name, check_severity, corrupt, corruption_stream
 from gauntlet.threats.corruptions.catalogue import COMMON, Image, registry
 from gauntlet.threats.corruptions.settings import Channels, DepthRule, Stream, check_settings
+from gauntlet.threats.masks import Mask, build_mask, canonical_mask
 
 LAYOUTS = {"detecbench": "cc/{name}/severity_{severity}", "plain": "{name}/{severity}"}
 """Folders of one corruption and severity: DetecBench's in 2D, and that of ImageNet-C, the 3D reference and DetecBench's
@@ -25,7 +26,9 @@ copies in 3D."""
 SUFFIXES = {"png": ".png", "jpeg": ".jpg"}
 JPEG_QUALITY = 95
 MANIFEST = "corrupted.json"
-UNRECORDED = {"depth_rule": "metric"}
+MASKS = "masks"
+"""The folder of the masks of a localized copy; a mask is the same for every corruption and severity."""
+UNRECORDED = {"depth_rule": "metric", "region": None}
 """Settings that older manifests do not have, and what those copies were made with."""
 
 Progress = Callable[[int, int], None]
@@ -60,6 +63,7 @@ def write_corrupted(
     channels: Channels = "rgb",
     depth_rule: DepthRule = "metric",
     frost_textures: str | Path | None = None,
+    region: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> WrittenCopy:
     """Writes every image of a dataset under every corruption and severity.
@@ -81,6 +85,8 @@ def write_corrupted(
         channels: as in `corrupt`; the published copies were made with "bgr".
         depth_rule: as in `corrupt`; the published copies in 3D were made with "estimated".
         frost_textures: a folder with the reference's frost pictures, used for frost.
+        region: a mask of `gauntlet.threats.masks` outside of which images stay as they are, as the threat
+            {"localized": ...} has it; masks are written beside them, <root>/masks/<file>.png with 255 inside.
         progress: called with the files done and the files in all.
     """
     if layout not in LAYOUTS:
@@ -99,6 +105,7 @@ def write_corrupted(
         "channels": channels,
         "depth_rule": depth_rule,
         "frost_textures": None if frost_textures is None else str(frost_textures),
+        "region": None if region is None else canonical_mask(region),
     }
     _claim(root, settings)
     options: dict[str, Any] = {"stream": stream, "channels": channels, "depth_rule": depth_rule}
@@ -110,9 +117,16 @@ def write_corrupted(
         missing = {case: target for case, target in targets.items() if not target.exists()}
         if missing:
             sample = dataset[index]
+            mask = None if region is None else _mask(region, sample, seed)
+            if mask is not None:
+                drawn = np.repeat(np.where(mask, 255, 0).astype(np.uint8)[..., None], 3, axis=2)
+                _write(root / MASKS / _file_name(image_id, ".png"), _encoded(drawn, "png"))
         for (name, severity), target in missing.items():
             textures = {} if frost_textures is None else _textures(name, frost_textures)
-            _write(target, _encoded(_corrupted(sample, name, severity, seed, **options, **textures), format))
+            image = _corrupted(sample, name, severity, seed, **options, **textures)
+            if mask is not None:
+                image = np.where(mask[..., None], image, sample.image)
+            _write(target, _encoded(image, format))
         written += len(missing)
         kept += len(targets) - len(missing)
         if progress is not None:
@@ -132,6 +146,12 @@ def _cases(dataset: Dataset, names: Sequence[str], severities: Sequence[int]) ->
                 "or use a dataset with depth, such as streets."
             )
     return cases
+
+
+def _mask(region: Mapping[str, Any], sample: Sample, seed: int) -> Mask:
+    """The mask (H, W) of an image, as the threat of that seed has it."""
+    height, width = sample.image.shape[:2]
+    return build_mask(region, height, width, ImageSeed(seed, sample.id).stream("mask"))
 
 
 def _textures(name: str, folder: str | Path) -> dict[str, Any]:

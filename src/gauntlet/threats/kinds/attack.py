@@ -21,6 +21,7 @@ from gauntlet.tasks import DETECTION, task_of
 from gauntlet.threats import attacks
 from gauntlet.threats.attacks import Attack, Battery, RegionAware
 from gauntlet.threats.attacks.detection.targets import wanted_boxes
+from gauntlet.threats.attacks.engine.outcome import Outcome
 from gauntlet.threats.attacks.engine.targets import Target, is_target_file
 from gauntlet.threats.contract import Candidate, Perturbed, Threat, threats
 from gauntlet.threats.kinds.corruption import parse_options
@@ -213,11 +214,15 @@ class RegionAwareThreat(Threat):
         literal = {"literal": True} if self.attack.literal else {}
         return {"region_aware": {**described, **literal, **self.region.describe()}}
 
-    def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
+    def outcome(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Outcome:
+        """The worst case, and every round by itself."""
         inner = replace(self.attack.attack, ignore_index=batch.ignore_index)
         attack = RegionAware(inner, rounds=self.attack.rounds, literal=self.attack.literal)
         masks = self.region.masks(batch, seeds)
-        outcome = attack(model, batch.images, truth_of(model, batch), region=masks, seed=streams(seeds, inner.name))
+        return attack(model, batch.images, truth_of(model, batch), region=masks, seed=streams(seeds, inner.name))
+
+    def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
+        outcome, masks = self.outcome(model, batch, seeds), self.region.masks(batch, seeds)
         details = {name: values for name, values in outcome.details.items() if name != "clean_fooled"}
         seen = outcome.predictions if outcome.detections is None else outcome.detections
         return Perturbed(outcome.images, masks, predictions=seen, details=details)

@@ -22,7 +22,7 @@ from gauntlet.threats.attacks.engine.result import Result
 from gauntlet.threats.attacks.engine.seeds import uniform_draws
 from gauntlet.threats.attacks.engine.step_rules import step_rules
 from gauntlet.threats.attacks.engine.targets import needs_logits
-from gauntlet.threats.options import ALPHA, EPSILON, LOSS, STEPS, Option
+from gauntlet.threats.options import ALPHA, EPSILON, LOSS, RANK, STEPS, Option
 from gauntlet.threats.passes import Passes
 
 NOISES = ("uniform", "scaled")
@@ -269,9 +269,13 @@ class SingleStep(GradientAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class NthMostLikely(SingleStep):
-    """FGSM towards the class of rank n at every pixel of the clean image (Arnab et al.)."""
+    """FGSM towards the class of rank n at every pixel of the clean image (Arnab et al.).
 
-    rank: int = 2
+    Attributes:
+        rank: n, from 1 (the predicted class) to the number of classes (the least likely one).
+    """
+
+    rank: int = field(default=2, metadata=RANK.metadata)
 
     def __post_init__(self) -> None:
         super().__post_init__()
