@@ -7,7 +7,7 @@ from typing import Literal, overload
 
 from gauntlet.errors import unknown_name
 from gauntlet.threats.compat.semsegbench import describe_corruption
-from gauntlet.threats.corruptions import COMMON, COMMON_3D, names, registry
+from gauntlet.threats.corruptions import COMMON, COMMON_3D, VIDEO, names, registry
 from gauntlet.threats.kinds.corruption import CorruptionThreat
 
 ALL = "all"
@@ -46,7 +46,8 @@ def CommonCorruption3d(name: str, severity: int = 3) -> CorruptionThreat | list[
 
     The benchmark's images are made with estimated depth, so this is how depth is read.
     """
-    return _named(name.removeprefix(PREFIX_3D), severity, "3D common corruption", names("3d"), COMMON_3D)
+    known = [*names("3d"), *VIDEO]
+    return _named(name.removeprefix(PREFIX_3D), severity, "3D common corruption", known, COMMON_3D)
 
 
 def AllCommonCorruptions(severity: int = 3) -> list[CorruptionThreat]:
