@@ -17,7 +17,7 @@ from gauntlet.metrics import WHOLE, Views
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.preparation import parse_steps
 from gauntlet.results.model_facts import FIELD as FACTS
-from gauntlet.results.model_facts import ModelFacts, facts_of
+from gauntlet.results.model_facts import ModelFacts, said_facts
 from gauntlet.results.origin import FIELD
 from gauntlet.results.record import Evaluation, ImageRow
 from gauntlet.results.store import Started, Store
@@ -119,7 +119,7 @@ def begin_session(
 
 def model_facts(planned: PlannedJob, model: GauntletModel | None = None) -> ModelFacts:
     """What is known about the model of a job, and by the model itself where it is loaded."""
-    return facts_of(model, (planned.origin.model or {}).get("address"))
+    return said_facts(model, (planned.origin.model or {}).get("address"))
 
 
 def images_done(store: Store, jobs: Sequence[PlannedJob]) -> int:
