@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from gauntlet.analysis import by_size, stored_objects
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 from gauntlet.report.charts import LineChart, Panel, PointChart
+from gauntlet.report.document import Block
 from gauntlet.report.render import plotly
 from gauntlet.report.tables import Table
 from gauntlet.results import Store

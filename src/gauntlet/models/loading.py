@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,7 +11,8 @@ import torch
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.sources import camvid, shipped, trained
-from gauntlet.models.sources.contract import ModelSource, make_source, sources
+from gauntlet.models.sources.contract import DescribedModel, ModelSource, make_source, sources
+from gauntlet.models.sources.model_folder import find_model_folder
 from gauntlet.models.sources.suggesting import suggest_address
 
 sources.add("script", "gauntlet.models.sources.own_models:script")
@@ -31,6 +33,8 @@ def resolve_model(
     backbone: str | None = None,
     dataset: str | None = None,
     crop_size: str | None = None,
+    model_folder: str | Path | None = None,
+    facts: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> ModelSource:
     """The source behind an address or a benchmark triple, not loaded yet.
@@ -41,9 +45,21 @@ def resolve_model(
             "python:my.nets:build"); `docs/models.md` lists the prefixes.
         model_name, backbone, dataset: a model of the published benchmarks instead of an address.
         crop_size: HEIGHTxWIDTH, where a benchmark has one triple with several.
+        model_folder: a folder with the configuration (.py) and the weights (.pth) of a detector instead of an address.
+        facts: what is known about the model, for the analyses ({"architecture": "upernet", "backbone": "swin-t"}, see
+            `gauntlet.results.model_facts`); changes neither its identity nor its figures.
         options: what the source takes; most take those of `wrap_model`.
     """
+    if facts is not None:
+        names: dict[str, Any] = {"model_name": model_name, "backbone": backbone, "dataset": dataset}
+        plain = resolve_model(address, **names, crop_size=crop_size, model_folder=model_folder, **options)
+        return DescribedModel(plain, facts)
     triple = (model_name, backbone, dataset)
+    if model_folder is not None:
+        if any(part is not None for part in (address, *triple, crop_size)):
+            raise GauntletError(f"give either the model folder '{model_folder}' or another model, not both.")
+        found = find_model_folder(model_folder)
+        return resolve_model(found.address, **{**found.options, **options})
     if address is None:
         return _of_the_zoo(triple, crop_size, options)
     if any(part is not None for part in (*triple, crop_size)):
@@ -89,7 +105,7 @@ def load_model(
     """Loads a model: frozen, in eval mode, taking RGB in [0, 1].
 
     Args:
-        address: as for `resolve_model`; or model_name=, backbone= and dataset= instead.
+        address: as for `resolve_model`; or model_name=, backbone= and dataset= instead, or model_folder=.
         device: where to put it; the CPU by default.
         options: what the source takes (weights=PATH, num_classes=19, mean=..., trust=True, ...).
 

@@ -19,6 +19,8 @@ from gauntlet.numbers import counted
 from gauntlet.registry import import_target
 from gauntlet.results import schema
 from gauntlet.results.database import MEMORY, Database
+from gauntlet.results.model_facts import FIELD as FACTS
+from gauntlet.results.model_facts import facts_frame, join_facts, read_facts
 from gauntlet.results.model_names import KnownModel, find_known, known_models
 from gauntlet.results.origin import FIELD, Origin, read_origin
 from gauntlet.results.record import Evaluation, ImageRow, Job
@@ -389,10 +391,42 @@ class Store:
 
         return read
 
-    def frame(self) -> pd.DataFrame:
-        """Every figure of every finished evaluation as one tidy table."""
+    def frame(self, *, facts: bool = False) -> pd.DataFrame:
+        """Every figure of every finished evaluation as one tidy table.
+
+        Args:
+            facts: with the columns of `model_facts`, which the analyses of capacity, backbone and date take.
+        """
         with self._database.read() as connection:
-            return figures_frame(connection)
+            figures = figures_frame(connection)
+        return join_facts(figures, self.model_facts()) if facts else figures
+
+    def model_facts(self) -> pd.DataFrame:
+        """What is known about each model of the finished evaluations, one row each: see `results.model_facts`."""
+        table = schema.evaluations
+        columns = table.c.model, table.c.model_digest, table.c.task, table.c.provenance
+        query = select(*columns).where(table.c.state == COMPLETE).order_by(table.c.id)
+        with self._database.read() as connection:
+            return facts_frame(tuple(row) for row in connection.execute(query))
+
+    def describe_model(self, model: str, **facts: Any) -> None:
+        """Says something about a model of the store, such as backbone="swin-t" and date="2021-03-25".
+
+        Args:
+            model: its label, name or address.
+            facts: by the names of `model_facts`; None takes a fact back.
+        """
+        known, table = self.find_model(model), schema.evaluations
+        read_facts(facts)
+        of_model = (table.c.model == known.name, table.c.model_digest == known.digest)
+        with self._database.write() as connection:
+            for row in connection.execute(select(table.c.id, table.c.provenance).where(*of_model)).all():
+                said = {**row.provenance.get(FACTS, {}), **facts}
+                provenance = {
+                    **row.provenance,
+                    FACTS: {name: value for name, value in said.items() if value is not None},
+                }
+                connection.execute(table.update().where(table.c.id == row.id).values(provenance=provenance))
 
     def models(self) -> list[KnownModel]:
         """The models of the finished evaluations, oldest first, with names that tell them apart."""
@@ -424,10 +458,12 @@ class Store:
         with self._database.read() as connection:
             return int(connection.execute(query).scalar_one())
 
-    def leaderboard(self, metric: str | None = None, *, sort_by: str | None = None, view: str = "all") -> pd.DataFrame:
+    def leaderboard(
+        self, metric: str | None = None, *, sort_by: str | None = None, view: str = "all", facts: bool = False
+    ) -> pd.DataFrame:
         """The models of every dataset, best first: `gauntlet.analysis.leaderboard` of `frame()`."""
         rank = import_target("gauntlet.analysis:leaderboard")
-        ranked: pd.DataFrame = rank(self.frame(), metric, sort_by=sort_by, view=view)
+        ranked: pd.DataFrame = rank(self.frame(facts=facts), metric, sort_by=sort_by, view=view)
         return ranked
 
     def __repr__(self) -> str:
