@@ -66,6 +66,11 @@ class OpenMMLabSource(ModelSource):
             digest = file_digest([], settings | {"checkpoint": self.checkpoint})
         return ModelIdentity(self.options.get("name") or name, digest)
 
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        given = {name: value for name, value in self.options.items() if value is not None and name != "weights"}
+        return {"address": f"{self.library}:{self.config}", "options": {**given, "checkpoint": self.checkpoint}}
+
     def _local(self) -> Path | None:
         """The checkpoint where it is a file, not one that is fetched."""
         folder = self.options.get("checkpoints")
@@ -84,11 +89,21 @@ class OpenMMLabSource(ModelSource):
             from mmengine.registry import MODELS, init_default_scope
 
             config = Config.fromfile(str(path))
+        self.check(config)
+        with self._told():
             init_default_scope(config.get("default_scope", self.library))
             network: nn.Module = revert_sync_batchnorm(MODELS.build(config.model))
         content = read_checkpoint(checkpoint)
         self._fill(network, content, checkpoint)
-        return Built(network.eval(), config, class_names(content) or config_class_names(self.library, config))
+        built = Built(network.eval(), config, class_names(content) or config_class_names(self.library, config))
+        self.finish(built)
+        return built
+
+    def check(self, config: Any) -> None:
+        """An error for a configuration that cannot be used, before anything is built."""
+
+    def finish(self, built: Built) -> None:
+        """Takes off the network what is not used."""
 
     def _checkpoint_file(self) -> Path:
         local = self._local()
