@@ -52,7 +52,7 @@ def build(config: Any, library: str, *, change: Callable[[str, torch.Tensor], No
         for name, value in network.state_dict().items():
             if name.endswith("running_var"):
                 value.uniform_(0.5, 1.5)
-            elif name.endswith("running_mean"):
+            elif name.endswith(("running_mean", "level_embed")):  # the latter is left as the memory was
                 value.normal_(0, 0.1)
             if change is not None:
                 change(name, value)

@@ -23,7 +23,7 @@ from gauntlet.models.sources.adapting import check_options
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.models.sources.detecting import Labels, LibraryDetector
 from gauntlet.models.sources.mmdet_candidates import propose
-from gauntlet.models.sources.mmdet_pipeline import Placed, TestPipeline
+from gauntlet.models.sources.mmdet_pipeline import Pipeline, Placed
 from gauntlet.models.sources.openmmlab import PLACES, Built, OpenMMLabSource, channel_settings, check_places
 from gauntlet.models.wrapping import Normalisation
 from gauntlet.samples import Boxes
@@ -48,7 +48,7 @@ class DetectorSource(OpenMMLabSource):
             address, names or [f"class {label}" for label in range(size)], self.options, named=names is not None
         )
         steps = built.config.get("test_pipeline") or built.config.test_dataloader.dataset.pipeline
-        return MMDetDetector(built.network, labels, size, self.identity, TestPipeline(steps)).freeze()
+        return MMDetDetector(built.network, labels, size, self.identity, Pipeline(steps)).freeze()
 
     def check(self, config: Any) -> None:
         if config.model.get("language_model"):
@@ -71,9 +71,7 @@ class MMDetDetector(LibraryDetector):
         pipeline: of its configuration, for tests.
     """
 
-    def __init__(
-        self, network: Any, labels: Labels, size: int, identity: ModelIdentity, pipeline: TestPipeline
-    ) -> None:
+    def __init__(self, network: Any, labels: Labels, size: int, identity: ModelIdentity, pipeline: Pipeline) -> None:
         super().__init__(network, labels, size, identity)
         self.pipeline = pipeline
         self.normalisation = Normalisation(*channel_settings(network.data_preprocessor))
