@@ -63,7 +63,7 @@ def test_the_rows_that_are_there_run_and_stand_in_the_report(checkpoints: Path, 
     figures = json.loads(output)  # nothing of the library's around it
     assert [each["model"] for each in figures] == ["segformer_mit-b0_8xb2-160k_ade20k-512x512"] * 2
     assert "left out: pspnet with resnet50 on ade20k (512x512): there is no pspnet_r50-d8_" in errors
-    assert "left out: upernet with convnext-t on ade20k" in errors
+    assert "left out: upernet with internimage-t on ade20k" in errors
     call("report", "--store", tmp_path / "s.db", "--output", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "Beside the published figures" in page
