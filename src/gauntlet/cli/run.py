@@ -43,6 +43,10 @@ def run(
     model: Annotated[
         list[str] | None, typer.Option("--model", "-m", help="A model; 'gauntlet list models' shows the shipped ones.")
     ] = None,
+    zoo: Annotated[
+        str | None,
+        typer.Option("--zoo", help="semsegbench or detecbench: every model trained on the dataset that can be loaded."),
+    ] = None,
     dataset: Annotated[list[str] | None, typer.Option("--dataset", "-d", help="A dataset, or folder:PATH.")] = None,
     threat: Annotated[
         list[str] | None,
@@ -116,10 +120,10 @@ def run(
             "--prepare": prepare if prepare != "auto" else None,
             "--objects": objects or None,
         }
-        chosen = plan_from_file(plan, (model, dataset, threat, suite), beside, model_options)
+        chosen = plan_from_file(plan, (model, zoo, dataset, threat, suite), beside, model_options)
     else:
         how = {"seeds": [seed], "batch_size": batch_size, "precision": precision, "prepare": prepare}
-        chosen = plan_from_options(model, model_options, dataset, place, suite, threat, **how, objects=objects)
+        chosen = plan_from_options(model, model_options, dataset, place, suite, threat, zoo, **how, objects=objects)
     folder = None if save_images is None else str(save_images.resolve())
     jobs = plan_jobs(chosen, device, Terminal(), only=only or (), skip=skip or (), images_folder=folder)
     if dry_run:

@@ -57,10 +57,9 @@ def find_described(
         if not _is_in_zoo(model_name, backbone, dataset, crop_size):
             raise
         return None
-    rows = published.of_threat(of_model, _budget(description))
+    rows = published_run(of_model, description)
     if rows.empty:
         return None
-    rows = _one_run(rows, description)
     first = rows.iloc[0]
     source = SOURCES[str(first["source"])]
     flags = sorted({reason for reason in (*rows["reason"], *rows["model_reason"]) if reason})
@@ -90,6 +89,17 @@ def find_described(
         created="",
         from_store=True,
     )
+
+
+def published_run(of_model: pd.DataFrame, description: Mapping[str, Any]) -> pd.DataFrame:
+    """Those of a model's published figures that one run under a threat gave; none where it was not published.
+
+    Args:
+        of_model: as `published.find` gives them.
+        description: of the threat.
+    """
+    rows = published.of_threat(of_model, _budget(description))
+    return rows if rows.empty else _one_run(rows, description)
 
 
 def _is_in_zoo(model_name: str, backbone: str, dataset: str, crop_size: str | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,9 +15,12 @@ from gauntlet.models.sources.contract import DescribedModel, ModelSource, make_s
 from gauntlet.models.sources.model_folder import find_model_folder
 from gauntlet.models.sources.suggesting import suggest_address
 
+if TYPE_CHECKING:
+    from gauntlet.models.zoo import ZooEntry
+
 sources.add("script", "gauntlet.models.sources.own_models:script")
 sources.add("python", "gauntlet.models.sources.own_models:python")
-for _name in ("hf", "smp", "torchvision", "onnx", "mmseg", "tiled", "net"):
+for _name in ("hf", "smp", "torchvision", "onnx", "mmseg", "mmdet", "tiled", "net"):
     sources.add(_name, f"gauntlet.models.sources.{_name}:source")
 
 DEFENCES = ("multiscale", "transform", "noise", "ensemble", "crf", "smoothed")
@@ -96,7 +99,21 @@ def _of_the_zoo(triple: tuple[str | None, ...], crop_size: str | None, options: 
             "'gauntlet list models --zoo' shows them."
         )
     entry = zoo.find(model_name, backbone, dataset, crop_size=crop_size)
-    return resolve_model(entry.require_address(), **{**entry.options, **options})
+    address, own = choose_checkpoint(entry, options)
+    return resolve_model(address, **own)
+
+
+def choose_checkpoint(entry: ZooEntry, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Address and options of a model of the zoo: of OpenMMLab's file where a folder of such files is given.
+
+    Args:
+        entry: of the zoo.
+        options: the user's; `checkpoints` is the folder.
+    """
+    if options.get("checkpoints") is None or entry.openmmlab_address is None:
+        given = {name: value for name, value in options.items() if name != "checkpoints"}
+        return entry.require_address(), {**entry.options, **given}
+    return entry.openmmlab_address, {**entry.openmmlab_options, **options}
 
 
 def load_model(
@@ -107,7 +124,8 @@ def load_model(
     Args:
         address: as for `resolve_model`; or model_name=, backbone= and dataset= instead, or model_folder=.
         device: where to put it; the CPU by default.
-        options: what the source takes (weights=PATH, num_classes=19, mean=..., trust=True, ...).
+        options: what the source takes (weights=PATH, num_classes=19, mean=..., trust=True, ...); with a triple also
+            checkpoints, a folder with OpenMMLab's files.
 
     >>> load_model("streets/enet").num_classes
     11
