@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +20,16 @@ from gauntlet.cli.shared_options import (
     StoreOption,
     takes_model_options,
 )
+from gauntlet.errors import GauntletError
+
+if TYPE_CHECKING:
+    from gauntlet.evaluation.jobs import PlannedJob
+    from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
+    from gauntlet.studies import AnyStudy, Study
+    from gauntlet.studies.pages.contract import PageStudy
+
+Outcome = dict[str, Any]
+"""What `--json` prints: the study, the files that were written, the verdicts."""
 
 study_app = typer.Typer(no_args_is_help=True, help="Repeat a table or figure of a paper on your own models.")
 app.add_typer(study_app, name="study")
@@ -48,7 +60,9 @@ def list_studies(
 def run_one_study(
     item: Annotated[str, typer.Argument(help="A study; 'gauntlet study list' shows them.")],
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="A model; several may be given.")] = None,
-    dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset, or folder:PATH.")] = "streets",
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", "-d", help="A dataset, or folder:PATH; streets by default.")
+    ] = None,
     split: Annotated[
         str | None, typer.Option("--split", help="Split of the dataset; its usual one by default.")
     ] = None,
@@ -67,57 +81,123 @@ def run_one_study(
     *,
     model_options: ModelOptions,
 ) -> None:
-    """Run what is missing of a study and write its page, as Markdown and HTML."""
-    from gauntlet.cli.dry_run import print_dry_run
-    from gauntlet.errors import GauntletError
-    from gauntlet.evaluation.local import LocalExecutor, cores
+    """Run what is missing of a study and write its page."""
     from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
-    from gauntlet.evaluation.progress import Terminal
-    from gauntlet.evaluation.provenance import command_line
-    from gauntlet.results import open_store
-    from gauntlet.studies import run_study, studies
-    from gauntlet.studies.page import study_page, write_page
-    from gauntlet.studies.running import study_jobs
-    from gauntlet.studies.verdicts import judge
+    from gauntlet.studies import Study, studies
+    from gauntlet.studies.pages.contract import PageStudy
 
     study = studies[item]
-    if not model:
-        raise GauntletError("say which models, for example --model streets/enet --model streets/segformer.")
-    entries = [ModelEntry(address=each, options=dict(model_options)) for each in model]
-    data = DatasetEntry(name=dataset, split=split, root=root, limit=limit)
     chosen_device = None if device == "auto" else device
-    settings: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "device": chosen_device}
-    if dry_run:
-        jobs = {planned.job.key: planned for planned in study_jobs(study, entries, data, **settings).values()}
-        print_dry_run(list(jobs.values()), store, workers or cores(), as_json)
-        return
-    with open_store(store) as opened:
-        with Terminal() as progress:
-            results = run_study(
-                study, entries, data, opened, executor=LocalExecutor(workers), progress=progress, **settings
+    command = StudyCommand(store, output, workers, seed, batch_size, chosen_device, dry_run, as_json)
+    data = DatasetEntry(name=dataset or "streets", split=split, root=root, limit=limit)
+    entries = [ModelEntry(address=each, options=dict(model_options)) for each in model or ()]
+    if isinstance(study, PageStudy):
+        if entries or dataset:
+            raise GauntletError(
+                f"the study '{item}' has models and images of its own; leave out --model and --dataset."
             )
-        written = write_page(study, study_page(study, results, command_line()), output)
-        verdicts = judge(study, results)
-    if as_json:
-        print_json(
-            {
-                "study": item,
-                "written": [str(path.resolve()) for path in written],
-                "verdicts": [
-                    {
-                        "claim": each.claim.text,
-                        "model": each.model,
-                        "margin": each.margin.value,
-                        "low": each.margin.low,
-                        "high": each.margin.high,
-                        "verdict": each.verdict,
-                    }
-                    for each in verdicts
-                ],
-            }
-        )
+        outcome = command.page(study, data, model_options)
+    else:
+        assert isinstance(study, Study)
+        outcome = command.measure(study, entries, data)
+    if outcome is None:
         return
-    for each in verdicts:
-        typer.echo(f"{each.verdict}: {each.claim.text}" + (f" [{each.model}]" if each.model else ""))
-    for path in written:
-        typer.echo(f"written to {path.resolve()}")
+    if as_json:
+        print_json(outcome)
+        return
+    for each in outcome["verdicts"]:
+        typer.echo(f"{each['verdict']}: {each['claim']}" + (f" [{each['model']}]" if each["model"] else ""))
+    for path in outcome["written"]:
+        typer.echo(f"written to {path}")
+
+
+@dataclass(frozen=True)
+class StudyCommand:
+    """What `study run` was told about running; each kind of study has a method.
+
+    Attributes:
+        store, output: where results and pages are kept.
+        workers, seed, batch_size, device: of the evaluations.
+        dry_run: only say what would run.
+    """
+
+    store: str
+    output: Path
+    workers: int | None
+    seed: int
+    batch_size: int
+    device: str | None
+    dry_run: bool
+    as_json: bool
+
+    def measure(self, study: Study, models: list[ModelEntry], data: DatasetEntry) -> Outcome | None:
+        """Runs a study of threats on models."""
+        from gauntlet.evaluation.local import LocalExecutor
+        from gauntlet.evaluation.progress import Terminal
+        from gauntlet.evaluation.provenance import command_line
+        from gauntlet.results import open_store
+        from gauntlet.studies import run_study
+        from gauntlet.studies.page import study_page, write_page
+        from gauntlet.studies.running import study_jobs
+        from gauntlet.studies.verdicts import judge
+
+        if not models:
+            raise GauntletError("say which models, for example --model streets/enet --model streets/segformer.")
+        if self.dry_run:
+            self._say_what_would_run(study_jobs(study, models, data, **self._settings()).values())
+            return None
+        with open_store(self.store) as opened:
+            with Terminal() as progress:
+                executor = LocalExecutor(self.workers)
+                results = run_study(
+                    study, models, data, opened, executor=executor, progress=progress, **self._settings()
+                )
+            written = write_page(study, study_page(study, results, command_line()), self.output)
+            verdicts = judge(study, results)
+        return _outcome(
+            study,
+            written,
+            [
+                {
+                    "claim": each.claim.text,
+                    "model": each.model,
+                    "margin": each.margin.value,
+                    "low": each.margin.low,
+                    "high": each.margin.high,
+                    "verdict": each.verdict,
+                }
+                for each in verdicts
+            ],
+        )
+
+    def page(self, study: PageStudy, data: DatasetEntry, model_options: ModelOptions) -> Outcome | None:
+        """Runs what a page of the documentation needs and writes it."""
+        from gauntlet.evaluation.local import LocalExecutor
+        from gauntlet.evaluation.progress import Terminal
+        from gauntlet.evaluation.provenance import command_line
+        from gauntlet.results import open_store
+        from gauntlet.studies.pages.contract import plan_page, write_markdown
+
+        plan = plan_page(study, limit=data.limit, root=data.root, options=model_options, **self._settings())
+        if self.dry_run:
+            self._say_what_would_run(plan.jobs.values())
+            return None
+        if not plan.jobs:  # made of published figures: no store is needed
+            return _outcome(study, write_markdown(study, {}, self.output, command_line()))
+        with open_store(self.store) as opened, Terminal() as progress:
+            runs = plan.run(opened, executor=LocalExecutor(self.workers), progress=progress)
+            return _outcome(study, write_markdown(study, runs, self.output, command_line()))
+
+    def _settings(self) -> dict[str, Any]:
+        return {"seed": self.seed, "batch_size": self.batch_size, "device": self.device}
+
+    def _say_what_would_run(self, jobs: Iterable[PlannedJob]) -> None:
+        from gauntlet.cli.dry_run import print_dry_run
+        from gauntlet.evaluation.local import cores
+
+        different = {planned.job.key: planned for planned in jobs}
+        print_dry_run(list(different.values()), self.store, self.workers or cores(), self.as_json)
+
+
+def _outcome(study: AnyStudy, written: Sequence[Path], verdicts: Sequence[Mapping[str, Any]] = ()) -> Outcome:
+    return {"study": study.name, "written": [str(path.resolve()) for path in written], "verdicts": list(verdicts)}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.jobs import PlannedJob, Settings, check_depth, make_job, options_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
@@ -12,14 +13,17 @@ from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.runner import Executor, run_jobs
 from gauntlet.models import resolve_model
 from gauntlet.results.origin import origin_here
+from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
 from gauntlet.studies.contract import Study
 from gauntlet.studies.results import Results
 from gauntlet.tasks import get_task
 from gauntlet.threats import build_threat
+from gauntlet.threats.build import ThreatLike
 
 Cell = tuple[str, str, str]
 """Model, label of the member, label of the threat."""
+CellName = TypeVar("CellName", bound=Hashable)
 
 
 def run_study(
@@ -43,12 +47,32 @@ def run_study(
         settings: seed, batch_size, precision, prepare, device of the evaluations, as in `Settings`.
     """
     jobs = study_jobs(study, models, dataset, **settings)
+    evaluations = run_cells(study.name, jobs, store, executor=executor, progress=progress)
+    names = list(dict.fromkeys(model for model, _, _ in jobs))
+    return Results(evaluations, store, names, list(study.members), list(study.threats))
+
+
+def run_cells(
+    name: str,
+    jobs: Mapping[CellName, PlannedJob],
+    store: Store,
+    *,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> dict[CellName, Evaluation]:
+    """The evaluation of every cell of a study, computed where the store does not have it.
+
+    Args:
+        name: of the study.
+        jobs: by cell; several cells may share a job.
+        store, executor, progress: as for `run_study`.
+    """
     different = {planned.job.key: planned for planned in jobs.values()}
     outcome = run_jobs(list(different.values()), store, executor=executor, progress=progress)
     if outcome.failures:
         first = outcome.failures[0]
         raise GauntletError(
-            f"{len(outcome.failures)} evaluations of the study '{study.name}' failed, the first: "
+            f"{len(outcome.failures)} evaluations of the study '{name}' failed, the first: "
             f"{first.planned.job.model} | {first.planned.job.threat}: {first.error}"
         )
     evaluations = {}
@@ -57,29 +81,48 @@ def run_study(
         if stored is None:
             raise GauntletError(f"the store {store.address} lost the evaluation of {planned.job.threat}.")
         evaluations[cell] = stored
-    names = list(dict.fromkeys(model for model, _, _ in jobs))
-    return Results(evaluations, store, names, list(study.members), list(study.threats))
+    return evaluations
 
 
 def study_jobs(
-    study: Study, models: Sequence[ModelEntry | str], dataset: DatasetEntry | str, *, seed: int = 0, **settings: Any
+    study: Study, models: Sequence[ModelEntry | str], dataset: DatasetEntry | str, **settings: Any
 ) -> dict[Cell, PlannedJob]:
     """Every evaluation of a study; nothing is computed."""
     if len(models) < study.least_models:
         raise GauntletError(
             f"the study '{study.name}' compares models and needs {study.least_models} at least, not {len(models)}."
         )
-    entry_of_data = DatasetEntry(name=dataset) if isinstance(dataset, str) else dataset
-    data, chosen = open_dataset(entry_of_data), Settings(seed=seed, **settings)
+    entry = DatasetEntry(name=dataset) if isinstance(dataset, str) else dataset
+    entries = [ModelEntry(address=model) if isinstance(model, str) else model for model in models]
+    return member_jobs(study.members, study.threats, entries, open_dataset(entry), entry, Settings(**settings))
+
+
+def member_jobs(
+    templates: Mapping[str, str],
+    threats: Mapping[str, ThreatLike],
+    models: Sequence[ModelEntry],
+    data: Dataset,
+    dataset_entry: DatasetEntry | None,
+    settings: Settings,
+) -> dict[Cell, PlannedJob]:
+    """Every member of every model under every threat.
+
+    Args:
+        templates: addresses of the members by label, as `Study.members`.
+        threats: by label, as `Study.threats`.
+        models: whose members.
+        data: the images.
+        dataset_entry: how a worker finds them again; None for a dataset that only lives here.
+        settings: of the evaluations.
+    """
     identity = data.identity
     jobs: dict[Cell, PlannedJob] = {}
-    for model in models:
-        entry = ModelEntry(address=model) if isinstance(model, str) else model
+    for entry in models:
         members = {
             label: ModelEntry(address=template.format(model=entry.address), options=entry.options)
-            for label, template in study.members.items()
+            for label, template in templates.items()
         }
-        threats = {name: build_threat(_with_sources(threat, members)) for name, threat in study.threats.items()}
+        built = {name: build_threat(_with_sources(threat, members)) for name, threat in threats.items()}
         for label, member in members.items():
             source = resolve_model(member.address, **member.options)
             if source.needs_num_classes:
@@ -87,18 +130,18 @@ def study_jobs(
                 source = resolve_model(member.address, **member.options)
             get_task(source.task).class_names(data)
             origin = origin_here(member.model_dump(), data.origin)
-            for name, threat in threats.items():
+            for name, threat in built.items():
                 check_depth(threat, data)
-                job = make_job(source.identity, source.task, identity, threat, chosen)
+                job = make_job(source.identity, source.task, identity, threat, settings)
                 jobs[entry.address, label, name] = PlannedJob(
-                    source, data, threat, chosen, job, member, entry_of_data, origin, label=job.model
+                    source, data, threat, settings, job, member, dataset_entry, origin, label=job.model
                 )
     return jobs
 
 
-def _with_sources(threat: Mapping[str, Any] | str, members: Mapping[str, ModelEntry]) -> Any:
+def _with_sources(threat: ThreatLike, members: Mapping[str, ModelEntry]) -> Any:
     """A threat with members in the place of "@label"."""
-    if isinstance(threat, str):
+    if not isinstance(threat, Mapping):
         return threat
     filled: dict[str, Any] = {}
     for key, value in threat.items():
