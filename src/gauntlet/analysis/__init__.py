@@ -13,6 +13,7 @@ from gauntlet.analysis.distribution import (
     perturbation_cdf,
 )
 from gauntlet.analysis.leaderboard import leaderboard, threat_table
+from gauntlet.analysis.mean_performance import mpc
 from gauntlet.analysis.rem_gam import gam, rem
 from gauntlet.analysis.scores import scores, summaries
 from gauntlet.analysis.significance import (
@@ -44,6 +45,7 @@ __all__ = [
     "leaderboard",
     "median_perturbation",
     "minimum_norms",
+    "mpc",
     "objects",
     "perturbation_cdf",
     "rem",
