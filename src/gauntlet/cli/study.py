@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
     from gauntlet.studies import AnyStudy, Study
     from gauntlet.studies.pages.contract import PageStudy
+    from gauntlet.studies.relations import FigureStudy
 
 Outcome = dict[str, Any]
 """What `--json` prints: the study, the files that were written, the verdicts."""
@@ -76,6 +77,9 @@ def run_one_study(
     seed: SeedOption = 0,
     store: StoreOption = DEFAULT_STORE,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the page.")] = Path("studies"),
+    published: Annotated[
+        bool, typer.Option("--published", help="Draw it from the published figures alone; no model is run.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run and how long it takes.")] = False,
     as_json: JsonOption = False,
     *,
@@ -83,8 +87,9 @@ def run_one_study(
 ) -> None:
     """Run what is missing of a study and write its page."""
     from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
-    from gauntlet.studies import Study, studies
+    from gauntlet.studies import studies
     from gauntlet.studies.pages.contract import PageStudy
+    from gauntlet.studies.relations import FigureStudy
 
     study = studies[item]
     chosen_device = None if device == "auto" else device
@@ -97,8 +102,11 @@ def run_one_study(
                 f"the study '{item}' has models and images of its own; leave out --model and --dataset."
             )
         outcome = command.page(study, data, model_options)
+    elif isinstance(study, FigureStudy):
+        outcome = command.figures(study, None if published else (model or (), dataset))
+    elif published:
+        outcome = command.published(study)
     else:
-        assert isinstance(study, Study)
         outcome = command.measure(study, entries, data)
     if outcome is None:
         return
@@ -187,6 +195,33 @@ class StudyCommand:
         with open_store(self.store) as opened, Terminal() as progress:
             runs = plan.run(opened, executor=LocalExecutor(self.workers), progress=progress)
             return _outcome(study, write_markdown(study, runs, self.output, command_line()))
+
+    def figures(self, study: FigureStudy, chosen: tuple[Sequence[str], str | None] | None) -> Outcome:
+        """Draws a study of figures, from the published ones or from those of the store (models, dataset)."""
+        from gauntlet.evaluation.provenance import command_line
+        from gauntlet.results import open_store
+        from gauntlet.studies.relations import PUBLISHED, write_figures
+
+        if chosen is None:
+            frame, origin = study.published(), PUBLISHED
+        else:
+            with open_store(self.store, read_only=True) as opened:
+                frame, origin = opened.frame(), self.store
+            models, dataset = chosen
+            frame = frame[frame["model"].isin(models)] if models else frame
+            frame = frame[frame["dataset"].eq(dataset)] if dataset else frame
+        written, judged = write_figures(study, frame, self.output, origin, command_line())
+        verdicts = [
+            {"claim": each.claim, "model": "", "figures": each.evidence, "verdict": each.verdict} for each in judged
+        ]
+        return _outcome(study, written, verdicts)
+
+    def published(self, study: Study) -> Outcome:
+        """Writes what a paper found and its figures, without running anything."""
+        from gauntlet.evaluation.provenance import command_line
+        from gauntlet.studies.page import published_page, write_page
+
+        return _outcome(study, write_page(study, published_page(study, command_line()), self.output))
 
     def _settings(self) -> dict[str, Any]:
         return {"seed": self.seed, "batch_size": self.batch_size, "device": self.device}

@@ -10,6 +10,8 @@ from gauntlet.studies.pages import camvid as _camvid  # noqa: F401
 from gauntlet.studies.pages import shipped_detectors as _shipped_detectors  # noqa: F401
 from gauntlet.studies.pages import shipped_models as _shipped_models  # noqa: F401
 from gauntlet.studies.papers import arnab as _arnab  # noqa: F401
+from gauntlet.studies.papers import halmosi as _halmosi  # noqa: F401
+from gauntlet.studies.papers import semsegbench as _semsegbench  # noqa: F401
 from gauntlet.studies.papers import spatial as _spatial  # noqa: F401
 from gauntlet.studies.running import run_study
 

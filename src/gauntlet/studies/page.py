@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from gauntlet.errors import GauntletError
 from gauntlet.files import write_atomically
 from gauntlet.report.document import Document, Part, Section, Text, made_now
 from gauntlet.report.render import html, markdown
 from gauntlet.report.tables import Cell, Column, Table
-from gauntlet.studies.contract import Study
+from gauntlet.studies.contract import AnyStudy, Study
 from gauntlet.studies.drawings import slug
 from gauntlet.studies.results import Results
 from gauntlet.studies.verdicts import LEAST_IMAGES, judge
@@ -25,10 +26,8 @@ def study_page(study: Study, results: Results, command: str) -> Document:
     """
     one = next(iter(results.evaluations.values()))
     subtitle = f"{study.question} {len(results.models)} models, {results.images} images of {one.dataset}/{one.split}."
-    finding = [study.finding, f"Its setting: {study.setting}"]
-    finding += [f"Unclear in it: {study.unknown}"] if study.unknown else []
     sections = [
-        Section("finding", "What the paper found", [Text(text) for text in finding]),
+        Section("finding", "What the paper found", finding_blocks(study)),
         Section("verdicts", "Does it hold here?", [verdict_table(study, results)]),
         *(Section(f"here-{slug(model)}", model, study.drawing(results.of(model))) for model in results.models),
         *_published(study),
@@ -36,6 +35,22 @@ def study_page(study: Study, results: Results, command: str) -> Document:
     ]
     part = Part("study", study.title, subtitle, sections)
     return Document(f"{study.name}: {study.title}", subtitle, [part], made_now())
+
+
+def published_page(study: Study, command: str) -> Document:
+    """The page of a study without results: what the paper found, and its figures."""
+    shown = _published(study)
+    if not shown:
+        raise GauntletError(f"the figures of the study '{study.name}' are not published; run it with --model.")
+    sections = [
+        Section("finding", "What the paper found", finding_blocks(study)),
+        *shown,
+        Section("made", "How this page was made", [Text(command)]),
+    ]
+    subtitle = f"{study.question} Published figures alone."
+    return Document(
+        f"{study.name}: {study.title}", subtitle, [Part("study", study.title, subtitle, sections)], made_now()
+    )
 
 
 def verdict_table(study: Study, results: Results) -> Table:
@@ -53,7 +68,7 @@ def verdict_table(study: Study, results: Results) -> Table:
     return Table("verdicts", "Claims", columns, rows, caption)
 
 
-def write_page(study: Study, document: Document, folder: Path) -> list[Path]:
+def write_page(study: AnyStudy, document: Document, folder: Path) -> list[Path]:
     """Writes the page as Markdown and HTML; the paths."""
     written = []
     for suffix, text in ((".md", markdown.write(document)), (".html", html.write(document))):
@@ -61,6 +76,13 @@ def write_page(study: Study, document: Document, folder: Path) -> list[Path]:
         write_atomically(path, text.encode())
         written.append(path)
     return written
+
+
+def finding_blocks(study: AnyStudy) -> list[Text]:
+    """What the paper found, with its setting and what is unclear, as far as the study says."""
+    told = [study.finding, f"Its setting: {study.setting}" * bool(study.setting)]
+    told.append(f"Unclear in it: {study.unknown}" * bool(study.unknown))
+    return [Text(text) for text in told if text]
 
 
 def _published(study: Study) -> list[Section]:
