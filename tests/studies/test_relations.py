@@ -10,12 +10,12 @@ import pytest
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
+from gauntlet.models import load_model
 from gauntlet.results import open_store
 from gauntlet.studies import correlation_rules as rules
 from gauntlet.studies import studies
 from gauntlet.studies.figure_tables import GAM, MEAN, dataset_table, metric_table, score_table
 from gauntlet.studies.relations import FigureStudy, Groups, Pair, draw_figures
-from nets import street_network
 from program import Call
 
 
@@ -117,8 +117,7 @@ def test_the_command_draws_published_figures(call: Call, tmp_path: Path) -> None
 def test_the_command_draws_figures_of_a_store(call: Call, tmp_path: Path) -> None:
     with open_store(tmp_path / "own.db") as store:
         for index in range(3):
-            model = street_network(num_classes=11)
-            model.name = f"net-{index}"
+            model = load_model("python:nets:street_network", num_classes=11, mean=(0.5,) * 3, name=f"net-{index}")
             evaluate(model, "streets", "clean", limit=1, store=store)
     arguments = ("--store", str(tmp_path / "own.db"), "-o", str(tmp_path), "--json")
     code, out, err = call("study", "run", "semsegbench/table-2", *arguments)
