@@ -92,5 +92,7 @@ def test_what_pages_refuse(tmp_path: Path, call: Call) -> None:
         plan_page(CAMVID, options={"weights": str(tmp_path)})
     with pytest.raises(GauntletError, match="takes no weights: its models are its own"):
         plan_page(ATTACK_STRENGTH, options={"weights": "file.pth"})
+    code, _, err = call("study", "run", "shipped/models", "--published")
+    assert (code, "made of runs" in err) == (2, True)
     code, _, err = call("study", "run", "shipped/models", "--model", "streets/enet")
     assert (code, "models and images of its own" in " ".join(err.split())) == (2, True), err

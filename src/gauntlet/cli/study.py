@@ -101,6 +101,8 @@ def run_one_study(
             raise GauntletError(
                 f"the study '{item}' has models and images of its own; leave out --model and --dataset."
             )
+        if published and study.parts():
+            raise GauntletError(f"the study '{item}' is made of runs, not of published figures; leave out --published.")
         outcome = command.page(study, data, model_options)
     elif isinstance(study, FigureStudy):
         outcome = command.figures(study, None if published else (model or (), dataset))

@@ -115,7 +115,38 @@ def _scores(tables: Figures) -> list[PaperClaim]:
             correlation_rows(tables, on(DATASETS, (GAM, MEAN), (L2, f"mean of {L2}")), judge_strong),
         ),
         _nothing_resists(tables),
+        PaperClaim(
+            "InternImage generalizes best",
+            "InternImage has the best generalization, though it drops much from its clean performance",
+            "Sec. 4.1.1",
+            counted(
+                tables,
+                lambda table: {
+                    dataset: [str(rows.loc[rows[GAM].idxmax(), "backbone"]).startswith("internimage")]
+                    for dataset, rows in table.dropna(subset=[GAM]).groupby("dataset")
+                },
+            ),
+            "Whether the model with the best GAM of a dataset has such a backbone.",
+        ),
+        PaperClaim(
+            "Large SegFormer and InternImage models resist l2 attacks",
+            "the larger SegFormers and InternImages are reliable to some extent",
+            "Sec. 4.1.1",
+            pd.concat([_within(tables, "segformer", "mit-"), _within(tables, "upernet", "internimage-")]),
+            "Whether l2-ReM grows with the number of parameters within the family; three models, as InternImage has on two "
+            "datasets, are too few to rely on.",
+        ),
     ]
+
+
+def _within(tables: Figures, architecture: str, backbone: str) -> Evidence:
+    """l2-ReM against size within one family of models."""
+    family = {
+        name: table[table["architecture"].eq(architecture) & table["backbone"].str.startswith(backbone)]
+        for name, table in tables.items()
+    }
+    rows = correlation_rows(family, on(DATASETS, ("parameters", L2)), judge_positive)
+    return rows.assign(pair=f"{architecture}, " + rows["pair"])
 
 
 def _nothing_resists(tables: Figures) -> PaperClaim:
