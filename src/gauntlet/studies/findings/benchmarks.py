@@ -133,8 +133,8 @@ def _scores(tables: Figures) -> list[PaperClaim]:
             "the larger SegFormers and InternImages are reliable to some extent",
             "Sec. 4.1.1",
             pd.concat([_within(tables, "segformer", "mit-"), _within(tables, "upernet", "internimage-")]),
-            "Whether l2-ReM grows with the number of parameters within the family; three models, as InternImage has on two "
-            "datasets, are too few to rely on.",
+            "Whether l2-ReM grows with the number of parameters within the family; three models, as InternImage has on "
+            "two datasets, are too few to rely on.",
         ),
     ]
 
