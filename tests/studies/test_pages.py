@@ -26,6 +26,9 @@ def little_page() -> PageStudy:
         counts = f"{len(few.dataset)} and {len(some.dataset)}"
         return f"{command}: {counts}, {few.models}, {few.row('fog')[0].threat}, {some.threats}"
 
+    def draw(runs: PageRuns, folder: Path) -> None:
+        (folder / "drawn.txt").write_text(str(len(runs)))
+
     return PageStudy(
         name="little/page",
         title="Little",
@@ -38,7 +41,7 @@ def little_page() -> PageStudy:
             "some": Part({"clean": "clean"}, 3),
         },
         write=write,
-        draw=lambda runs, folder: (folder / "drawn.txt").write_text(str(len(runs))) and None,
+        draw=draw,
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -19,7 +21,7 @@ from gauntlet.studies.relations import FigureStudy, Groups, Pair, draw_figures
 from program import Call
 
 
-def row(value: float, low: float, high: float, warning: str = "") -> dict[str, object]:
+def row(value: float, low: float, high: float, warning: str = "") -> dict[Hashable, Any]:
     return {"value": value, "low": low, "high": high, "warning": warning}
 
 
@@ -56,9 +58,9 @@ def figures(values: dict[str, list[float]], **columns: list[str]) -> pd.DataFram
     return pd.DataFrame(rows)
 
 
-def study(**settings: object) -> FigureStudy:
-    texts = {"name": "little/figure-1", "title": "Little", "question": "Is it?", "finding": "It is."}
-    return FigureStudy(**{**texts, "published": pd.DataFrame, **settings})  # type: ignore[arg-type]
+def study(**settings: Any) -> FigureStudy:
+    texts: dict[str, Any] = {"name": "little/figure-1", "title": "Little", "question": "Is it?", "finding": "It is."}
+    return FigureStudy(**texts, published=pd.DataFrame, **settings)
 
 
 def test_pairs_are_correlated_and_judged() -> None:

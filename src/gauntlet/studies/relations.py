@@ -107,7 +107,9 @@ def draw_figures(study: FigureStudy, frame: pd.DataFrame, origin: str) -> Drawn:
         origin: "published", or the address of the store.
     """
     table = study.table(frame)
-    sections, judged, missing = [], [], set()
+    sections: list[Section] = []
+    judged: list[Judged] = []
+    missing: set[str] = set()
     for dataset, rows in table.groupby("dataset", sort=False):
         if len(rows) < study.least_models:
             continue
@@ -176,13 +178,12 @@ def _relate(
     judged = []
     for pair in pairs:
         both = rows.dropna(subset=[pair.x, pair.y])
-        found = correlate(both[pair.x].astype(float), both[pair.y].astype(float)).set_index("coefficient")
-        values = [
-            Interval(*(float(found.loc[name, each]) for each in ("value", "low", "high"))) for name in COEFFICIENTS
-        ]
+        found = correlate(both[pair.x].astype(float), both[pair.y].astype(float)).to_dict("records")
+        by_name = {str(each["coefficient"]): each for each in found}
+        values = [Interval(*(float(by_name[name][each]) for each in ("value", "low", "high"))) for name in COEFFICIENTS]
         words, verdict = "", ""
         if pair.claim is not None:
-            words, verdict = WORDS[pair.claim], pair.claim({**found.loc["spearman"].to_dict()})
+            words, verdict = WORDS[pair.claim], pair.claim(by_name["spearman"])
             claim = f"{dataset}: {label(pair.x)} and {label(pair.y)}: {words}" + (f" ({pair.place})" * bool(pair.place))
             judged.append(Judged(claim, _rho(values[1], len(both)), verdict))
         cells.append([label(pair.x), label(pair.y), len(both), *values, words, verdict])

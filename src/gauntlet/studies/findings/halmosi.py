@@ -205,23 +205,30 @@ def _architectures(table: pd.DataFrame) -> dict[str, list[bool]]:
     wide = rows.pivot(index=["dataset", "training"], columns="architecture", values=WORST)[
         ["PSPNet", "DeepLabv3"]
     ].dropna()
-    between = (wide["PSPNet"] - wide["DeepLabv3"]).abs()
+    values = {
+        key: (float(first), float(second)) for key, (first, second) in zip(wide.index, wide.to_numpy(), strict=True)
+    }
     found = {}
     for dataset in ("voc", "cityscapes"):
         for full, half in (("PGD-AT-100", "PGD-AT"), ("SegPGD-AT-100", "SegPGD-AT")):
-            share = (wide.loc[(dataset, full)] - wide.loc[(dataset, half)]).abs().min()
-            found[f"{dataset}, {full}"] = [bool(between[dataset, full] < share)]
+            whole, part = values[dataset, full], values[dataset, half]
+            share = min(abs(one - other) for one, other in zip(whole, part, strict=True))
+            found[f"{dataset}, {full}"] = [abs(whole[0] - whole[1]) < share]
     return found
 
 
 def _trade_off(table: pd.DataFrame) -> dict[str, list[bool]]:
     rows = table[table["metric"].eq("NmIoU") & table["view"].eq("all")]
-    normal = _of(rows, ("Normal",)).set_index(["dataset", "model"])
+    columns = ["dataset", "model", CLEAN, WORST]
+    normal = {
+        (dataset, model): (clean, worst)
+        for dataset, model, clean, worst in _of(rows, ("Normal",))[columns].itertuples(index=False)
+    }
     lower, higher = [], []
-    for dataset, model, clean, worst in _of(rows, FULL)[["dataset", "model", CLEAN, WORST]].itertuples(index=False):
-        other = normal.loc[(dataset, f"{model.split()[0]} Normal")]
-        lower.append(bool(clean < other[CLEAN]))
-        higher.append(bool(worst > other[WORST]))
+    for dataset, model, clean, worst in _of(rows, FULL)[columns].itertuples(index=False):
+        other = normal[dataset, f"{model.split()[0]} Normal"]
+        lower.append(bool(clean < other[0]))
+        higher.append(bool(worst > other[1]))
     return {"clean NmIoU is lower": lower, "NmIoU under attack is higher": higher}
 
 

@@ -166,8 +166,9 @@ def plan_page(
     models = {entry.address: entry for entry in study.models(options or {})}
     if options and not any(entry.options for entry in models.values()):
         raise GauntletError(f"the study '{study.name}' takes no {', '.join(options)}: its models are its own.")
-    chosen, data, jobs = Settings(**settings), {}, {}
-    parts = study.parts()
+    chosen, parts = Settings(**settings), study.parts()
+    data: dict[str, Dataset] = {}
+    jobs: dict[PageCell, PlannedJob] = {}
     everything = open_dataset(study.dataset.model_copy(update={"root": root})) if parts else None
     for label, part in parts.items():
         assert everything is not None

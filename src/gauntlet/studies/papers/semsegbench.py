@@ -70,7 +70,7 @@ def add_detection(item: str, title: str, question: str, finding: str, **rest: An
     )
 
 
-def _texts(title: str, question: str, finding: str) -> dict[str, str]:
+def _texts(title: str, question: str, finding: str) -> dict[str, Any]:
     return {"title": title, "question": question, "finding": finding}
 
 
