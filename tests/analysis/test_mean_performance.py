@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,7 +17,7 @@ REFERENCE = json.loads((DATA / "corruption_summaries.json").read_text())
 
 def rows_of(figures: dict[str, list[float]], clean: float) -> pd.DataFrame:
     """The frame of one segmentation model."""
-    cells = [("clean", {"clean": {}}, clean)]
+    cells: list[tuple[str, dict[str, Any], float]] = [("clean", {"clean": {}}, clean)]
     for name, values in figures.items():
         for severity, value in enumerate(values, 1):
             cells.append(("corruption", {"corruption": {"name": name, "severity": severity}}, value))

@@ -20,6 +20,9 @@ from gauntlet.studies.figure_tables import GAM, MEAN, dataset_table, metric_tabl
 from gauntlet.studies.relations import FigureStudy, Groups, Pair, draw_figures
 from program import Call
 
+Numbers = tuple[float, float, float]
+"""A coefficient and its interval."""
+
 
 def row(value: float, low: float, high: float, warning: str = "") -> dict[Hashable, Any]:
     return {"value": value, "low": low, "high": high, "warning": warning}
@@ -37,7 +40,7 @@ def row(value: float, low: float, high: float, warning: str = "") -> dict[Hashab
         (rules.judge_positive, (0.2, 0.1, 0.3), (0.2, -0.1, 0.4)),
     ],
 )
-def test_the_rules(judge: rules.Judge, holds: tuple[float, ...], fails: tuple[float, ...]) -> None:
+def test_the_rules(judge: rules.Judge, holds: Numbers, fails: Numbers) -> None:
     assert judge(row(*holds)) == rules.YES
     assert judge(row(*fails)) == rules.NO
     assert judge(row(*holds, warning="floor")) == rules.OPEN

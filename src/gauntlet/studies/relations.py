@@ -207,10 +207,10 @@ def _scatter(study: FigureStudy, pair: Pair, rows: pd.DataFrame, rho: Interval, 
         )
         for index, (name, of_group) in enumerate(rows.groupby(groups, sort=True))
     ]
-    axes = [Axis(label(each), percent=each not in ("parameters", "year")) for each in (pair.x, pair.y)]
+    x, y = (Axis(label(each), percent=each not in ("parameters", "year")) for each in (pair.x, pair.y))
     alt = f"One point per model ({origin}): {label(pair.x)} across, {label(pair.y)} up."
     note = f"Spearman {_rho(rho, len(rows))}"
-    return PointChart(f"{label(pair.y)} against {label(pair.x)}", alt, *axes, series=series, note=note)
+    return PointChart(f"{label(pair.y)} against {label(pair.x)}", alt, x, y, series=series, note=note)
 
 
 def _compare(

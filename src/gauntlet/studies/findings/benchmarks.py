@@ -122,7 +122,7 @@ def _scores(tables: Figures) -> list[PaperClaim]:
             counted(
                 tables,
                 lambda table: {
-                    dataset: [str(rows.loc[rows[GAM].idxmax(), "backbone"]).startswith("internimage")]
+                    str(dataset): [str(rows.sort_values(GAM)["backbone"].iloc[-1]).startswith("internimage")]
                     for dataset, rows in table.dropna(subset=[GAM]).groupby("dataset")
                 },
             ),

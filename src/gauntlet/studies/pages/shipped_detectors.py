@@ -22,6 +22,7 @@ from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, Runs, sui
 from gauntlet.studies.pages.markdown import cards_section, percent, save_sheet, section, short, table
 from gauntlet.studies.pages.shipped import DETECTION, entries, localized_noise, region_aware
 from gauntlet.threats import build_threat
+from gauntlet.threats.build import ThreatLike
 
 EPSILONS = ("0.5/255", "1/255", "2/255", "4/255", "8/255")
 GOALS = ("tog-vanishing", "tog-fabrication", "tog-mislabeling")
@@ -31,7 +32,7 @@ BATTERY, NOISE, ROUNDS = "battery", "noise", "two rounds"
 
 def parts() -> dict[str, Part]:
     """The suite on many images, everything else on few."""
-    few = {
+    few: dict[str, ThreatLike] = {
         "clean": "clean",
         **{epsilon: pgd(epsilon) for epsilon in EPSILONS},
         **{goal: {"attack": {"name": goal, "epsilon": "8/255"}} for goal in GOALS},
