@@ -21,6 +21,7 @@ from gauntlet.analysis.distribution import (
 )
 from gauntlet.analysis.leaderboard import leaderboard, threat_table
 from gauntlet.analysis.localized import mean_over_corruptions, position_differences, region_errors
+from gauntlet.analysis.mean_performance import mpc
 from gauntlet.analysis.optimality import complementarity, ensemble_gain, optimality, optimality_table
 from gauntlet.analysis.rem_gam import gam, rem
 from gauntlet.analysis.scores import scores, summaries
@@ -60,6 +61,7 @@ __all__ = [
     "mean_performance_under_corruption",
     "median_perturbation",
     "minimum_norms",
+    "mpc",
     "objects",
     "optimality",
     "optimality_table",
