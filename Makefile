@@ -3,10 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 ZOO_VENV ?= .venv-zoo
+MM_VENV ?= .venv-mm
+MM := torch==2.13.0 mmcv-lite==2.1.0 mmengine==0.10.7 mmsegmentation==1.2.2 mmdet==3.3.0 ftfy regex
 # One torch thread per test process: two processes with two threads each halve the speed of both (docs/performance.md).
 WORKERS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
-.PHONY: demo test coverage test-slow zoo-test check format clean
+.PHONY: demo test coverage test-slow zoo-test mm-test check format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/gauntlet demo
@@ -26,6 +28,10 @@ test-slow: $(VENV)/.installed-dev
 zoo-test: $(ZOO_VENV)/.installed
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(ZOO_VENV)/bin/python -m pytest -n $(WORKERS) --dist loadscope -p zoo_environment -m zoo \
 	  tests/models/sources tests/examples tests/datasets/test_dataset_hf.py tests/first_hour
+
+# OpenMMLab's own models (docs/openmmlab.md), from PyPI alone: a stand-in takes the place of mmcv's compiled operators.
+mm-test: $(MM_VENV)/.installed
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(MM_VENV)/bin/python -m pytest -n $(WORKERS) -p mm_environment -m mm tests/openmmlab
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -53,5 +59,12 @@ $(ZOO_VENV)/.installed: pyproject.toml constraints.txt
 	$(ZOO_VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[zoo]' pytest pytest-xdist hypothesis
 	touch $@
 
+$(MM_VENV)/.installed: pyproject.toml constraints.txt tests/openmmlab/mmcv_ext.py
+	test -x $(MM_VENV)/bin/python || $(PYTHON) -m venv $(MM_VENV)
+	$(MM_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(MM_VENV)/bin/python -m pip install --quiet -c constraints.txt $(MM) -e . pytest pytest-xdist hypothesis
+	cp tests/openmmlab/mmcv_ext.py $$(echo $(MM_VENV)/lib/python3*/site-packages/mmcv)/_ext.py
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(ZOO_VENV) build dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis gauntlet-demo
+	rm -rf $(VENV) $(ZOO_VENV) $(MM_VENV) build dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis gauntlet-demo

@@ -49,6 +49,16 @@ ARNAB_PARAMETERS = {
     "Deeplab v2 (ResNet-101)": "Deeplab v2 ASPP (ResNet)",
     "FCN8s (ResNet-101)": "FCN8s (ResNet)",
 }
+# What Michaelis et al. call COCO's figures; the ten others of their files are left out.
+MICHAELIS_METRICS = {"AP": "mAP", "AP50": "mAP_50"}
+MICHAELIS_ARCHITECTURES = {
+    "cascade_mask_rcnn": "Cascade Mask R-CNN",
+    "cascade_rcnn": "Cascade R-CNN",
+    "faster_rcnn": "Faster R-CNN",
+    "htc": "Hybrid Task Cascade",
+    "mask_rcnn": "Mask R-CNN",
+    "retinanet": "RetinaNet",
+}
 SWAPPED_PARAMETERS = ("internimage-b", "internimage-l")
 BRIGHT_SEGFORMERS = ("mit-b1", "mit-b2", "mit-b3", "mit-b4", "mit-b5")
 
@@ -83,6 +93,7 @@ def build(folder: Path) -> pd.DataFrame:
         halmosi(folder),
         arnab(folder),
         spatial(folder),
+        michaelis(folder),
     ]
     table = pd.concat(parts, ignore_index=True).reindex(columns=STORED_COLUMNS).fillna("")
     return table.sort_values(["source"], key=lambda names: names.map(list(SOURCES).index), kind="stable")
@@ -419,6 +430,48 @@ def spatial(folder: Path) -> pd.DataFrame:
     )
     flag_where(table, ~clean, "severity_ambiguous")
     return table
+
+
+def michaelis(folder: Path) -> pd.DataFrame:
+    """Detectors under 19 corruptions at 5 severities; boxes and masks are told apart by the metric."""
+    wide = read(folder, "michaelis_detection.csv")
+    clean = wide["corruption"].eq("clean")
+    parts = wide["model"].map(michaelis_model)
+    wide = new_flags(wide).assign(
+        source="michaelis",
+        architecture=parts.str[0],
+        backbone=parts.str[1],
+        training=parts.str[2],
+        dataset=wide["dataset"].replace({"voc": "voc0712"}),
+        backbone_type="convolution",
+        proposal_type=parts.str[0].map(lambda name: "dense" if name == "RetinaNet" else "two-stage"),
+        kind=clean.map({True: "clean", False: "corruption"}),
+        name=wide["corruption"],
+        printed=wide["corruption"],
+        severity=wide["severity"].where(~clean, ""),
+        prefix=wide["task"].map({"bbox": "", "segm": "mask_"}),
+        task="detection",
+    )
+    columns = [column for column in wide if column not in MICHAELIS_METRICS]
+    table = wide.melt(columns, list(MICHAELIS_METRICS), var_name="figure", value_name="value")
+    table = table[table["value"].ne("")]
+    voc = table["dataset"].eq("voc0712")  # its own code's AP at IoU 0.5, not COCO's
+    names = table["prefix"] + table["figure"].map(MICHAELIS_METRICS)
+    return table.assign(metric=names.mask(voc, "pascal_voc_AP50"))
+
+
+def michaelis_model(name: str) -> tuple[str, str, str]:
+    """Architecture, backbone and training data inside the name of a configuration."""
+    architecture = next(title for start, title in MICHAELIS_ARCHITECTURES.items() if name.startswith(start))
+    backbone = re.search(r"(r50|r101|x101_32x4d|x101_64x4d)_fpn", name)
+    assert backbone is not None
+    kind = backbone[1].replace("_", "-").replace("r", "R-").replace("x101", "X-101")
+    deformable = "-DCN" if "dconv" in name else ""
+    last = name.rpartition("_")[2]
+    combined = last in ("cocoscoco", "cityscity", "vocsvoc0712")
+    stylized = last in ("scoco", "scity", "svoc0712")
+    training = "clean and stylized data" if combined else "stylized data" if stylized else ""
+    return architecture, f"{kind}{deformable}-FPN", training
 
 
 if __name__ == "__main__":

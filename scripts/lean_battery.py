@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import gauntlet
 from gauntlet.evaluation.progress import Terminal
+from gauntlet.models.sources import shipped
 from gauntlet.results import Evaluation
+from gauntlet.studies.pages.markdown import section, short, table
 from gauntlet.threats import build_threat
 from gauntlet.threats.attacks import build
-from pages import DOCS, Runs, section, shipped_models, short, table
 
-PAGE = DOCS / "lean-battery.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "lean-battery.md"
 EPSILON = "8/255"
 PASSES = build("gauntlet").passes().forward
 ROBUST = ("streets/enet-at", "streets/enet-at50", "streets/segformer-at")
@@ -27,6 +29,11 @@ BATTERIES = ("gauntlet", "sea", "halmosi")
 EQUAL_STEPS = dict.fromkeys(("pgd", "segpgd", "cospgd", "apgd"), PASSES - 1)
 """Steps of single attacks: the look at the last point is a pass too."""
 SLACK, SHARE, NORMAL_SHARE = 0.005, 1 / 12, 1 / 20
+
+
+def shipped_models() -> list[str]:
+    """Names of the shipped segmentation models."""
+    return [name for name in shipped.names() if shipped.find(name).task == "segmentation"]
 
 
 def battery(name: str) -> dict[str, Any]:
@@ -74,12 +81,12 @@ def main() -> None:
     parser.add_argument("--store", action="append", required=True)
     parser.add_argument("--compute", nargs="*", default=[], choices=[*BATTERIES, "attacks"])
     parser.add_argument("--images", type=int, default=8)
-    parser.add_argument("--models", nargs="*", default=shipped_models("segmentation"))
+    parser.add_argument("--models", nargs="*", default=shipped_models())
     chosen = parser.parse_args()
     if chosen.compute:
         compute(chosen.store[-1], chosen.models, chosen.images, chosen.compute)
     found = stored(chosen.store, chosen.images)
-    parts = [model_section(model, found) for model in shipped_models("segmentation")]
+    parts = [model_section(model, found) for model in shipped_models()]
     PAGE.write_text("\n".join([head(chosen.images), verdicts(found), *parts]))
     print(f"written to {PAGE}")
 
@@ -88,11 +95,10 @@ def compute(store: str, models: Sequence[str], images: int, kinds: Sequence[str]
     """Evaluates what the last store lacks."""
     dataset = gauntlet.load_dataset("streets", split="val", limit=images)
     with gauntlet.open_store(store) as results, Terminal() as progress:
-        run = Runs(dataset, results, progress)
         for model in models:
             for name, threat in rows_for(model).items():
                 if (name if name in BATTERIES else "attacks") in kinds:
-                    run(model, threat)
+                    gauntlet.evaluate(model, dataset, threat, store=results, progress=progress)
 
 
 def stored(addresses: Sequence[str], images: int) -> Stored:
@@ -118,7 +124,7 @@ def look_up(found: Stored, model: str, threat: Any) -> WorstCase | None:
 def verdicts(found: Stored) -> str:
     """Whether `gauntlet` keeps to what is asked of it, on the images that both batteries were run on."""
     lines = []
-    for model in shipped_models("segmentation"):
+    for model in shipped_models():
         lean, full = (look_up(found, model, battery(name)) for name in ("gauntlet", "halmosi"))
         name = short([model])[0]
         most = (SHARE if model in ROBUST else NORMAL_SHARE) * build("halmosi").passes().forward

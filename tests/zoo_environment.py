@@ -17,7 +17,16 @@ import numpy as np
 import pytest
 import torch
 
-PACKAGES = ("torchvision", "transformers", "timm", "segmentation-models-pytorch", "onnx", "onnx2torch", "datasets")
+PACKAGES = (
+    "torchvision",
+    "transformers",
+    "timm",
+    "segmentation-models-pytorch",
+    "onnx",
+    "onnx2torch",
+    "datasets",
+    "av",
+)
 
 
 def suppress(boxes: torch.Tensor, scores: torch.Tensor, iou_threshold: float) -> torch.Tensor:

@@ -40,6 +40,8 @@ SIZES = [
     ("voc-shorter-512", (500, 333), (769, 512)),  # 768.77
     ("croce-473", (375, 500), (473, 473)),
     ("croce-473", (500, 375), (473, 473)),
+    ("croce-473", (100, 900), (473, 473)),
+    ("croce-473-shorter", (500, 375), (473, 473)),
     ("croce-473-code", (366, 500), (473, 473)),
     ("cityscapes-1024x512", (1024, 2048), (512, 1024)),
     ("mmseg-2048x512", (375, 500), (512, 683)),
@@ -209,8 +211,11 @@ def test_descriptions_are_read_back_and_proportions_kept(protocol: Protocol, hei
 def test_names_and_texts() -> None:
     assert protocols.names()[0] == "full"
     assert as_protocol("full").describe() == {}
-    assert as_protocol("croce-473").describe() == {"shorter": 512, "crop": [473, 473], "interpolation": "area"}
-    assert as_protocol("shorter=512, crop=473x473") == as_protocol("croce-473")
+    assert as_protocol("croce-473").describe() == {"size": [512, 512], "crop": [473, 473], "interpolation": "area"}
+    assert as_protocol("size=512x512, crop=473x473") == as_protocol("croce-473")
+    # What version 0.1.0 called croce-473: results under it are found by the other reading's name.
+    shorter = as_protocol("croce-473-shorter").describe()
+    assert shorter == {"shorter": 512, "crop": [473, 473], "interpolation": "area"}
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,22 @@ def test_values_and_gradients_are_those_of_the_reference(pool: str, of: str) -> 
     assert_record(gradient_record(made), expected["gradient"])
 
 
+@pytest.mark.parametrize("pool", ["max", "mean"])
+@pytest.mark.parametrize("of", ["logits", "probabilities"])
+@pytest.mark.parametrize("scales", ["0.5+0.75+1", "1+1.5"])
+def test_values_without_a_gradient_are_those_with_one_and_the_models_answer_stays(
+    scales: str, pool: str, of: str
+) -> None:
+    made = MultiscaleModel(model(), scales=scales, pool=pool, of=of)
+    answers: list[torch.Tensor] = []
+    made.model.register_forward_hook(lambda module, given, said: answers.append(said))
+    with torch.inference_mode():
+        plain = made(images())
+    full = answers[-1 if scales.endswith("+1") else 0]
+    assert torch.equal(full, model()(images()))
+    assert torch.equal(plain, made(images().requires_grad_()).detach())
+
+
 def test_one_scale_is_that_of_the_reference() -> None:
     made = MultiscaleModel(model(), scales="0.5")
     assert_record(logit_record(made(images())), REFERENCE["multiscale"]["scale 0.5 alone"])

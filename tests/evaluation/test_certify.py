@@ -14,6 +14,8 @@ from gauntlet import certify
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
+from gauntlet.evaluation.jobs import Settings, plan_job
+from gauntlet.evaluation.runner import run_jobs
 from gauntlet.metrics import CertificationMetric
 from gauntlet.metrics.certification import certified_radius
 from gauntlet.models import SegmentationModel, wrap_model
@@ -70,8 +72,45 @@ def test_votes_are_taken_once_and_any_tau_is_read_from_them() -> None:
     assert second.key == first.key
     assert values(second)["radius"] == pytest.approx(certified_radius(0.05, 0.6))
     assert values(second, "tau 0.7")["abstention"] >= values(second, "tau 0.6")["abstention"]
-    # What is asked for first is in the store; the same question again is answered alike.
+    # The same question again is answered alike.
     assert certify(model, data, n=60, sigma=0.05, store=store).all_figures == first.all_figures
+
+
+def test_another_tau_of_the_same_votes_gives_its_own_figures_through_evaluations_and_plans() -> None:
+    store, data, model = Store(), TinyDataset(2), tiny()
+
+    def asked(tau: float | list[float], **more: Any) -> dict[str, Any]:
+        return {"certify": {"sigma": 0.05, "n": 60, "tau": tau, **more}}
+
+    def fresh(threat: dict[str, Any]) -> dict[str, float]:
+        return evaluate(model, data, threat, store=Store()).figures
+
+    def radii() -> dict[str, float]:
+        frame = store.frame()
+        rows = frame[frame["metric"].eq("radius") & frame["view"].ne("all")]
+        return dict(zip(rows["view"], rows["value"], strict=True))
+
+    evaluate(model, data, asked(0.75), store=store)
+    second = evaluate(model, data, asked(0.6), store=store)
+    assert second.from_store
+    assert second.figures == fresh(asked(0.6)) != fresh(asked(0.75))
+    assert list(radii()) == ["tau 0.6", "tau 0.75"]  # what was there stays
+    # Another alpha is another test: figures of the first would stand beside it unmarked.
+    third = evaluate(model, data, asked(0.6, alpha=0.01), store=store)
+    assert third.figures == fresh(asked(0.6, alpha=0.01))
+    assert list(radii()) == ["tau 0.6"]
+    planned = plan_job(model, data, build_threat(asked([0.7, 0.65])), Settings())
+    assert run_jobs([planned], store).stored == [planned.job.key]
+    again = store.load(planned.job.key)
+    assert again is not None
+    assert again.figures == fresh(asked([0.7, 0.65]))
+
+
+def test_a_tau_that_can_certify_nothing_beside_one_that_can_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    certify(tiny(), TinyDataset(2), n=60, sigma=0.05, tau=[0.75, 0.95])
+    told = [record.getMessage() for record in caplog.records if "abstains at tau 0.95" in record.getMessage()]
+    assert len(told) == 1
+    assert not any("abstains at tau 0.75" in record.getMessage() for record in caplog.records)
 
 
 def test_the_figures_do_not_depend_on_the_batch_and_go_through_workers() -> None:

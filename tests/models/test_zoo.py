@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 import re
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from gauntlet.errors import GauntletError, UnknownNameError
-from gauntlet.models import zoo
+from gauntlet.models import resolve_model, zoo
+from gauntlet.models.zoo import choosing
 from paths import DATA
 
 
@@ -59,10 +62,13 @@ def test_rows_are_unique_and_well_formed() -> None:
         assert entry.dataset in ("cityscapes", "ade20k", "voc", "coco")
         assert re.fullmatch(r"(\d+x\d+)?", entry.crop_size)
         assert re.fullmatch(r"|hf:[\w.-]+/[\w.-]+|torchvision:\w+", entry.source)
-        assert bool(entry.openmmlab_config) == bool(entry.openmmlab_weights) == bool(entry.openmmlab_match)
+        assert bool(entry.openmmlab_weights) == bool(entry.openmmlab_match)
+        assert entry.openmmlab_config or not entry.openmmlab_weights
         if entry.openmmlab_weights:
             assert re.fullmatch(
-                r"https://(download\.openmmlab\.com|huggingface\.co/OpenGVLab)/\S+\.pth", entry.openmmlab_weights
+                r"https://(download\.openmmlab\.com|huggingface\.co/OpenGVLab|github\.com/RistoranteRist/mmlab-weights)/"
+                r"\S+\.pth",
+                entry.openmmlab_weights,
             )
         # A checkpoint that is not the benchmark's own must say how it differs.
         assert not (entry.benchmark and entry.source) or entry.note
@@ -99,6 +105,78 @@ def test_weights_come_with_an_openmmlab_address() -> None:
     assert entry.openmmlab_match == "exact"
     assert entry.options == {"checkpoint": entry.openmmlab_weights}
     assert zoo.find("segformer", "mit-b0", "ade20k").options == {}
+
+
+def test_openmmlab_has_a_configuration_for_most_rows() -> None:
+    """Every row of the two benchmarks is counted by how it loads; InternImage's are on OpenMMLab's framework."""
+    rows = [entry for entry in zoo.entries() if entry.benchmark]
+    assert Counter((entry.benchmark, entry.loads.rpartition(" or ")[2]) for entry in rows) == {
+        ("semsegbench", "mmseg"): 46,
+        ("semsegbench", "mmseg with InternImage's code"): 11,
+        ("semsegbench", "hf"): 7,
+        ("semsegbench", "no: nothing public is known"): 14,
+        ("detecbench", "mmdet"): 46,
+        ("detecbench", "mmdet with your weights"): 2,
+        ("detecbench", "no: needs a text encoder"): 1,
+        ("detecbench", "hf"): 1,
+        ("detecbench", "no: nothing public is known"): 12,
+    }
+
+
+def test_published_figures_are_those_of_the_benchmark_else_openmmlabs() -> None:
+    assert zoo.find("pspnet", "resnet50", "cityscapes").published_figure == pytest.approx(0.7866)
+    entry = zoo.find("TOOD", "ResNeXt101", "coco")
+    assert (entry.benchmark_figure, entry.openmmlab_figure, entry.openmmlab_match) == ("", "47.6", "unknown")
+    assert entry.published_figure == pytest.approx(0.476)
+    for entry in zoo.entries():
+        if entry.openmmlab_match == "exact" and entry.openmmlab_figure:
+            assert abs(float(entry.openmmlab_figure) - float(entry.benchmark_figure)) <= 0.02
+
+
+def test_an_address_leads_back_to_its_row() -> None:
+    for entry in zoo.entries():
+        for address in (entry.source, entry.openmmlab_address):
+            found = zoo.entry_of(address) if address else entry
+            assert found is not None
+            assert address in ("", None, found.source, found.openmmlab_address)
+    by_file = zoo.entry_of("mmdet:/home/me/atss_r101_fpn_1x_coco.py")
+    assert by_file is zoo.find("ATSS", "ResNet101", "coco")
+    assert zoo.entry_of("streets/enet") is None
+
+
+def test_a_folder_of_checkpoints_means_openmmlabs_weights(tmp_path: Path) -> None:
+    """Where a row has both, weights of another training and OpenMMLab's, and what is missing is said."""
+    triple = {"model_name": "DETR", "backbone": "ResNet50", "dataset": "coco"}
+    with pytest.raises(GauntletError, match=r"there is no detr_r50_8xb2-150e_coco_\S+\.pth in \S+; it is at https://"):
+        _ = resolve_model(**triple, checkpoints=tmp_path, trust=True).identity
+    name = zoo.find(*triple.values()).openmmlab_weights.rsplit("/", 1)[-1]
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper" / name).write_bytes(b"weights")
+    source = resolve_model(**triple, checkpoints=tmp_path, trust=True)
+    assert (source.identity.name, source.task) == ("detr_r50_8xb2-150e_coco", "detection")
+    assert source.origin is not None
+    again = resolve_model(source.origin["address"], **source.origin["options"])
+    assert again.identity == source.identity
+
+
+def test_rows_that_can_be_loaded_are_chosen_and_the_others_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choosing, "find_spec", lambda name: object() if name == "mmdet" else None)
+    entry = zoo.find("ATSS", "ResNet101", "coco")
+    (tmp_path / entry.openmmlab_weights.rsplit("/", 1)[-1]).write_bytes(b"weights")
+    chosen, left_out = choosing.choose("detecbench", ["coco"], {"checkpoints": tmp_path, "trust": True})
+    assert [address for address, _ in chosen] == ["mmdet:atss_r101_fpn_1x_coco"]
+    reasons = dict(left_out)
+    assert len(reasons) == 59
+    assert reasons["tood with resnext101 on coco"].startswith("there is no tood_x101_64x4d_fpn_mstrain_2x_coco_")
+    assert reasons["glip-l with swin-l on coco"] == "it cannot be loaded: it needs a text encoder."
+    assert reasons["mm-grounding-dino with swin-l on coco"] == "the package transformers is not installed."
+    assert "no public checkpoint of paa with swin-s on coco is known" in reasons["paa with swin-s on coco"]
+    with pytest.raises(GauntletError, match=r"no model of detecbench was trained on streets; known: coco, voc\."):
+        choosing.choose("detecbench", ["streets"], {})
+    with pytest.raises(UnknownNameError, match="did you mean 'semsegbench'"):
+        choosing.choose("semsegbnch", [], {})
 
 
 def test_several_crop_sizes() -> None:

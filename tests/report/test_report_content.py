@@ -409,7 +409,7 @@ def test_distribution_functions_rise_to_the_share_of_fooled_images(document: Doc
     assert isinstance(chart, LineChart)
     for series in chart.series:
         assert list(series.y) == sorted(series.y)
-        assert series.x[0] == 0
+        assert float(series.x[0]) > 0  # the axis is logarithmic
         assert series.y[-1] == pytest.approx(fooled["zoo/plain", series.name])
 
 

@@ -43,7 +43,7 @@ def config(**changes: Any) -> AdversarialConfig:
 
 @pytest.mark.parametrize(("share", "attacked"), [(1.0, 4), (0.5, 2), (0.25, 1)])
 def test_the_share_of_the_batch_is_attacked_inside_the_ball(share: float, attacked: int) -> None:
-    objective = AdversarialObjective(wrapped(), None, 0.0, config(share=share))
+    objective = AdversarialObjective(wrapped(), config(share=share))
     images, labels = batch()
     prepared, same = objective.prepare(images, labels, INFO)
     distances = (prepared - images).abs().amax(dim=(1, 2, 3))
@@ -55,7 +55,7 @@ def test_the_share_of_the_batch_is_attacked_inside_the_ball(share: float, attack
 
 
 def test_an_attack_leaves_batch_norm_and_trainability_alone() -> None:
-    objective = AdversarialObjective(wrapped(), None, 0.0, config()).train()
+    objective = AdversarialObjective(wrapped(), config()).train()
     objective.model.get_parameter("module.encoder.0.bias").requires_grad_(False)
     before = {key: value.clone() for key, value in objective.model.state_dict().items()}
     objective.prepare(*batch(), INFO)
@@ -76,7 +76,7 @@ def test_frozen_comes_back_after_an_error() -> None:
 
 
 def test_the_budget_grows_on_the_ramp() -> None:
-    objective = AdversarialObjective(wrapped(), None, 0.0, config(ramp=0.5))
+    objective = AdversarialObjective(wrapped(), config(ramp=0.5))
     images, labels = batch()
     distances = [
         (objective.prepare(images, labels, StepInfo(done, SEEDS))[0] - images).abs().max().item()
@@ -87,7 +87,7 @@ def test_the_budget_grows_on_the_ramp() -> None:
 
 
 def test_a_batch_without_labels_costs_nothing_and_moves_nothing() -> None:
-    objective = Objective(wrapped(), None, 0.0)
+    objective = Objective(wrapped())
     images, labels = batch()
     loss = objective(images, torch.full_like(labels, 255))
     loss.backward()
@@ -102,7 +102,7 @@ def test_an_unknown_attack_shows_before_the_first_step(tmp_path: Path) -> None:
 
 class TestDividedObjective:
     def objective(self, **options: Any) -> DividedObjective:
-        objective = DividedObjective(wrapped(**options), None, 0.0, config(method="ddc-at", share=0.5))
+        objective = DividedObjective(wrapped(**options), config(method="ddc-at", share=0.5))
         torch.nn.init.normal_(objective.branches.get_parameter("module.auxiliary.0.weight"))
         return objective.train()
 
@@ -141,7 +141,7 @@ class TestDividedObjective:
         images, labels = batch()
         with torch.no_grad():
             logits, mask = objective.divide(images)
-            expected = objective.cross_entropy(logits, labels)
+            expected = objective.criterion(logits, labels)
             expected += torch.nn.functional.cross_entropy(mask, torch.ones_like(labels))
             assert objective(images, labels, torch.ones_like(labels)).item() == pytest.approx(expected.item())
 

@@ -42,6 +42,10 @@ DETR: dict[str, Any] = {
     "architecture": "detr",
     "options": {"widths": [8, 8, 8, 8], "top_width": 8, "width": 16, "heads": 4, "queries": 8, "layers": 2},
 }
+FASTER_RCNN: dict[str, Any] = {
+    "architecture": "faster-rcnn",
+    "options": {"widths": [8, 8, 8, 8], "top_width": 8, "width": 16, "hidden": 16, "proposals": 8},
+}
 
 
 class Blocks(TinyBoxes):
@@ -225,7 +229,7 @@ def test_detr_learns_in_three_epochs(tmp_path: Path) -> None:
     assert losses[-1] < 0.7 * losses[0]
 
 
-@pytest.mark.parametrize("model", [FCOS, DETR], ids=["fcos", "detr"])
+@pytest.mark.parametrize("model", [FCOS, DETR, FASTER_RCNN], ids=["fcos", "detr", "faster-rcnn"])
 def test_a_stopped_training_continues_to_the_same_bits(tmp_path: Path, model: dict[str, Any]) -> None:
     settings = recipe(model=model, ema=0.9, checkpoint={"minutes": 1e-9}, validate_every=4)
     train(settings, tmp_path / "whole", progress=QUIET)
@@ -261,7 +265,7 @@ def test_adversarial_training_raises_the_loss_inside_the_ball() -> None:
     network = build_detector("fcos", 3, **FCOS["options"])
     model = WrappedDetector(network, num_classes=3)
     attack = {"name": "pgd", "epsilon": "8/255", "alpha": "4/255", "steps": 2}
-    objective = AdversarialDetectionObjective(model, None, 0.0, AdversarialConfig(attack=attack, share=0.5)).eval()
+    objective = AdversarialDetectionObjective(model, AdversarialConfig(attack=attack, share=0.5)).eval()
     samples = [Blocks("val")[index] for index in range(4)]
     images = torch.stack([torch.from_numpy(each.image).permute(2, 0, 1) / 255 for each in samples])
     boxes = [each.boxes for each in samples if each.boxes is not None]

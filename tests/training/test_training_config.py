@@ -6,6 +6,7 @@ import pytest
 from training_squares import recipe
 
 from gauntlet.errors import GauntletError
+from gauntlet.threats.attacks import build as build_attack
 from gauntlet.training.config import ScheduleConfig, load_config, parse_config
 from gauntlet.training.schedule import learning_rate_factor
 
@@ -17,6 +18,26 @@ def test_every_committed_recipe_is_valid_and_named_after_its_file(path: Path) ->
     config = load_config(path)
     assert config.name == path.stem
     assert parse_config(config.as_dict()) == config
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("halmosi-*.yaml")), ids=lambda path: path.stem)
+def test_recipes_of_the_supplement_have_its_settings(path: Path) -> None:
+    config = load_config(path)
+    crop = 473 if "-voc-" in path.stem else 449
+    assert (config.batch_size, config.augmentation.crop) == (16, (crop, crop))
+    optimiser = config.optimiser
+    assert (optimiser.name, optimiser.learning_rate, optimiser.weight_decay) == ("sgd", 0.01, 1e-4)
+    if path.stem.endswith("normal"):
+        assert config.adversarial is None
+        return
+    assert config.adversarial is not None
+    assert config.adversarial.attack["epsilon"] == 0.03
+    assert config.adversarial.share == (1.0 if path.stem.endswith("-100") else 0.5)
+    build_attack(**config.adversarial.attack)
+
+
+def test_there_is_a_recipe_of_the_supplement_for_every_training() -> None:
+    assert len(list(CONFIGS.glob("halmosi-*.yaml"))) == 2 * 2 * 5
 
 
 @pytest.mark.parametrize(

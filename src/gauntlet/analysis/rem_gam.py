@@ -57,7 +57,7 @@ def _for_any_task(members: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def _summarise(frame: pd.DataFrame, kind: str, sets: dict[str | None, dict[str, tuple[str, ...]]]) -> pd.DataFrame:
     """Minimum and mean over sets of members, for every unit, metric and budget; a set's name stands for "GAM"."""
-    rows, members = _members(frame, kind)
+    rows, members = plain_members(frame, kind)
     keys = [*unit_columns(rows), "metric", "summary"]
     parts = []
     for name, members_of in sets.items():
@@ -74,8 +74,11 @@ def _summarise(frame: pd.DataFrame, kind: str, sets: dict[str | None, dict[str, 
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
 
-def _members(frame: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, pd.Series]:
-    """The figures that may enter a summary, with its notation in `summary`; and the member that each belongs to."""
+def plain_members(frame: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, pd.Series]:
+    """The figures that may enter a summary, with its notation in `summary`; and the member that each belongs to.
+
+    They are of whole images, of the model's own attacks, and of the benchmark's rule of depth.
+    """
     rows = frame[frame["kind"].eq(kind)]
     rows = rows[_each_description(rows["description"], is_plain) & ~_has_own_depth(rows)]
     if "class_name" in rows:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -12,6 +12,11 @@ import pandas as pd
 from gauntlet.analysis.frames import one_name_each, require_columns, unit_columns
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import divide
+from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
+from gauntlet.metrics.segmentation.object_counts import ObjectCounts, count_objects
+from gauntlet.metrics.segmentation.worst_case import worst_by_accuracy
+from gauntlet.metrics.views import ViewKind, Views
+from gauntlet.results.store import Store
 
 FRACTION_EDGES = (0.0, 0.001, 0.01, 0.05, 0.2, 1.0)
 """Bins by the share of the image: under 0.1 %, 0.1 to 1 %, 1 to 5 %, 5 to 20 %, 20 % and more."""
@@ -50,23 +55,70 @@ def objects(
             f"labels and predictions must share one shape (H, W), not {labels.shape}, {clean_prediction.shape} and "
             f"{attacked_prediction.shape}."
         )
-    skipped = {*background} if ignore_index is None else {*background, ignore_index}
-    kept_clean, kept = labels == clean_prediction, labels == attacked_prediction
-    parts: list[pd.DataFrame] = []
-    for index in np.unique(labels):
-        if int(index) in skipped:
-            continue
-        mask = labels == index
-        count, components = cv2.connectedComponents(mask.astype(np.uint8), connectivity=8)
-        inside = components[mask]
-        area = np.bincount(inside, minlength=count)[1:]
-        right = [np.bincount(inside, hits[mask], minlength=count)[1:] for hits in (kept_clean, kept)]
-        recalls = {"clean_recall": right[0] / area, "recall": right[1] / area}
-        parts.append(pd.DataFrame({"class_index": int(index), "area": area, "fraction": area / labels.size, **recalls}))
-    columns = ["class_index", "area", "fraction", "clean_recall", "recall"]
-    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns, dtype=float)
-    table.insert(0, "image_id", image_id)
-    return table
+    skipped = [*background] if ignore_index is None else [*background, ignore_index]
+    found = count_objects(labels, [labels == clean_prediction, labels == attacked_prediction], skipped=skipped)
+    return _table(image_id, found, found.right / found.area)
+
+
+def stored_objects(store: Store, clean: str, attacked: str) -> pd.DataFrame:
+    """The objects of two evaluations of one model on the same images that were run with `objects`.
+
+    Args:
+        store: where their counts are.
+        clean, attacked: keys of the evaluations. Of a battery the attack that left an image the fewest right pixels.
+
+    Returns:
+        As `objects`.
+    """
+    pairs = zip(_read(store, clean), _read(store, attacked), strict=True)
+    parts = []
+    for (image_id, before), (other_id, after) in pairs:
+        if image_id != other_id or not np.array_equal(before.area, after.area):
+            raise GauntletError("objects can only be compared between evaluations of the same images.")
+        recalls = np.concatenate([before.right, after.right]) / before.area
+        parts.append(_table(image_id, before, recalls))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _read(store: Store, key: str) -> list[tuple[str, ObjectCounts]]:
+    """Id and objects, in the view that counts, of every image of an evaluation."""
+    started = store.started(key)
+    if started is None or started.views is None:
+        raise GauntletError(f"the store {store.address} has no per-image counts under the key '{key}'.")
+    metric = store.metric(key)
+    images = []
+    for row in store.image_rows(started):
+        counts = metric.decode(row.counts)
+        found = getattr(counts, "objects", None)
+        if found is None:
+            raise GauntletError(f"the evaluation '{key}' kept no objects; run it with objects=True (--objects).")
+        right = found.right[_views_that_count(counts, started.views)].sum(axis=0, keepdims=True)
+        images.append((row.image_id, replace(found, right=right)))
+    return images
+
+
+def _views_that_count(counts: ImageCounts, views: Views) -> list[int]:
+    """The whole image; both parts of a region; the worst candidate of a battery; the first trial of a random model."""
+    if views.kind is ViewKind.REGION:
+        return [0, 1]
+    if views.kind is ViewKind.CANDIDATES:
+        tables = [CountTable.of([each], len(each)) for each in counts.confusion]
+        return [int(worst_by_accuracy(tables).choice[0])]
+    return [0]
+
+
+def _table(image_id: str, found: ObjectCounts, recalls: npt.NDArray[np.float64]) -> pd.DataFrame:
+    """One row per object; recalls (2, n) clean and attacked."""
+    return pd.DataFrame(
+        {
+            "image_id": image_id,
+            "class_index": found.classes,
+            "area": found.area,
+            "fraction": found.area / found.pixels,
+            "clean_recall": recalls[0],
+            "recall": recalls[1],
+        }
+    )
 
 
 def by_size(objects: pd.DataFrame, *, bins: str = "fraction") -> pd.DataFrame:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gauntlet.cli.app import app
 from gauntlet.cli.output import print_json, print_table
-from gauntlet.cli.shared_options import JsonOption
+from gauntlet.cli.shared_options import DEFAULT_STORE, JsonOption, StoreOption
 from gauntlet.numbers import format_percent
 from gauntlet.tasks import SEGMENTATION
+
+if TYPE_CHECKING:
+    from gauntlet.models.zoo import ZooEntry
 
 Row = dict[str, Any]
 
@@ -37,12 +41,13 @@ def list_command(
     architectures: Annotated[
         bool, typer.Option("--architectures", help="Models: networks of the papers for net:NAME, and what they cost.")
     ] = False,
+    store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
     """List models, datasets, attacks, batteries, corruptions or suites."""
     make = _LISTS[what]
     if what is What.models:
-        make = _zoo if zoo else _architectures if architectures else make
+        make = partial(_zoo, store) if zoo else _architectures if architectures else make
     rows = make()
     if as_json:
         print_json(rows)
@@ -84,9 +89,10 @@ def _wrappers() -> list[Row]:
     ]
 
 
-def _zoo() -> list[Row]:
+def _zoo(store: str) -> list[Row]:
     from gauntlet.models import zoo
 
+    ours = _stored_figures(store)
     return [
         {
             "model": entry.model_name,
@@ -94,10 +100,38 @@ def _zoo() -> list[Row]:
             "dataset": entry.dataset,
             "crop": entry.crop_size,
             "benchmark": entry.benchmark,
+            "loads": entry.loads,
+            "published %": "" if entry.published_figure is None else format_percent(entry.published_figure),
+            "ours %": format_percent(ours[entry]) if entry in ours else "",
             "address": entry.address or "none known",
         }
         for entry in zoo.entries()
     ]
+
+
+def _stored_figures(address: str) -> dict[ZooEntry, float]:
+    """The clean figure of every model of the zoo in a store, on the dataset it was trained on; the latest."""
+    from pathlib import Path
+
+    from gauntlet.models import zoo
+    from gauntlet.models.zoo.spelling import canonical_dataset
+    from gauntlet.results import open_store
+    from gauntlet.results.origin import read_origin
+    from gauntlet.tasks import get_task
+
+    if "://" not in address and not Path(address).is_file():
+        return {}
+    figures = {}
+    with open_store(address) as store:
+        keys = store.keys()
+        for evaluation in map(store.load, keys):
+            model = None if evaluation is None else read_origin(evaluation.provenance).model
+            entry = None if model is None else zoo.entry_of(str(model["address"]))
+            if evaluation is None or entry is None or evaluation.kind != "clean":
+                continue
+            if canonical_dataset(evaluation.dataset).removesuffix("0712") == entry.dataset:
+                figures[entry] = evaluation.figures[get_task(evaluation.task).main_figure]
+    return figures
 
 
 def _architectures() -> list[Row]:

@@ -45,6 +45,7 @@ def plan_from_options(
     dataset_options: Mapping[str, object],
     suites: Sequence[str] | None,
     threats: Sequence[str] | None,
+    zoo: str | None = None,
     **settings: object,
 ) -> Plan:
     """The plan that the command line describes; the clean images of streets where it names no threat and no dataset.
@@ -56,22 +57,46 @@ def plan_from_options(
         dataset_options: of every dataset, None where they were not given.
         suites: names of suites.
         threats: names, files or YAML descriptions.
+        zoo: a benchmark, of which every model is taken that was trained on one of the datasets and can be loaded.
         settings: further keys of the plan (seeds, batch_size, precision, prepare).
     """
     from gauntlet.evaluation.plan import parse_plan
 
-    if not models:
+    if not models and zoo is None:
         raise GauntletError("say which model to evaluate: --model streets/enet, or give a plan.")
-    if len(models) > 1 and "name" in model_options:
+    if (zoo is not None or len(models or []) > 1) and "name" in model_options:
         raise GauntletError("--name is for one model; with several, give a plan with a name in the options of each.")
+    named = [_entry(each, "address", {"options": dict(model_options)}) for each in models or []]
     content = {
-        "models": [_entry(each, "address", {"options": dict(model_options)}) for each in models],
+        "models": [*named, *([] if zoo is None else zoo_models(zoo, datasets or [], model_options))],
         "datasets": [_entry(each, "name", given(dataset_options)) for each in datasets or ["streets"]],
         "suites": list(suites or []),
         "threats": [parse_threat(each) for each in threats or ([] if suites else ["clean"])],
         **settings,
     }
     return parse_plan(content, "the command line")
+
+
+def zoo_models(benchmark: str, datasets: Sequence[str], options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The models of a benchmark as a plan has them; those that cannot be loaded are named on the error output.
+
+    Args:
+        benchmark: "semsegbench" or "detecbench".
+        datasets: names; models that were trained on one of them are taken.
+        options: of the command line, for every model.
+    """
+    import typer
+
+    from gauntlet.models.zoo.choosing import choose
+
+    chosen, left_out = choose(benchmark, datasets, options)
+    for title, reason in left_out:
+        typer.echo(f"left out: {title}: {reason}", err=True)
+    if not chosen:
+        raise GauntletError(
+            f"none of the {len(left_out)} models of {benchmark} can be loaded here, for the reasons above."
+        )
+    return [{"address": address, "options": own} for address, own in chosen]
 
 
 def _entry(text: str, key: str, options: Mapping[str, object]) -> dict[str, Any]:

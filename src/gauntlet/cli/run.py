@@ -43,6 +43,10 @@ def run(
     model: Annotated[
         list[str] | None, typer.Option("--model", "-m", help="A model; 'gauntlet list models' shows the shipped ones.")
     ] = None,
+    zoo: Annotated[
+        str | None,
+        typer.Option("--zoo", help="semsegbench or detecbench: every model trained on the dataset that can be loaded."),
+    ] = None,
     dataset: Annotated[list[str] | None, typer.Option("--dataset", "-d", help="A dataset, or folder:PATH.")] = None,
     threat: Annotated[
         list[str] | None,
@@ -74,6 +78,9 @@ def run(
         str,
         typer.Option("--prepare", help="Faster passes under attacks: auto, off, or steps such as fold,channels-last."),
     ] = "auto",
+    objects: Annotated[
+        bool, typer.Option("--objects", help="Keep every connected object, for size bias; segmentation only.")
+    ] = False,
     device: DeviceOption = "auto",
     seed: SeedOption = 0,
     store: StoreOption = DEFAULT_STORE,
@@ -111,11 +118,12 @@ def run(
             "--batch-size": batch_size if batch_size != DEFAULT_BATCH_SIZE else None,
             "--precision": precision if precision != "fp32" else None,
             "--prepare": prepare if prepare != "auto" else None,
+            "--objects": objects or None,
         }
-        chosen = plan_from_file(plan, (model, dataset, threat, suite), beside, model_options)
+        chosen = plan_from_file(plan, (model, zoo, dataset, threat, suite), beside, model_options)
     else:
         how = {"seeds": [seed], "batch_size": batch_size, "precision": precision, "prepare": prepare}
-        chosen = plan_from_options(model, model_options, dataset, place, suite, threat, **how)
+        chosen = plan_from_options(model, model_options, dataset, place, suite, threat, zoo, **how, objects=objects)
     folder = None if save_images is None else str(save_images.resolve())
     jobs = plan_jobs(chosen, device, Terminal(), only=only or (), skip=skip or (), images_folder=folder)
     if dry_run:

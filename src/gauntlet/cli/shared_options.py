@@ -41,6 +41,9 @@ def read_model_options(
     weights: Annotated[
         str | None, _option("--weights", "File with the model's weights (camvid/, net:, python:, smp:, torchvision:).")
     ] = None,
+    checkpoints: Annotated[
+        str | None, _option("--checkpoints", "Folder with OpenMMLab's files, for --zoo, mmseg: and mmdet:.")
+    ] = None,
     name: Annotated[str | None, _option("--name", "What the model is called in results.")] = None,
     num_classes: Annotated[
         int | None, _option("--num-classes", "Classes of the model, where it does not say.", min=1)
@@ -77,6 +80,7 @@ def read_model_options(
     """The options that were given, as `load_model` takes them."""
     read: dict[str, object] = {
         "weights": weights,
+        "checkpoints": checkpoints,
         "name": name,
         "num_classes": num_classes,
         "class_names": None if class_names is None else [each.strip() for each in class_names.split(",")],

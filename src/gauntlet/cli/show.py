@@ -165,7 +165,12 @@ class _LabelTiles(_SampleTiles):
     def predicted(self, images: torch.Tensor, name: str) -> list[Tile]:
         if self.painter.model is None:
             return []
-        return self._drawn(self.painter.predict(images, self.sample.id), name)
+        said = self.painter.said(images, self.sample.id)
+        if self.sample.labels is None:
+            return self._drawn(said.labels, name)
+        assert said.confidence is not None  # a model that predicts has one
+        sure = 100 * float(said.confidence[self.painter.counted(self.sample)].mean())
+        return self._drawn(said.labels, name, f", {sure:.1f} % sure")
 
     def rounds(self, threat: RegionAwareThreat, batch: Batch, seed: ImageSeed) -> list[Tile]:
         """Every round of the region-aware attack by itself, then the worst case per pixel over them."""
@@ -182,13 +187,16 @@ class _LabelTiles(_SampleTiles):
             ]
         return [*tiles, *self._drawn(made.cumulative, "cumulative")]
 
-    def _drawn(self, prediction: Labels, name: str) -> list[Tile]:
+    def _drawn(self, prediction: Labels, name: str, sure: str = "") -> list[Tile]:
         if self.sample.labels is None:
             return [self._tile(f"{name} prediction", self.painter.draw(prediction))]
         accuracy = 100 * self.painter.right(self.sample, prediction)
         return [
             self._tile(f"{name} prediction", self.painter.draw(prediction)),
-            self._tile(f"{name} errors ({accuracy:.1f} % right)", self.painter.draw_errors(self.sample, prediction)),
+            self._tile(
+                f"{name} errors ({accuracy:.1f} % right{sure})",
+                self.painter.draw_errors(self.sample, prediction),
+            ),
         ]
 
     def _tile(self, caption: str, image: Image) -> Tile:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +20,17 @@ from gauntlet.cli.shared_options import (
     StoreOption,
     takes_model_options,
 )
+from gauntlet.errors import GauntletError
+
+if TYPE_CHECKING:
+    from gauntlet.evaluation.jobs import PlannedJob
+    from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
+    from gauntlet.studies import AnyStudy, Study
+    from gauntlet.studies.pages.contract import PageStudy
+    from gauntlet.studies.relations import FigureStudy
+
+Outcome = dict[str, Any]
+"""What `--json` prints: the study, the files that were written, the verdicts."""
 
 study_app = typer.Typer(no_args_is_help=True, help="Repeat a table or figure of a paper on your own models.")
 app.add_typer(study_app, name="study")
@@ -52,13 +65,12 @@ def run_one_study(
     second_model: Annotated[
         str, typer.Option("--second-model", help="The other model of studies that mix two (spatial/figure-11).")
     ] = "",
-    published: Annotated[
-        bool, typer.Option("--published", help="Draw and judge the published figures alone; runs nothing.")
-    ] = False,
     image: Annotated[
         str, typer.Option("--image", help="Of a study that is a picture: an image file, or an image of the dataset.")
     ] = "0",
-    dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset, or folder:PATH.")] = "streets",
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", "-d", help="A dataset, or folder:PATH; streets by default.")
+    ] = None,
     split: Annotated[
         str | None, typer.Option("--split", help="Split of the dataset; its usual one by default.")
     ] = None,
@@ -72,82 +84,181 @@ def run_one_study(
     seed: SeedOption = 0,
     store: StoreOption = DEFAULT_STORE,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the page.")] = Path("studies"),
+    published: Annotated[
+        bool, typer.Option("--published", help="Draw and judge the published figures alone; no model is run.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run and how long it takes.")] = False,
     as_json: JsonOption = False,
     *,
     model_options: ModelOptions,
 ) -> None:
-    """Run what is missing of a study and write its page, as Markdown and HTML."""
-    from gauntlet.cli.dry_run import print_dry_run
-    from gauntlet.errors import GauntletError
-    from gauntlet.evaluation.local import LocalExecutor, cores
+    """Run what is missing of a study and write its page."""
     from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
-    from gauntlet.evaluation.progress import Terminal
-    from gauntlet.evaluation.provenance import command_line
-    from gauntlet.results import open_store
-    from gauntlet.studies import run_study, studies
-    from gauntlet.studies.page import published_page, study_page, write_page
-    from gauntlet.studies.picturing import picture_page
-    from gauntlet.studies.running import study_jobs
-    from gauntlet.studies.verdicts import judge
+    from gauntlet.studies import studies
+    from gauntlet.studies.pages.contract import PageStudy
+    from gauntlet.studies.relations import FigureStudy
 
     study = studies[item]
-    if published:
-        _print_written(item, write_page(study, published_page(study, command_line()), output), as_json)
-        return
-    if not model:
-        raise GauntletError("say which models, for example --model streets/enet --model streets/segformer.")
-    entries = [ModelEntry(address=each, options=dict(model_options)) for each in model]
-    data = DatasetEntry(name=dataset, split=split, root=root, limit=limit)
-    if study.kind == "picture":
-        page = picture_page(study, entries, data, command_line(), image=image, second_model=second_model, seed=seed)
-        _print_written(item, write_page(study, page, output), as_json)
-        return
     chosen_device = None if device == "auto" else device
-    settings: dict[str, Any] = {
-        "second_model": second_model,
-        "seed": seed,
-        "batch_size": batch_size,
-        "device": chosen_device,
-    }
-    if dry_run:
-        jobs = {planned.job.key: planned for planned in study_jobs(study, entries, data, **settings).values()}
-        print_dry_run(list(jobs.values()), store, workers or cores(), as_json)
-        return
-    with open_store(store) as opened:
-        with Terminal() as progress:
-            results = run_study(
-                study, entries, data, opened, executor=LocalExecutor(workers), progress=progress, **settings
+    command = StudyCommand(store, output, workers, seed, batch_size, chosen_device, dry_run, as_json)
+    data = DatasetEntry(name=dataset or "streets", split=split, root=root, limit=limit)
+    entries = [ModelEntry(address=each, options=dict(model_options)) for each in model or ()]
+    if isinstance(study, PageStudy):
+        if entries or dataset:
+            raise GauntletError(
+                f"the study '{item}' has models and images of its own; leave out --model and --dataset."
             )
-        written = write_page(study, study_page(study, results, command_line()), output)
-        verdicts = judge(study, results)
+        if published and study.parts():
+            raise GauntletError(f"the study '{item}' is made of runs, not of published figures; leave out --published.")
+        outcome = command.page(study, data, model_options)
+    elif isinstance(study, FigureStudy):
+        outcome = command.figures(study, None if published else (model or (), dataset))
+    elif published:
+        outcome = command.published(study)
+    elif study.kind == "picture":
+        outcome = command.picture(study, entries, data, image, second_model)
+    else:
+        outcome = command.measure(study, entries, data, second_model)
+    if outcome is None:
+        return
     if as_json:
-        print_json(
-            {
-                "study": item,
-                "written": [str(path.resolve()) for path in written],
-                "verdicts": [
-                    {
-                        "claim": each.claim.text,
-                        "model": each.model,
-                        "margin": each.margin.value,
-                        "low": each.margin.low,
-                        "high": each.margin.high,
-                        "verdict": each.verdict,
-                    }
-                    for each in verdicts
-                ],
-            }
+        print_json(outcome)
+        return
+    for each in outcome["verdicts"]:
+        typer.echo(f"{each['verdict']}: {each['claim']}" + (f" [{each['model']}]" if each["model"] else ""))
+    for path in outcome["written"]:
+        typer.echo(f"written to {path}")
+
+
+@dataclass(frozen=True)
+class StudyCommand:
+    """What `study run` was told about running; each kind of study has a method.
+
+    Attributes:
+        store, output: where results and pages are kept.
+        workers, seed, batch_size, device: of the evaluations.
+        dry_run: only say what would run.
+    """
+
+    store: str
+    output: Path
+    workers: int | None
+    seed: int
+    batch_size: int
+    device: str | None
+    dry_run: bool
+    as_json: bool
+
+    def measure(self, study: Study, models: list[ModelEntry], data: DatasetEntry, second_model: str) -> Outcome | None:
+        """Runs a study of threats on models."""
+        from gauntlet.evaluation.local import LocalExecutor
+        from gauntlet.evaluation.progress import Terminal
+        from gauntlet.evaluation.provenance import command_line
+        from gauntlet.results import open_store
+        from gauntlet.studies import run_study
+        from gauntlet.studies.page import study_page, write_page
+        from gauntlet.studies.running import study_jobs
+        from gauntlet.studies.verdicts import judge
+
+        _need(models)
+        settings = {"second_model": second_model, **self._settings()}
+        if self.dry_run:
+            self._say_what_would_run(study_jobs(study, models, data, **settings).values())
+            return None
+        with open_store(self.store) as opened:
+            with Terminal() as progress:
+                executor = LocalExecutor(self.workers)
+                results = run_study(study, models, data, opened, executor=executor, progress=progress, **settings)
+            written = write_page(study, study_page(study, results, command_line()), self.output)
+            verdicts = judge(study, results)
+        return _outcome(
+            study,
+            written,
+            [
+                {
+                    "claim": each.claim.text,
+                    "model": each.model,
+                    "margin": each.margin.value,
+                    "low": each.margin.low,
+                    "high": each.margin.high,
+                    "verdict": each.verdict,
+                }
+                for each in verdicts
+            ],
         )
-        return
-    for each in verdicts:
-        typer.echo(f"{each.verdict}: {each.claim.text}" + (f" [{each.model}]" if each.model else ""))
-    _print_written(item, written, as_json)
+
+    def picture(
+        self, study: Study, models: list[ModelEntry], data: DatasetEntry, image: str, second_model: str
+    ) -> Outcome:
+        """Draws a study of single images."""
+        from gauntlet.evaluation.provenance import command_line
+        from gauntlet.studies.page import write_page
+        from gauntlet.studies.picturing import picture_page
+
+        _need(models)
+        page = picture_page(study, models, data, command_line(), image=image, second_model=second_model, seed=self.seed)
+        return _outcome(study, write_page(study, page, self.output))
+
+    def page(self, study: PageStudy, data: DatasetEntry, model_options: ModelOptions) -> Outcome | None:
+        """Runs what a page of the documentation needs and writes it."""
+        from gauntlet.evaluation.local import LocalExecutor
+        from gauntlet.evaluation.progress import Terminal
+        from gauntlet.evaluation.provenance import command_line
+        from gauntlet.results import open_store
+        from gauntlet.studies.pages.contract import plan_page, write_markdown
+
+        plan = plan_page(study, limit=data.limit, root=data.root, options=model_options, **self._settings())
+        if self.dry_run:
+            self._say_what_would_run(plan.jobs.values())
+            return None
+        if not plan.jobs:  # made of published figures: no store is needed
+            return _outcome(study, write_markdown(study, {}, self.output, command_line()))
+        with open_store(self.store) as opened, Terminal() as progress:
+            runs = plan.run(opened, executor=LocalExecutor(self.workers), progress=progress)
+            return _outcome(study, write_markdown(study, runs, self.output, command_line()))
+
+    def figures(self, study: FigureStudy, chosen: tuple[Sequence[str], str | None] | None) -> Outcome:
+        """Draws a study of figures, from the published ones or from those of the store (models, dataset)."""
+        from gauntlet.evaluation.provenance import command_line
+        from gauntlet.results import open_store
+        from gauntlet.studies.relations import PUBLISHED, write_figures
+
+        if chosen is None:
+            frame, origin = study.published(), PUBLISHED
+        else:
+            with open_store(self.store, read_only=True) as opened:
+                frame, origin = opened.frame(), self.store
+            models, dataset = chosen
+            frame = frame[frame["model"].isin(models)] if models else frame
+            frame = frame[frame["dataset"].eq(dataset)] if dataset else frame
+        written, judged = write_figures(study, frame, self.output, origin, command_line())
+        verdicts = [
+            {"claim": each.claim, "model": "", "figures": each.evidence, "verdict": each.verdict} for each in judged
+        ]
+        return _outcome(study, written, verdicts)
+
+    def published(self, study: Study) -> Outcome:
+        """Writes what a paper found and its figures, without running anything."""
+        from gauntlet.evaluation.provenance import command_line
+        from gauntlet.studies.page import published_page, write_page
+
+        return _outcome(study, write_page(study, published_page(study, command_line()), self.output))
+
+    def _settings(self) -> dict[str, Any]:
+        return {"seed": self.seed, "batch_size": self.batch_size, "device": self.device}
+
+    def _say_what_would_run(self, jobs: Iterable[PlannedJob]) -> None:
+        from gauntlet.cli.dry_run import print_dry_run
+        from gauntlet.evaluation.local import cores
+
+        different = {planned.job.key: planned for planned in jobs}
+        print_dry_run(list(different.values()), self.store, self.workers or cores(), self.as_json)
 
 
-def _print_written(item: str, written: list[Path], as_json: bool) -> None:
-    if as_json:
-        print_json({"study": item, "written": [str(path.resolve()) for path in written], "verdicts": []})
-        return
-    for path in written:
-        typer.echo(f"written to {path.resolve()}")
+def _need(models: Sequence[ModelEntry]) -> None:
+    if not models:
+        raise GauntletError("say which models, for example --model streets/enet --model streets/segformer.")
+
+
+def _outcome(study: AnyStudy, written: Sequence[Path], verdicts: Sequence[Mapping[str, Any]] = ()) -> Outcome:
+    return {"study": study.name, "written": [str(path.resolve()) for path in written], "verdicts": list(verdicts)}

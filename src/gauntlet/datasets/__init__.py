@@ -61,6 +61,7 @@ def load_dataset(
     root: str | Path | None = None,
     limit: int | None = None,
     protocol: Protocol | Mapping[str, Any] | str | None = None,
+    depth: Mapping[str, Any] | str | None = None,
     **options: Any,
 ) -> Dataset:
     """A dataset by name.
@@ -72,6 +73,8 @@ def load_dataset(
         limit: only the first so many samples.
         protocol: how images are resized and cropped, as a name, a mapping or a text (`gauntlet.datasets.protocols`
             lists them); full size by default.
+        depth: where depth comes from for a dataset that has none: {"folder": PATH, "scale": METRES PER UNIT},
+            "disparity" (Cityscapes) or "hf:MODEL"; see `gauntlet.datasets.depth_maps`.
         options: what else the dataset takes (condition="fog" for acdc, convert=True for greyscale images, ...).
     """
     asked = name
@@ -93,6 +96,11 @@ def load_dataset(
     dataset = factory(**arguments)
     if not isinstance(dataset, Dataset):
         raise GauntletError(f"the dataset '{name}' is a function that returned a {type(dataset).__name__}, no Dataset.")
+    if depth is not None:
+        from gauntlet.datasets.depth_maps import with_depth
+
+        dataset = with_depth(dataset, depth, arguments.get("root"))
+        options = {**options, "depth": depth}
     if protocol is not None:
         from gauntlet.datasets.protocols import Resized, as_protocol
 

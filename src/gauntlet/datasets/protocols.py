@@ -127,9 +127,10 @@ NAMED: Mapping[str, Protocol] = {
     # Halmosi et al., Sec. 5 and S.8.1 name both for PASCAL VOC.
     "voc-longer-512": Protocol(longer=512),
     "voc-shorter-512": Protocol(shorter=512),
-    # Croce et al.: base size 512, evaluated on 473x473. The loader in their repository resizes the shorter side to 473
-    # at once; "croce-473-code" is that.
-    "croce-473": Protocol(shorter=512, crop=(473, 473)),
+    # Croce et al., as printed: images are resized to 512x512, then 473x473 of them are used. The other reading keeps
+    # the proportions; the loader in their repository resizes the shorter side to 473 at once.
+    "croce-473": Protocol(size=(512, 512), crop=(473, 473)),
+    "croce-473-shorter": Protocol(shorter=512, crop=(473, 473)),
     "croce-473-code": Protocol(shorter=473, crop=(473, 473)),
     # Half of Cityscapes' size, WIDTHxHEIGHT in its usual name.
     "cityscapes-1024x512": Protocol(size=(512, 1024)),

@@ -74,8 +74,24 @@ class MultiscaleModel(Defence):
         settings = self.settings
         assert isinstance(settings.scales, tuple)
         seen = [self._at(images, float(scale)) for scale in settings.scales]
-        pooled = _largest(seen) if settings.pool == "max" else functools.reduce(torch.add, seen) / len(seen)
-        return log_of(pooled) if settings.of == PROBABILITIES else pooled
+        if any(each.requires_grad for each in seen):
+            pooled = _largest(seen) if settings.pool == "max" else functools.reduce(torch.add, seen) / len(seen)
+            return log_of(pooled) if settings.of == PROBABILITIES else pooled
+        return self._pooled_in_place(seen)
+
+    def _pooled_in_place(self, seen: list[torch.Tensor]) -> torch.Tensor:
+        """The same values where no gradient is wanted, without a new tensor per step."""
+        settings = self.settings
+        assert isinstance(settings.scales, tuple)
+        # What was resampled is ours to write to; the model's own answer at scale 1 is not.
+        pooled = seen[0].clone() if settings.scales[0] == 1 else seen[0]
+        for each in seen[1:]:
+            pooled = torch.maximum(pooled, each, out=pooled) if settings.pool == "max" else pooled.add_(each)
+        if settings.pool == "mean":
+            pooled = pooled.div_(len(seen))
+        if settings.of == PROBABILITIES:
+            pooled = pooled.clamp_(min=torch.finfo(pooled.dtype).tiny).log_()
+        return pooled
 
     def _at(self, images: torch.Tensor, scale: float) -> torch.Tensor:
         """Logits or probabilities of the images at one scale, at full size, (N, K, H, W)."""
@@ -106,10 +122,8 @@ def scaled_size(height: int, width: int, scale: float) -> tuple[int, int]:
 
 
 def _largest(values: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The largest of each element, whose gradient goes to one of them, also in a tie."""
-    if any(each.requires_grad for each in values):
-        return torch.stack(list(values)).max(dim=0).values
-    return functools.reduce(torch.maximum, values)  # the same values; it would split the gradient of a tie
+    """The largest of each element, whose gradient goes to one of them; torch.maximum would split that of a tie."""
+    return torch.stack(list(values)).max(dim=0).values
 
 
 def log_of(probabilities: torch.Tensor) -> torch.Tensor:

@@ -286,11 +286,18 @@ COUNTERS: dict[str, type[SegmentationCounter] | type[DetectionCounter]] = {
 """The counter of every task."""
 
 
-def metric_options(task: str, dataset: Dataset, threat: Threat) -> dict[str, Any]:
-    """The options of the metric of an evaluation; the store keeps them, so that the counts can be read again."""
+def metric_options(task: str, dataset: Dataset, threat: Threat, *, objects: bool = False) -> dict[str, Any]:
+    """The options of the metric of an evaluation; the store keeps them, so that the counts can be read again.
+
+    Args:
+        task, dataset, threat: of the evaluation.
+        objects: whether counts keep every connected object, for size bias.
+    """
     own = threat.metric()
+    if objects and (own is not None or task != SEGMENTATION):
+        raise GauntletError("objects are connected pixels of a label map; leave the option out for this evaluation.")
     if own is None:
-        return COUNTERS[task].metric_options(dataset)
+        return {**COUNTERS[task].metric_options(dataset), **({"objects": True} if objects else {})}
     name, options = own
     return {"metric": name, **CertificationCounter.metric_options(dataset), **options}
 

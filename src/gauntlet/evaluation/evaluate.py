@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
@@ -15,21 +16,25 @@ from torch import nn
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, UnknownNameError
+from gauntlet.evaluation.cases import Case, Cases, find_cases
 from gauntlet.evaluation.counting import Importance
+from gauntlet.evaluation.detecbench_tasks import STORE_NAME, folder_dataset, folder_model, task_cases, told_to
 from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, options_for, plan_job
 from gauntlet.evaluation.local import run_one
 from gauntlet.evaluation.plan import PlannedThreats, fitting_threats
 from gauntlet.evaluation.progress import Logged, Progress
+from gauntlet.evaluation.rereading import read_as_asked
 from gauntlet.evaluation.triple import Triple, evaluate_triple
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.preparation import AUTO
 from gauntlet.models.sources.contract import ModelSource
+from gauntlet.results.families import flatten
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store, open_store
 from gauntlet.results.tidy import evaluations_frame
-from gauntlet.threats import build_threat, build_threats, suites
+from gauntlet.threats import build_threats, suites
 from gauntlet.threats.build import ThreatLike
-from gauntlet.threats.contract import Threat
+from gauntlet.threats.kinds.corruption import CorruptionThreat
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -70,10 +75,14 @@ def evaluate(
 ) -> tuple[GauntletModel | ModelSource, Evaluation]: ...
 
 
+@overload
+def evaluate(*, task: ThreatLike | list[CorruptionThreat], model_folder: str | Path, **options: Any) -> Evaluation: ...
+
+
 # The overloads only tell the return types apart; the options are those of the signature below.
 def evaluate(  # type: ignore[misc]
     model: ModelLike | list[Any] | tuple[Any, ...] | None = None,
-    dataset: Dataset | str = "streets",
+    dataset: Dataset | str | None = None,
     threat: ThreatLike | list[ThreatLike] = "clean",
     *,
     model_name: str | None = None,
@@ -81,6 +90,11 @@ def evaluate(  # type: ignore[misc]
     crop_size: str | None = None,
     root: str | Path | None = None,
     threat_config: ThreatLike | list[ThreatLike] | None = None,
+    task: ThreatLike | list[Any] | None = None,
+    model_folder: str | Path | None = None,
+    trust: bool = False,
+    log_dir: str | Path | None = None,
+    logger: str | logging.Logger | None = None,
     store: Store | str | Path | None = None,
     retrieve_existing: bool = True,
     limit: int | None = None,
@@ -89,6 +103,7 @@ def evaluate(  # type: ignore[misc]
     device: str | torch.device | None = None,
     precision: str = "fp32",
     importance: Importance | None = None,
+    objects: bool = False,
     prepare: str = AUTO,
     workers: int = 1,
     progress: Progress | None = None,
@@ -99,16 +114,25 @@ def evaluate(  # type: ignore[misc]
     `retrieve_existing` finds the result in the published figures, nothing is computed or loaded, and the model is a
     source whose `load()` gives it.
 
+    A file of the benchmarks that names a family ('2DCommonCorruptions', 'ACDC') gives one evaluation with `members`,
+    their means as figures and their smallest figures as `minimum`.
+
     Args:
         model: a Gauntlet model, or an address as for `load_model`. A list of them gives a tidy frame, one row per
             figure with the columns of `Store.frame()`, for `gauntlet.analysis`; it is checked whole before anything is
             computed.
-        dataset: a dataset, or a name as for `load_dataset`.
+        dataset: a dataset, or a name as for `load_dataset`; "streets" by default, for a model folder the dataset that
+            its configuration names.
         threat: a name ("clean", "pgd", "fog"), a description, a Threat, or the path of a YAML file. A list of them, or
             the name of a suite ("quick"), gives a list of evaluations.
         model_name, backbone: of a benchmark triple; `dataset` completes it. crop_size: where it has several.
-        root: where the triple's dataset lies on disk.
+        root: where the dataset of a triple or of a model folder lies on disk; for an ACDC file where ACDC does.
         threat_config: another name for `threat`, as SemSegBench has it.
+        task: another one, as DetecBench has it: also "None", "PGD", "2DCommonCorruptions", or all threats of a family.
+        model_folder: a folder with the configuration (.py) and the weights (.pth) of a detector instead of a model.
+        trust: run the code of the configuration and unpickle the weights of a model folder.
+        log_dir: folder of the store ("results.db" in it, where `store` is not given) and of what `logger` writes.
+        logger: "wandb", "tensorboard" or "mlflow", or a logger of Python's: told every finished evaluation.
         store: where the evaluation is kept and looked up; nothing is kept when it is None.
         retrieve_existing: return the stored evaluation when there is one, and go on with one that was interrupted.
         limit: only the first so many images.
@@ -118,29 +142,33 @@ def evaluate(  # type: ignore[misc]
         precision: "fp32" or "bf16" for forward passes.
         importance: weights of pixels for A_P: a function of a sample, or of a sample and the mask of the threat
             (bool (H, W), True where it acts).
+        objects: keep every connected object and how much of it is right, for size bias (`analysis.stored_objects`).
         prepare: how the model's passes are made faster under attacks: "auto", "off", or steps such as
             "fold,channels-last" (see `models.preparation`); recorded with the evaluation.
         workers: processes that compute, each with one torch thread; 1 computes in this process. Any number gives the
             same figures, bit by bit.
         progress: told what is going on; without it the log is told what matters.
     """
-    if (model is None) == (model_name is None):
-        raise GauntletError("give either a model or a triple (model_name, backbone, dataset).")
-    wanted = threat if threat_config is None else threat_config
+    if sum(given is not None for given in (model, model_name, model_folder)) != 1:
+        raise GauntletError("give either a model or a triple (model_name, backbone, dataset), or a model_folder.")
+    wanted: Any = next(each for each in (task, threat_config, threat) if each is not None)
     wanted = list(wanted) if isinstance(wanted, tuple) else wanted
-    settings = Settings(seed, batch_size, device, precision, importance, prepare)
+    settings = Settings(seed, batch_size, device, precision, importance, prepare, objects=objects)
     progress = progress or Logged(_LOGGER)
+    if store is None and log_dir is not None:
+        Path(log_dir).mkdir(parents=True, exist_ok=True)
+        store = Path(log_dir) / STORE_NAME
     if model_name is not None:
         if backbone is None or not isinstance(dataset, str):
             raise GauntletError("a triple needs a model_name, a backbone and the name of a dataset.")
-        if isinstance(wanted, list):
+        if isinstance(wanted, list) and task is None:
             raise GauntletError("a triple is evaluated under one threat at a time; leave out the list.")
-        built = build_threat(wanted)
+        cases = find_cases(wanted) if task is None else task_cases(wanted)
         triple = Triple(model_name, backbone, dataset, crop_size)
-        with _opened(store) as opened:
-            return evaluate_triple(
+        with _opened(store) as opened, told_to(logger, log_dir) as tell:
+            found, result = evaluate_triple(
                 triple,
-                built,
+                cases,
                 settings,
                 opened,
                 progress,
@@ -149,28 +177,72 @@ def evaluate(  # type: ignore[misc]
                 limit=limit,
                 workers=workers,
             )
-    assert model is not None
-    models: list[ModelLike] = list(model) if isinstance(model, (list, tuple)) else [model]
+            for each in flatten([result]):
+                tell(each)
+            return found, result
+    address: dict[str, Any] | None = None
+    models: list[ModelLike]
+    if model_folder is not None:
+        source, address = folder_model(model_folder, trust)
+        models = [source]
+    else:
+        models = list(model) if isinstance(model, (list, tuple)) else [model]  # type: ignore[list-item]
     _check_models(models)
-    data = load_dataset(dataset) if isinstance(dataset, str) else dataset
-    if limit is not None:
-        data = data.subset(limit)
-    values = wanted if isinstance(wanted, list) else [wanted]
-    jobs = [planned for each in models for planned in _jobs(each, data, values, settings, progress)]
+    asked = _asked(wanted, as_task=task is not None)
+    data = _Data(dataset, model_folder, root, limit)
+    groups = [group for each in models for group in _groups(each, data, asked, settings, progress, address)]
     results: dict[str, Evaluation] = {}
-    with _opened(store) as opened:
-        for key, planned in {planned.job.key: planned for planned in jobs}.items():
+    with _opened(store) as opened, told_to(logger, log_dir) as tell:
+        for key, planned in {planned.job.key: planned for _, jobs in groups for planned in jobs}.items():
             stored = None
             if retrieve_existing and opened is not None:
                 opened.renew_origins([(planned.job, planned.origin)])
-                stored = opened.load(key)
+                stored = _stored(opened, planned)
             results[key] = stored or run_one(
                 planned, opened or Store(), progress, workers=workers, again=not retrieve_existing
             )
+            tell(results[key])
     if isinstance(model, (list, tuple)):
         return evaluations_frame(results.values())
-    evaluations = [results[planned.job.key] for planned in jobs]
-    return evaluations if isinstance(wanted, list) or _is_suite(wanted) else evaluations[0]
+    evaluations = [cases.result([results[planned.job.key] for planned in jobs]) for cases, jobs in groups]
+    several = (isinstance(wanted, list) and task is None) or _is_suite(wanted)
+    return evaluations if several else evaluations[0]
+
+
+@dataclass
+class _Data:
+    """The dataset of a call, read when it is first asked for: an ACDC file does without it."""
+
+    given: Dataset | str | None
+    model_folder: str | Path | None
+    root: str | Path | None
+    limit: int | None
+    _read: Dataset | None = None
+
+    def own(self) -> Dataset:
+        """The dataset that the call names, or that the configuration in its model folder names."""
+        if self._read is None:
+            if self.given is None and self.model_folder is not None:
+                data = folder_dataset(self.model_folder, self.root)
+            elif isinstance(self.given, Dataset):
+                data = self.given
+            else:
+                data = load_dataset(self.given or "streets", root=self.root)
+            self._read = data if self.limit is None else data.subset(self.limit)
+        return self._read
+
+    def of(self, case: Case) -> Dataset:
+        """The images that a case is evaluated on."""
+        if case.condition is None:
+            return self.own()
+        origin = (self.given.origin or {}) if isinstance(self.given, Dataset) else {}
+        return case.weather(self.root, origin.get("protocol"), self.limit or origin.get("limit"))
+
+
+def _stored(store: Store, planned: PlannedJob) -> Evaluation | None:
+    """The stored evaluation of a job, with the figures that the job asks for; None where there is none."""
+    stored = store.load(planned.job.key)
+    return None if stored is None else read_as_asked(store, planned) or stored
 
 
 def _check_models(models: Sequence[ModelLike]) -> None:
@@ -185,23 +257,52 @@ def _check_models(models: Sequence[ModelLike]) -> None:
             )
 
 
-def _jobs(
-    model: ModelLike, dataset: Dataset, threats: Sequence[ThreatLike], settings: Settings, progress: Progress
-) -> list[PlannedJob]:
-    """The jobs of one model, in the order of the threats."""
-    address: dict[str, Any] | None = None
+Asked = Cases | str
+"""What one value of `threat` stands for: cases, or the name of a suite, whose threats depend on the model's task."""
+
+
+def _asked(wanted: Any, *, as_task: bool) -> list[Asked]:
+    """What a threat, a list of them, a suite or a task stands for."""
+    if as_task:
+        return [task_cases(wanted)]
+    values = wanted if isinstance(wanted, list) else [wanted]
+    if not values:
+        raise GauntletError("the list of threats is empty; give for example ['clean', 'pgd'].")
+    return [value if _is_suite(value) else find_cases(value) for value in values]
+
+
+def _groups(
+    model: ModelLike,
+    data: _Data,
+    asked: Sequence[Asked],
+    settings: Settings,
+    progress: Progress,
+    address: dict[str, Any] | None,
+) -> list[tuple[Cases, list[PlannedJob]]]:
+    """The cases of one model and their jobs, in the order of what was asked for."""
     if isinstance(model, str):
         source: GauntletModel | ModelSource = resolve_model(model)
-        options = options_for({}, dataset) if source.needs_num_classes else {}
+        options = options_for({}, data.own()) if source.needs_num_classes else {}
         source = resolve_model(model, **options)
         address = {"address": model, "options": options}
     else:
         source = model
-    built = _threats(threats, source.task, dataset, progress)
-    return [plan_job(source, dataset, threat, settings, address) for threat in built]
+    every = [cases for each in asked for cases in _cases(each, source.task, data, progress)]
+    return [
+        (cases, [plan_job(source, data.of(case), case.threat, settings, address) for case in cases.cases])
+        for cases in every
+    ]
 
 
-def _is_suite(value: ThreatLike) -> bool:
+def _cases(asked: Asked, task: str, data: _Data, progress: Progress) -> list[Cases]:
+    """The cases of a value; what a dataset cannot have of a suite is left out with a note."""
+    if isinstance(asked, Cases):
+        return [asked]
+    of_suite = PlannedThreats([each for text in suites.build(asked, task) for each in build_threats(text)], [])
+    return [Cases([Case(each.name, each)]) for each in fitting_threats(of_suite, data.own(), progress)]
+
+
+def _is_suite(value: Any) -> bool:
     """Whether a text names a suite, and no threat."""
     if not isinstance(value, str) or value not in suites.names():
         return False
@@ -210,21 +311,6 @@ def _is_suite(value: ThreatLike) -> bool:
     except UnknownNameError:
         return True
     return False
-
-
-def _threats(values: Sequence[ThreatLike], task: str, dataset: Dataset, progress: Progress) -> list[Threat]:
-    """The threats of names, descriptions and suites; what a dataset cannot have of a suite is left out with a note."""
-    threats: list[Threat] = []
-    for value in values:
-        if isinstance(value, str) and _is_suite(value):
-            descriptions = suites.build(value, task)
-            of_suite = PlannedThreats([each for text in descriptions for each in build_threats(text)], [])
-            threats += fitting_threats(of_suite, dataset, progress)
-        else:
-            threats.append(build_threat(value))
-    if not threats:
-        raise GauntletError("the list of threats is empty; give for example ['clean', 'pgd'].")
-    return threats
 
 
 @contextmanager

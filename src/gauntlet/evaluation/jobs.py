@@ -42,6 +42,8 @@ class Settings:
         prepare: how the model's passes are made faster under attacks: "auto", "off" or steps of `models.preparation`
             such as "fold,channels-last". Recorded with an evaluation like the batch size; not part of its key.
         images_folder: where perturbed images are kept (`kept_images`), None for nowhere; changes no figure.
+        objects: whether counts also keep every connected object of the ground truth and how much of it is right, for
+            size bias; segmentation only. Changes no figure, but is part of the key: results without objects lack them.
     """
 
     seed: int = 0
@@ -51,6 +53,7 @@ class Settings:
     importance: Importance | None = None
     prepare: str = AUTO
     images_folder: str | None = None
+    objects: bool = False
 
     def __post_init__(self) -> None:
         parse_steps(self.prepare)
@@ -67,6 +70,8 @@ class Settings:
             changed["precision"] = self.precision
         if self.importance is not None:
             changed["importance"] = _fingerprint(self.importance)
+        if self.objects:
+            changed["objects"] = True
         return changed
 
 

@@ -30,12 +30,13 @@ from gauntlet.evaluation.jobs import (
 from gauntlet.evaluation.normalisation_advice import advise_on_normalisation
 from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.provenance import choose_device
-from gauntlet.evaluation.session import begin_session, images_done
+from gauntlet.evaluation.session import begin_session, images_done, model_facts
 from gauntlet.evaluation.units import UnitComputer
 from gauntlet.evaluation.workers.driver import Begun, DatasetAddress, Driver, ModelAddress
 from gauntlet.evaluation.workers.processes import ProcessPool
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources.contract import ModelSource
+from gauntlet.results.model_facts import ModelFacts
 from gauntlet.results.record import Evaluation
 from gauntlet.results.schema import COMPLETE
 from gauntlet.results.store import Store
@@ -61,7 +62,7 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
         advise_on_normalisation(model, dataset, settings.batch_size, progress)
         if again:
             store.delete(planned.job.key)  # not before the model is there: a fault must not cost the old result
-        session = begin_session(store, planned, device)
+        session = begin_session(store, planned, device, facts=model_facts(planned, model))
         if session.started.state == COMPLETE and (stored := store.load(planned.job.key)) is not None:
             return stored  # another process finished it since the store was asked
         progress.start(f"{planned.label} | {planned.job.threat}", session.images, len(session.done))
@@ -193,7 +194,8 @@ def _run_on_workers(
         model, dataset = shared.locate(planned)
         if again:
             store.delete(planned.job.key)
-        return Begun(begin_session(store, planned, device, threads=1), model, dataset)
+        facts = shared.facts.get(id(planned.model))
+        return Begun(begin_session(store, planned, device, threads=1, facts=facts), model, dataset)
 
     try:
         done = 0 if again else images_done(store, jobs)
@@ -210,6 +212,7 @@ class _Shared:
 
     def __init__(self, pool: ProcessPool, progress: Progress) -> None:
         self._pool, self._progress = pool, progress
+        self.facts: dict[int, ModelFacts] = {}
         self._models: dict[int, ModelAddress] = {}
         self._datasets: dict[int, DatasetAddress] = {}
 
@@ -228,6 +231,7 @@ class _Shared:
         if id(planned.model) not in self._models:
             model = ready_model(planned.model, planned.dataset, torch.device("cpu"))
             advise_on_normalisation(model, planned.dataset, planned.settings.batch_size, self._progress)
+            self.facts[id(planned.model)] = model_facts(planned, model)
             file = self._pool.share_model(model, f"model-{len(self._models)}")
             address: ModelAddress | None = planned.model_entry if file is None else file
             if address is None:

@@ -67,6 +67,7 @@ class Plan(_Section):
         default=AUTO,
         description="Faster passes of the model under attacks: auto, off, or steps such as fold,channels-last.",
     )
+    objects: bool = Field(default=False, description="Keep every connected object, for size bias; segmentation only.")
 
     @field_validator("models", "datasets", mode="before")
     @classmethod
@@ -150,7 +151,10 @@ def plan_jobs(
             for threat in fitting_threats(threats[source.task], dataset, progress):
                 for seed in plan.seeds:
                     settings = Settings(
-                        seed, plan.batch_size, device, plan.precision, prepare=plan.prepare, images_folder=images_folder
+                        *(seed, plan.batch_size, device, plan.precision),
+                        prepare=plan.prepare,
+                        images_folder=images_folder,
+                        objects=plan.objects,
                     )
                     job = make_job(model_identity, source.task, identities[id(dataset)], threat, settings)
                     planned = PlannedJob(source, dataset, threat, settings, job, entry, dataset_entry, origin)

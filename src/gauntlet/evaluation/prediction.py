@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import DensePrediction
+from gauntlet.metrics.segmentation.metric import ProperScores
 from gauntlet.models import DetectionModel, SegmentationModel
 from gauntlet.models.precision import model_precision
 from gauntlet.models.randomness import EvaluationDraws, drawing, random_parts
@@ -27,7 +30,7 @@ def predict_dense(
     seeds: Sequence[ImageSeed] | None = None,
     trial: int = 0,
 ) -> list[DensePrediction]:
-    """Label maps, confidence and entropy of every image.
+    """Label maps, confidence, entropy and log-odds of every image.
 
     Args:
         model: the model.
@@ -42,25 +45,69 @@ def predict_dense(
         logits = model(images)  # (N, K, H, W)
     _check_logits(model, logits, images, ids)
     # Image by image: what is computed of one image's logits stays in the processor's cache.
-    return [_dense_prediction(model, each.float(), image_id) for each, image_id in zip(logits, ids, strict=True)]
+    return [describe_logits(each.float(), model.identity.name, name) for each, name in zip(logits, ids, strict=True)]
 
 
-def _dense_prediction(model: SegmentationModel, logits: torch.Tensor, image_id: str) -> DensePrediction:
-    """The label map of one image with the probability of its class and the entropy (nats) of every pixel.
+def describe_logits(logits: torch.Tensor, model: str = "model", image_id: str = "image") -> DensePrediction:
+    """The label map of one image with confidence, entropy (nats) and log-odds of every pixel, from logits (K, H, W).
 
-    With z the logits less their maximum and Z = sum exp z: confidence 1 / Z, entropy ln Z - sum z exp z / Z.
+    With z the logits less their maximum and Z = sum exp z: confidence 1 / Z, entropy ln Z - sum z exp z / Z. A pass
+    over logits costs as much as a layer of a small network: exponentials are taken once, and what can be added up class
+    by class, in place, is.
+
+    Args:
+        logits: (K, H, W); a class that is ruled out has -inf.
+        model, image_id: for the message where a logit is NaN.
     """
-    largest, labels = logits.max(dim=0)  # (H, W); NaN where a logit is
+    classes = len(logits)
+    largest = logits.amax(dim=0)  # (H, W); NaN where a logit is
     if bool(torch.isnan(largest).any()):
-        raise GauntletError(f"the model '{model.identity.name}' returned NaN for image '{image_id}'.")
-    # A class that is ruled out (-inf) has the probability 0 as one far below the others has, and adds 0 to both sums.
+        raise GauntletError(f"the model '{model}' returned NaN for image '{image_id}'.")
+    labels = torch.zeros(largest.shape, dtype=torch.uint8 if classes <= 256 else torch.int16, device=logits.device)
+    for index in reversed(range(classes)):  # the first of equal classes wins, as in `max`, which takes much longer
+        labels.masked_fill_(logits[index] == largest, index)
+    # A class that is ruled out has the probability 0 as one far below the others has, and adds 0 to every sum.
     below = (logits - largest).clamp_(min=_RULED_OUT)  # (K, H, W)
-    weights = below.exp()
-    total = weights.sum(dim=0)
+    shares = below.exp()  # p over the largest p
+    total = shares.sum(dim=0)
     confidence = total.reciprocal()
-    entropy = total.log().sub_(weights.mul_(below).sum(dim=0).mul_(confidence)).clamp_(min=0)
-    small = torch.uint8 if model.num_classes <= 256 else torch.int16
-    return DensePrediction(labels.to(small).cpu().numpy(), confidence.cpu().numpy(), entropy.cpu().numpy())
+    log_total = total.log()
+    expected, squares = torch.zeros_like(largest), torch.zeros_like(largest)
+    for each, difference in zip(shares, below, strict=True):
+        expected.addcmul_(each, difference)
+        squares.addcmul_(each, each)
+    entropy = (log_total - expected.mul_(confidence)).clamp_(min=0)
+    squares.mul_(confidence).mul_(confidence)  # sum of p^2
+    # The odds against the chosen class are the sum over the others: 1 - c would be 0 long before they are.
+    log_odds = shares.scatter_(0, labels.long().unsqueeze(0), 0.0).sum(dim=0).log_().neg_()
+    return DensePrediction(
+        labels=labels.cpu().numpy(),
+        confidence=confidence.cpu().numpy(),
+        entropy=entropy.cpu().numpy(),
+        log_odds=log_odds.cpu().numpy(),
+        proper_scores=proper_scores(logits, log_total.add_(largest), squares),
+    )
+
+
+def proper_scores(logits: torch.Tensor, normaliser: torch.Tensor, squares: torch.Tensor) -> ProperScores:
+    """The function from a label map (H, W) to -ln p_y and to the Brier score of every pixel.
+
+    Args:
+        logits: (K, H, W).
+        normaliser: (H, W) logsumexp of the logits.
+        squares: (H, W) sum of the squared probabilities.
+    """
+
+    @torch.inference_mode()
+    def scores(labels: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]:
+        # Ignored labels are no classes; whatever stands there is not counted.
+        index = torch.from_numpy(np.ascontiguousarray(labels)).to(logits.device, torch.int64)
+        nll = normaliser - logits.gather(0, index.clamp_(0, len(logits) - 1).unsqueeze(0))[0]
+        # sum_k (p_k - 1[y = k])^2 = sum p^2 - 2 p_y + 1
+        brier = squares + 1 - 2 * torch.exp(-nll)
+        return nll.cpu().numpy(), brier.cpu().numpy()
+
+    return scores
 
 
 @torch.inference_mode()

@@ -39,20 +39,31 @@ def find_published(
         GauntletError: for a triple that neither the published tables nor the zoo have, and for one that means several
             published models.
     """
+    return find_described(model_name, backbone, dataset, threat.name, threat.describe(), crop_size)
+
+
+def find_described(
+    model_name: str,
+    backbone: str,
+    dataset: str,
+    threat: str,
+    description: Mapping[str, Any],
+    crop_size: str | None = None,
+) -> Evaluation | None:
+    """As `find_published`, for a threat by its name and description: published weather is no threat of Gauntlet's."""
     try:
         of_model = published.find(model_name, backbone, dataset, crop_size)
     except UnknownNameError:
         if not _is_in_zoo(model_name, backbone, dataset, crop_size):
             raise
         return None
-    rows = published.of_threat(of_model, _budget(threat.describe()))
+    rows = published_run(of_model, description)
     if rows.empty:
         return None
-    rows = _one_run(rows, threat.describe())
     first = rows.iloc[0]
     source = SOURCES[str(first["source"])]
     flags = sorted({reason for reason in (*rows["reason"], *rows["model_reason"]) if reason})
-    flags += _other_step(str(first["description"]), threat.describe())
+    flags += _other_step(str(first["description"]), description)
     return Evaluation(
         key=f"published:{first['source']}:{first['model']}:{dataset}:{first['threat']}:"
         + hashlib.sha256(str(first["description"]).encode()).hexdigest()[:8],  # one name was run with two steps
@@ -61,7 +72,7 @@ def find_published(
         model_digest="",
         dataset=str(first["dataset"]),
         split=str(first["split"]),
-        threat=threat.name,
+        threat=threat,
         kind=str(first["kind"]),
         description=json.loads(first["description"]),
         seed=0,
@@ -78,6 +89,17 @@ def find_published(
         created="",
         from_store=True,
     )
+
+
+def published_run(of_model: pd.DataFrame, description: Mapping[str, Any]) -> pd.DataFrame:
+    """Those of a model's published figures that one run under a threat gave; none where it was not published.
+
+    Args:
+        of_model: as `published.find` gives them.
+        description: of the threat.
+    """
+    rows = published.of_threat(of_model, _budget(description))
+    return rows if rows.empty else _one_run(rows, description)
 
 
 def _is_in_zoo(model_name: str, backbone: str, dataset: str, crop_size: str | None) -> bool:

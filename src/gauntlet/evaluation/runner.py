@@ -13,6 +13,7 @@ from gauntlet.evaluation.failures import Failure, describe_error
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.local import LocalExecutor
 from gauntlet.evaluation.progress import Logged, Progress
+from gauntlet.evaluation.rereading import read_as_asked
 from gauntlet.evaluation.run_log import RunLog, RunOutcome
 from gauntlet.results.record import Evaluation
 from gauntlet.results.schema import COMPLETE
@@ -65,6 +66,9 @@ def run_jobs(
     missing = [planned for planned in jobs if states.get(planned.job.key) != COMPLETE]
     outcome.stored = [planned.job.key for planned in jobs if states.get(planned.job.key) == COMPLETE]
     store.renew_origins([(planned.job, planned.origin) for planned in jobs])
+    for planned in jobs:
+        if states.get(planned.job.key) == COMPLETE:
+            read_as_asked(store, planned)
     _LOGGER.info("%d of %d evaluations are stored already and are not computed", len(outcome.stored), len(jobs))
     if not missing:
         return outcome

@@ -14,7 +14,10 @@ from gauntlet.evaluation.kept_images import KeptImages
 from gauntlet.evaluation.provenance import describe_run
 from gauntlet.evaluation.units import Unit, cut_units
 from gauntlet.metrics import WHOLE, Views
+from gauntlet.models.contract import GauntletModel
 from gauntlet.models.preparation import parse_steps
+from gauntlet.results.model_facts import FIELD as FACTS
+from gauntlet.results.model_facts import ModelFacts, said_facts
 from gauntlet.results.origin import FIELD
 from gauntlet.results.record import Evaluation, ImageRow
 from gauntlet.results.store import Started, Store
@@ -80,7 +83,13 @@ class Session:
         return self.store.finish(self.started, metric.compute(counts, self.views))
 
 
-def begin_session(store: Store, planned: PlannedJob, device: torch.device, threads: int | None = None) -> Session:
+def begin_session(
+    store: Store,
+    planned: PlannedJob,
+    device: torch.device,
+    threads: int | None = None,
+    facts: ModelFacts | None = None,
+) -> Session:
     """Registers a job in the store, or takes up what is there of it.
 
     Args:
@@ -88,15 +97,17 @@ def begin_session(store: Store, planned: PlannedJob, device: torch.device, threa
         planned: what is to be computed.
         device: where it is computed.
         threads: torch threads of the workers that compute it; this process's by default.
+        facts: of the model, where this process has loaded it; by default what is known about its address.
     """
     job, settings, images = planned.job, planned.settings, len(planned.dataset)
-    options = metric_options(job.task, planned.dataset, planned.threat)
+    options = metric_options(job.task, planned.dataset, planned.threat, objects=settings.objects)
     counter = build_counter(job.task, options, importance=settings.importance, precision=settings.precision)
     steps = parse_steps(settings.prepare) if planned.threat.passes(job.task).backward else ()
     provenance = describe_run(
         device=device, batch_size=settings.batch_size, precision=settings.precision, threads=threads, preparation=steps
     )
     provenance[FIELD] = planned.origin.as_dict()
+    provenance[FACTS] = (facts or model_facts(planned)).as_dict()
     started = store.begin(job, images=images, batch_size=settings.batch_size, metric=options, provenance=provenance)
     done = store.positions(started)
     if started.preparation is None and done:  # begun by a version that prepared nothing
@@ -104,6 +115,11 @@ def begin_session(store: Store, planned: PlannedJob, device: torch.device, threa
     figure = counter.running_figure()
     kept = None if settings.images_folder is None else KeptImages.of(settings.images_folder, planned)
     return Session(planned, store, started, counter, images, done, started.views, figure, started.preparation, kept)
+
+
+def model_facts(planned: PlannedJob, model: GauntletModel | None = None) -> ModelFacts:
+    """What is known about the model of a job, and by the model itself where it is loaded."""
+    return said_facts(model, (planned.origin.model or {}).get("address"))
 
 
 def images_done(store: Store, jobs: Sequence[PlannedJob]) -> int:

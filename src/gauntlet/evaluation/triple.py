@@ -8,16 +8,18 @@ from pathlib import Path
 
 from gauntlet.datasets import load_dataset
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.cases import Case, Cases
 from gauntlet.evaluation.jobs import PlannedJob, Settings, plan_job
 from gauntlet.evaluation.local import run_one
 from gauntlet.evaluation.progress import Progress
-from gauntlet.evaluation.retrieval import find_published
+from gauntlet.evaluation.retrieval import find_described
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import ModelSource
+from gauntlet.models.zoo.spelling import canonical_dataset
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
-from gauntlet.threats.contract import Threat
+from gauntlet.tasks import DETECTION
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -47,6 +49,14 @@ class Triple(ModelSource):
     def load(self) -> GauntletModel:
         return self.source().load()
 
+    @property
+    def data_name(self) -> str:
+        """Its dataset as `load_dataset` calls it; VOC's is that of its task."""
+        name = canonical_dataset(self.dataset)
+        if name == "voc":
+            return "voc2007" if self.task == DETECTION else "voc2012"
+        return {"voc0712": "voc2007"}.get(name, name)
+
     def source(self) -> ModelSource:
         """The source of the public checkpoint, not loaded yet; an error where none is known or none is here."""
         return resolve_model(
@@ -56,7 +66,7 @@ class Triple(ModelSource):
 
 def evaluate_triple(
     triple: Triple,
-    threat: Threat,
+    cases: Cases,
     settings: Settings,
     store: Store | None,
     progress: Progress,
@@ -66,35 +76,50 @@ def evaluate_triple(
     limit: int | None = None,
     workers: int = 1,
 ) -> tuple[GauntletModel | ModelSource, Evaluation]:
-    """The evaluation of a triple under a threat: stored, published, or else computed; and its model.
+    """The evaluation of a triple under a threat or a family: stored, published, or else computed; and its model.
 
     Args:
-        triple, threat, settings: what is evaluated.
-        store: where the evaluation is looked up and kept, or None.
+        triple, cases, settings: what is evaluated.
+        store: where evaluations are looked up and kept, or None.
         progress: told what is going on.
-        retrieve_existing: take a stored or published result where there is one; the model is then not loaded.
-        root: where the dataset lies on disk.
+        retrieve_existing: take stored or published results where there are some; the model is only loaded for others.
+        root: where the dataset lies on disk; for ACDC where that does.
         limit: only the first so many images.
         workers: processes that compute.
     """
+    if any(case.condition for case in cases.cases) and canonical_dataset(triple.dataset) != "cityscapes":
+        raise GauntletError(f"ACDC has the classes of Cityscapes, but the model is one of {triple.dataset}.")
+    loaded: GauntletModel | None = None
 
-    def plan() -> PlannedJob:
-        return plan_job(triple.source(), load_dataset(triple.dataset, root=root, limit=limit), threat, settings)
+    def plan(case: Case) -> PlannedJob:
+        source = triple.source()
+        if case.condition is None:
+            data = load_dataset(triple.data_name, root=root, limit=limit)
+        else:
+            data = case.weather(root, None, limit)
+        return plan_job(source, data, case.threat, settings)
 
-    planned: PlannedJob | None = None
-    if retrieve_existing:
-        existing: Evaluation | None = None
-        if store is not None:
-            try:
-                planned = plan()
-                existing = store.load(planned.job.key)
-            except GauntletError as error:  # no checkpoint or no data on this machine: the published figures are next
-                _LOGGER.info("%s is not looked up in the store: %s", triple, error)
-        if existing is None and limit is None and not settings.in_key:  # published figures are of whole datasets
-            existing = find_published(triple.model_name, triple.backbone, triple.dataset, threat, triple.crop_size)
-        if existing is not None:
-            return triple, existing
-    planned = planned or plan()
-    model = planned.model.load() if isinstance(planned.model, ModelSource) else planned.model
-    here = replace(planned, model=model)
-    return model, run_one(here, store or Store(), progress, workers=workers, again=not retrieve_existing)
+    def evaluate(case: Case) -> Evaluation:
+        nonlocal loaded
+        planned: PlannedJob | None = None
+        if retrieve_existing:
+            existing: Evaluation | None = None
+            if store is not None:
+                try:
+                    planned = plan(case)
+                    existing = store.load(planned.job.key)
+                except GauntletError as error:  # no checkpoint or no data here: the published figures are next
+                    _LOGGER.info("%s is not looked up in the store: %s", triple, error)
+            if existing is None and limit is None and not settings.in_key:  # published figures are of whole datasets
+                names = (triple.model_name, triple.backbone, triple.dataset)
+                existing = find_described(*names, *case.published(), triple.crop_size)
+            if existing is not None:
+                return existing
+        planned = planned or plan(case)
+        if loaded is None:
+            loaded = planned.model.load() if isinstance(planned.model, ModelSource) else planned.model
+        here = replace(planned, model=loaded)
+        return run_one(here, store or Store(), progress, workers=workers, again=not retrieve_existing)
+
+    result = cases.result([evaluate(case) for case in cases.cases])
+    return loaded or triple, result

@@ -14,8 +14,16 @@ from gauntlet.registry import Registry, subclass_of
 from gauntlet.tasks import TASKS
 
 NAN = float("nan")
-NOT_FRACTIONS = ("entropy", "entropy_images", "boxes_per_image")
-"""Figures that are not fractions of one: nats, numbers of boxes."""
+NOT_FRACTIONS = (
+    *(
+        name + part
+        for name in ("entropy", "entropy_images", "NLL", "Brier")
+        for part in ("", "_M", "_Mbar", "_M_clean", "_Mbar_clean")
+    ),
+    *("boxes_per_image", "hallucinated_per_image", "repeated_per_image"),
+    *(f"errors_{name}" for name in ("Cls", "Loc", "Both", "Dupe", "Bkg", "Miss")),
+)
+"""Figures that are not fractions of one: nats, sums over classes, numbers of boxes."""
 
 
 @dataclass(frozen=True)

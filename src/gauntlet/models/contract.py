@@ -53,11 +53,13 @@ class GauntletModel(nn.Module, ABC):
         random: whether it draws in a forward pass.
         preparation: steps of `models.preparation` that were taken to make it faster.
         origin: address and options with which `load_model` loaded it; None for a model of another making.
+        facts: what its maker says about it (architecture, backbone, date: `gauntlet.results.model_facts`), or None.
     """
 
     task: ClassVar[str]
     preparation: tuple[str, ...] = ()
     origin: Mapping[str, Any] | None = None
+    facts: Mapping[str, Any] | None = None
 
     def __init__(
         self,

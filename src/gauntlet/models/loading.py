@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.sources import camvid, shipped, trained
-from gauntlet.models.sources.contract import ModelSource, make_source, sources
+from gauntlet.models.sources.contract import DescribedModel, ModelSource, make_source, sources
+from gauntlet.models.sources.model_folder import find_model_folder
 from gauntlet.models.sources.suggesting import suggest_address
+
+if TYPE_CHECKING:
+    from gauntlet.models.zoo import ZooEntry
 
 sources.add("script", "gauntlet.models.sources.own_models:script")
 sources.add("python", "gauntlet.models.sources.own_models:python")
-for _name in ("hf", "smp", "torchvision", "onnx", "mmseg", "tiled", "net"):
+for _name in ("hf", "smp", "torchvision", "onnx", "mmseg", "mmdet", "tiled", "net"):
     sources.add(_name, f"gauntlet.models.sources.{_name}:source")
 
 DEFENCES = ("multiscale", "transform", "noise", "ensemble", "crf", "smoothed")
@@ -31,6 +36,8 @@ def resolve_model(
     backbone: str | None = None,
     dataset: str | None = None,
     crop_size: str | None = None,
+    model_folder: str | Path | None = None,
+    facts: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> ModelSource:
     """The source behind an address or a benchmark triple, not loaded yet.
@@ -41,9 +48,21 @@ def resolve_model(
             "python:my.nets:build"); `docs/models.md` lists the prefixes.
         model_name, backbone, dataset: a model of the published benchmarks instead of an address.
         crop_size: HEIGHTxWIDTH, where a benchmark has one triple with several.
+        model_folder: a folder with the configuration (.py) and the weights (.pth) of a detector instead of an address.
+        facts: what is known about the model, for the analyses ({"architecture": "upernet", "backbone": "swin-t"}, see
+            `gauntlet.results.model_facts`); changes neither its identity nor its figures.
         options: what the source takes; most take those of `wrap_model`.
     """
+    if facts is not None:
+        names: dict[str, Any] = {"model_name": model_name, "backbone": backbone, "dataset": dataset}
+        plain = resolve_model(address, **names, crop_size=crop_size, model_folder=model_folder, **options)
+        return DescribedModel(plain, facts)
     triple = (model_name, backbone, dataset)
+    if model_folder is not None:
+        if any(part is not None for part in (address, *triple, crop_size)):
+            raise GauntletError(f"give either the model folder '{model_folder}' or another model, not both.")
+        found = find_model_folder(model_folder)
+        return resolve_model(found.address, **{**found.options, **options})
     if address is None:
         return _of_the_zoo(triple, crop_size, options)
     if any(part is not None for part in (*triple, crop_size)):
@@ -80,7 +99,21 @@ def _of_the_zoo(triple: tuple[str | None, ...], crop_size: str | None, options: 
             "'gauntlet list models --zoo' shows them."
         )
     entry = zoo.find(model_name, backbone, dataset, crop_size=crop_size)
-    return resolve_model(entry.require_address(), **{**entry.options, **options})
+    address, own = choose_checkpoint(entry, options)
+    return resolve_model(address, **own)
+
+
+def choose_checkpoint(entry: ZooEntry, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Address and options of a model of the zoo: of OpenMMLab's file where a folder of such files is given.
+
+    Args:
+        entry: of the zoo.
+        options: the user's; `checkpoints` is the folder.
+    """
+    if options.get("checkpoints") is None or entry.openmmlab_address is None:
+        given = {name: value for name, value in options.items() if name != "checkpoints"}
+        return entry.require_address(), {**entry.options, **given}
+    return entry.openmmlab_address, {**entry.openmmlab_options, **options}
 
 
 def load_model(
@@ -89,9 +122,10 @@ def load_model(
     """Loads a model: frozen, in eval mode, taking RGB in [0, 1].
 
     Args:
-        address: as for `resolve_model`; or model_name=, backbone= and dataset= instead.
+        address: as for `resolve_model`; or model_name=, backbone= and dataset= instead, or model_folder=.
         device: where to put it; the CPU by default.
-        options: what the source takes (weights=PATH, num_classes=19, mean=..., trust=True, ...).
+        options: what the source takes (weights=PATH, num_classes=19, mean=..., trust=True, ...); with a triple also
+            checkpoints, a folder with OpenMMLab's files.
 
     >>> load_model("streets/enet").num_classes
     11

@@ -80,19 +80,28 @@ class WrappedSegmentation(SegmentationModel):
         self.stride = stride
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        height, width = images.shape[-2:]
-        bottom, right = -height % self.stride, -width % self.stride
-        padded = functional.pad(images, (0, right, 0, bottom), mode="replicate") if bottom or right else images
-        logits = logits_of(self._asked(padded))
+        logits = logits_of(self._asked(self.padded(images)))
         if logits.ndim != 4 or logits.shape[0] != images.shape[0] or logits.shape[1] < self.num_classes:
             raise GauntletError(
                 f"the model returned a tensor of shape {tuple(logits.shape)} for {len(images)} images; "
                 f"expected ({len(images)}, {self.num_classes}, h, w)."
             )
-        if logits.shape[-2:] != padded.shape[-2:]:
-            logits = functional.interpolate(logits, size=padded.shape[-2:], mode="bilinear", align_corners=False)
         # More logits than classes: networks trained with an output for void never count it (CamVid's twelfth).
-        return logits[:, : self.num_classes, :height, :width]
+        return self.fitted(logits, images.shape[-2:])[:, : self.num_classes]
+
+    def padded(self, images: torch.Tensor) -> torch.Tensor:
+        """Images whose height and width are multiples of the stride, their edges replicated."""
+        height, width = images.shape[-2:]
+        bottom, right = -height % self.stride, -width % self.stride
+        return functional.pad(images, (0, right, 0, bottom), mode="replicate") if bottom or right else images
+
+    def fitted(self, logits: torch.Tensor, size: torch.Size) -> torch.Tensor:
+        """Logits (N, C, h, w) of padded images, enlarged to their size and cropped to the (height, width) of `size`."""
+        height, width = size
+        full = (height + -height % self.stride, width + -width % self.stride)
+        if logits.shape[-2:] != full:
+            logits = functional.interpolate(logits, size=full, mode="bilinear", align_corners=False)
+        return logits[..., :height, :width]
 
     def _asked(self, images: torch.Tensor) -> object:
         """What the module says about images (N, 3, H, W); sizes that do not meet again inside it are explained."""

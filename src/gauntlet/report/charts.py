@@ -13,6 +13,13 @@ MARKERS = ("circle", "square", "diamond", "triangle-up")
 
 
 LONGEST = 42
+CONFIDENCE_BINS = 15
+GAP_COLORS = (COLORS[1], COLORS[5])
+"""Of a gap between confidence and accuracy: too confident, not confident enough."""
+HISTOGRAM_BASE, HISTOGRAM_HEIGHT = -24, 20
+"""Where the histogram under a reliability diagram begins and how high it may be, in per cent of the axis."""
+FEWEST_PIXELS = 20
+"""Fewer pixels say little about an accuracy; their bars are hatched."""
 
 
 def shorten(name: str) -> str:
@@ -50,12 +57,14 @@ class Axis:
         percent: values are fractions and shown x 100.
         categories: names in order; the axis is a list of them then.
         whole: from 0 to 1, whatever the values.
+        log: logarithmic; values are above 0.
     """
 
     title: str
     percent: bool = False
     categories: Sequence[str] | None = None
     whole: bool = False
+    log: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,6 +155,47 @@ class HeatChart(Chart):
     """A matrix of fractions in colours; `values` has a row per category of y."""
 
     values: Sequence[Sequence[float]] = ()
+
+
+@dataclass(frozen=True)
+class ConfidenceBin:
+    """Pixels of about one confidence.
+
+    Attributes:
+        confidence, accuracy: their means, fractions.
+        pixels: how many there are.
+        share: of all pixels.
+    """
+
+    confidence: float
+    accuracy: float
+    pixels: int
+    share: float
+
+    @property
+    def sure(self) -> bool:
+        """Whether there are enough pixels to believe the accuracy."""
+        return self.pixels >= FEWEST_PIXELS
+
+
+@dataclass(frozen=True)
+class ReliabilityChart(Chart):
+    """Accuracy over confidence: bars on the diagonal are honest, below it too confident; a histogram lies under them.
+
+    Attributes:
+        bins: those that have pixels, the least confident first.
+        clean: the same on clean images, drawn as a line; empty where the chart is of clean images.
+        note: the figures, printed inside.
+    """
+
+    bins: Sequence[ConfidenceBin] = ()
+    clean: Sequence[ConfidenceBin] = ()
+    note: str = ""
+
+
+def opacity(relative: float) -> float:
+    """How solid a bar of a reliability diagram is: a bin with few of the pixels is pale, but can be seen."""
+    return round(0.25 + 0.75 * relative, 2)
 
 
 @dataclass(frozen=True)

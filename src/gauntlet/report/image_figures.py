@@ -18,7 +18,8 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics import DetectionMetric, SegmentationMetric, ViewKind, Views
 from gauntlet.metrics.arithmetic import FloatArray
 from gauntlet.metrics.detection.metric import Pair
-from gauntlet.metrics.segmentation import worst_case
+from gauntlet.metrics.segmentation import calibration, worst_case
+from gauntlet.metrics.segmentation.calibration import PooledConfidence
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
 from gauntlet.metrics.segmentation.figures import image_accuracy, image_iou
 from gauntlet.results import Store
@@ -109,11 +110,27 @@ class LabelImages(Images):
     Attributes:
         views: the views of the counts.
         tables: one table of N images per view.
+        confidence: (N, V, 559) histograms of confidence and correctness (`calibration.flat_row`), NaN where an image
+            has none; None where no image has any.
     """
 
     figure, mean, dataset = "mIoU", "NmIoU", "CmIoU"
     views: Views
     tables: Sequence[CountTable]
+    confidence: FloatArray | None = None
+
+    @cached_property
+    def reliability(self) -> PooledConfidence | None:
+        """The histograms behind the headline figures: the whole image, of a battery the attack that left the fewest
+        pixels right, of a random model all trials; None where there are none, or not of every image."""
+        if self.confidence is None:
+            return None
+        if self.views.kind is ViewKind.CANDIDATES:
+            choice = worst_case.worst_by_accuracy(self.tables).choice
+            rows = self.confidence[np.arange(len(choice)), choice]
+        else:
+            rows = self.confidence[:, : 2 if self.views.kind is ViewKind.REGION else None].sum(axis=1)
+        return None if np.isnan(rows).any() else calibration.pool(rows)
 
     @cached_property
     def headline(self) -> CountTable:
@@ -197,15 +214,19 @@ def _read_labels(rows: Iterable[ImageRow], views: Views) -> LabelImages:
     ids: list[str] = []
     counts: list[np.ndarray[Any, np.dtype[np.int64]]] = []
     details: list[Any] = []
+    confidence = []
     for row in rows:
-        confusion = ImageCounts.from_bytes(row.counts).confusion  # (V, K, K)
+        decoded = ImageCounts.from_bytes(row.counts)
+        confusion = decoded.confusion  # (V, K, K)
+        confidence.append([calibration.flat_row(decoded.confidence, view) for view in range(len(views))])
         diagonal = confusion.diagonal(axis1=1, axis2=2)
         counts.append(np.stack([diagonal, confusion.sum(axis=2), confusion.sum(axis=1)], axis=1))  # (V, 3, K)
         ids.append(row.image_id)
         details.append(row.details)
     stacked = np.stack(counts)  # (N, V, 3, K)
     tables = [CountTable(*(stacked[:, view, part] for part in range(3))) for view in range(len(views))]
-    return LabelImages(ids, details, views, tables)
+    histograms = np.array(confidence)  # (N, V, 559)
+    return LabelImages(ids, details, views, tables, None if np.isnan(histograms).all() else histograms)
 
 
 def _read_boxes(

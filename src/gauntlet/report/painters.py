@@ -14,6 +14,7 @@ from gauntlet import pictures
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.prediction import predict_dense, predict_objects
+from gauntlet.metrics import DensePrediction
 from gauntlet.metrics.detection.figures import SCORE, image_f1
 from gauntlet.models import DetectionModel, SegmentationModel
 from gauntlet.samples import Boxes, Sample
@@ -78,8 +79,17 @@ class LabelPainter(Painter[Labels]):
         self.class_names = dataset.class_names
 
     def predict(self, images: torch.Tensor, name: str) -> Labels:
+        return self.said(images, name).labels
+
+    def said(self, images: torch.Tensor, name: str) -> DensePrediction:
+        """What the model says about one image (1, 3, H, W), with its confidence."""
         assert self.model is not None
-        return predict_dense(self.model, images, [name])[0].labels
+        return predict_dense(self.model, images, [name])[0]
+
+    def counted(self, sample: Sample) -> npt.NDArray[np.bool_]:
+        """(H, W) the pixels of a sample that count."""
+        labels, ignored = self.truth(sample), self.dataset.ignore_index
+        return np.ones(labels.shape, bool) if ignored is None else np.asarray(labels != ignored)
 
     def given(self, predictions: Any) -> Labels:
         return np.asarray(predictions[0].cpu().numpy())
@@ -90,9 +100,7 @@ class LabelPainter(Painter[Labels]):
         return sample.labels
 
     def right(self, sample: Sample, prediction: Labels) -> float:
-        labels, ignored = self.truth(sample), self.dataset.ignore_index
-        valid = np.ones(labels.shape, bool) if ignored is None else labels != ignored
-        return float(np.mean((prediction == labels)[valid]))
+        return float(np.mean((prediction == self.truth(sample))[self.counted(sample)]))
 
     def classes_of(self, drawn: Labels) -> set[int]:
         return set(np.unique(drawn).tolist())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gauntlet.metrics.contract import Figure
+from gauntlet.metrics.contract import NAN, Figure
 from gauntlet.notebooks import facts_table
 from gauntlet.numbers import counted
 from gauntlet.registry import import_target
@@ -90,6 +90,8 @@ class Evaluation:
         created: UTC time of the start, ISO 8601.
         from_store: whether it was read from a store, or from published figures, rather than computed.
         dataset_identity: which images: name, split, length, digest of their ids, protocol; empty for published figures.
+        members: of a family of threats (fifteen corruptions, the conditions of ACDC) the evaluations by name, whose
+            means the figures then are (`results.families`); empty for one threat.
     """
 
     key: str
@@ -110,6 +112,7 @@ class Evaluation:
     created: str
     from_store: bool = False
     dataset_identity: Mapping[str, Any] = field(default_factory=dict)
+    members: Mapping[str, Evaluation] = field(default_factory=dict)
     _per_image: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -121,6 +124,17 @@ class Evaluation:
     def figures(self) -> dict[str, float]:
         """Headline figures by name: fractions in [0, 1]."""
         return {f.metric: f.value for f in self.all_figures if f.view == "all" and not f.class_name}
+
+    @property
+    def minimum(self) -> dict[str, float]:
+        """The smallest headline figures among the members of a family; the figures themselves for one threat.
+
+        Of fifteen corruptions at one severity this is GAM (docs/specs/corruptions.md, 5).
+        """
+        if not self.members:
+            return self.figures
+        rows = [each.figures for each in self.members.values()]
+        return {name: min((row[name] for row in rows if row[name] == row[name]), default=NAN) for name in self.figures}
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
@@ -212,6 +226,7 @@ class Evaluation:
                 view: {f.metric: _nullable(f.value) for f in self.all_figures if f.view == view and not f.class_name}
                 for view in dict.fromkeys(f.view for f in self.all_figures if f.view != "all")
             },
+            **({"members": {name: each.as_dict() for name, each in self.members.items()}} if self.members else {}),
             "from_store": self.from_store,
             "duration_seconds": self.duration,
             "created": self.created,

@@ -19,6 +19,8 @@ from gauntlet.numbers import counted
 from gauntlet.registry import import_target
 from gauntlet.results import schema
 from gauntlet.results.database import MEMORY, Database
+from gauntlet.results.model_facts import FIELD as FACTS
+from gauntlet.results.model_facts import facts_frame, join_facts, read_facts
 from gauntlet.results.model_names import KnownModel, find_known, known_models
 from gauntlet.results.origin import FIELD, Origin, read_origin
 from gauntlet.results.record import Evaluation, ImageRow, Job
@@ -166,19 +168,7 @@ class Store:
     def finish(self, started: Started, all_figures: Iterable[Figure]) -> Evaluation:
         """Writes the figures and marks the evaluation complete, in one transaction; returns the evaluation."""
         figures = list(all_figures)
-        values = [
-            {
-                "evaluation_id": started.id,
-                "view": f.view,
-                "metric": f.metric,
-                "class_name": f.class_name,
-                "position": position,
-                "value": _null(f.value),
-                "low": _null(f.low),
-                "high": _null(f.high),
-            }
-            for position, f in enumerate(figures)
-        ]
+        values = _figure_values(started.id, figures)
         table = schema.evaluations
         with self._database.write() as connection:
             update = table.update().where(table.c.id == started.id, table.c.key == started.key)
@@ -188,6 +178,27 @@ class Store:
             row = _row(connection, table.c.id == started.id)
         assert row is not None  # it was updated in this transaction
         return self._evaluation(row, figures, from_store=False)
+
+    def read_as(self, key: str, metric: Mapping[str, Any]) -> Evaluation:
+        """A complete evaluation whose figures are computed anew from its counts, with other options of its metric.
+
+        Both are kept, unless the store is read only.
+        """
+        started, views = self._counted(key)
+        other = build_metric(self._task_and_metric(key)[0], metric)
+        counts = (other.decode(row.counts) for row in self.image_rows(started))
+        figures = list(other.compute(counts, views))
+        table = schema.evaluations
+        if not self.read_only:
+            with self._database.write() as connection:
+                update = table.update().where(table.c.id == started.id, table.c.key == key)
+                self._still_there(connection.execute(update.values(metric=dict(metric))).rowcount, started)
+                connection.execute(schema.figures.delete().where(schema.figures.c.evaluation_id == started.id))
+                connection.execute(schema.figures.insert(), _figure_values(started.id, figures))
+        with self._database.read() as connection:
+            row = _row(connection, table.c.key == key)
+        assert row is not None
+        return self._evaluation(row, figures, from_store=True)
 
     def set_aside(self, started: Started, start: int, stop: int, error: str) -> None:
         """Remembers a unit that failed for good, with its error."""
@@ -329,15 +340,28 @@ class Store:
 
     def metric(self, key: str) -> Metric:
         """The metric that made the counts of an evaluation: reads them, and computes any figure from them."""
+        return build_metric(*self._task_and_metric(key))
+
+    def metric_options(self, key: str) -> dict[str, Any]:
+        """The options of the metric that the figures of an evaluation were computed with."""
+        return self._task_and_metric(key)[1]
+
+    def _task_and_metric(self, key: str) -> tuple[str, dict[str, Any]]:
         table = schema.evaluations
         with self._database.read() as connection:
             row = connection.execute(select(table.c.task, table.c.metric).where(table.c.key == key)).one_or_none()
         if row is None:
             raise GauntletError(f"the store {self.address} has no evaluation with the key '{key}'.")
-        return build_metric(row.task, row.metric)
+        return str(row.task), dict(row.metric)
 
     def recompute(self, key: str) -> list[Figure]:
         """Every figure of an evaluation from its per-image counts alone; no model, no dataset."""
+        started, views = self._counted(key)
+        metric = self.metric(key)
+        return metric.compute((metric.decode(row.counts) for row in self.image_rows(started)), views)
+
+    def _counted(self, key: str) -> tuple[Started, Views]:
+        """A complete evaluation with its counts, and their views."""
         started = self.started(key)
         if started is None or started.views is None:
             raise GauntletError(f"the store {self.address} has no per-image counts under the key '{key}'.")
@@ -345,8 +369,7 @@ class Store:
             raise GauntletError(
                 f"the store {self.address} has no complete evaluation with the key '{key}'; run it again to finish it."
             )
-        metric = self.metric(key)
-        return metric.compute((metric.decode(row.counts) for row in self.image_rows(started)), started.views)
+        return started, started.views
 
     def per_image(self, key: str) -> pd.DataFrame:
         """One row per image and view of an evaluation."""
@@ -368,10 +391,42 @@ class Store:
 
         return read
 
-    def frame(self) -> pd.DataFrame:
-        """Every figure of every finished evaluation as one tidy table."""
+    def frame(self, *, facts: bool = False) -> pd.DataFrame:
+        """Every figure of every finished evaluation as one tidy table.
+
+        Args:
+            facts: with the columns of `model_facts`, which the analyses of capacity, backbone and date take.
+        """
         with self._database.read() as connection:
-            return figures_frame(connection)
+            figures = figures_frame(connection)
+        return join_facts(figures, self.model_facts()) if facts else figures
+
+    def model_facts(self) -> pd.DataFrame:
+        """What is known about each model of the finished evaluations, one row each: see `results.model_facts`."""
+        table = schema.evaluations
+        columns = table.c.model, table.c.model_digest, table.c.task, table.c.provenance
+        query = select(*columns).where(table.c.state == COMPLETE).order_by(table.c.id)
+        with self._database.read() as connection:
+            return facts_frame(tuple(row) for row in connection.execute(query))
+
+    def describe_model(self, model: str, **facts: Any) -> None:
+        """Says something about a model of the store, such as backbone="swin-t" and date="2021-03-25".
+
+        Args:
+            model: its label, name or address.
+            facts: by the names of `model_facts`; None takes a fact back.
+        """
+        known, table = self.find_model(model), schema.evaluations
+        read_facts(facts)
+        of_model = (table.c.model == known.name, table.c.model_digest == known.digest)
+        with self._database.write() as connection:
+            for row in connection.execute(select(table.c.id, table.c.provenance).where(*of_model)).all():
+                said = {**row.provenance.get(FACTS, {}), **facts}
+                provenance = {
+                    **row.provenance,
+                    FACTS: {name: value for name, value in said.items() if value is not None},
+                }
+                connection.execute(table.update().where(table.c.id == row.id).values(provenance=provenance))
 
     def models(self) -> list[KnownModel]:
         """The models of the finished evaluations, oldest first, with names that tell them apart."""
@@ -403,10 +458,12 @@ class Store:
         with self._database.read() as connection:
             return int(connection.execute(query).scalar_one())
 
-    def leaderboard(self, metric: str | None = None, *, sort_by: str | None = None, view: str = "all") -> pd.DataFrame:
+    def leaderboard(
+        self, metric: str | None = None, *, sort_by: str | None = None, view: str = "all", facts: bool = False
+    ) -> pd.DataFrame:
         """The models of every dataset, best first: `gauntlet.analysis.leaderboard` of `frame()`."""
         rank = import_target("gauntlet.analysis:leaderboard")
-        ranked: pd.DataFrame = rank(self.frame(), metric, sort_by=sort_by, view=view)
+        ranked: pd.DataFrame = rank(self.frame(facts=facts), metric, sort_by=sort_by, view=view)
         return ranked
 
     def __repr__(self) -> str:
@@ -448,6 +505,23 @@ def open_store(address: str | Path = MEMORY, *, read_only: bool = False) -> Stor
 def _pages(keys: Sequence[str]) -> Iterator[Sequence[str]]:
     """Keys in parts that fit into one query."""
     return (keys[start : start + 500] for start in range(0, len(keys), 500))
+
+
+def _figure_values(evaluation: int, figures: Sequence[Figure]) -> list[dict[str, Any]]:
+    """The rows of an evaluation's figures."""
+    return [
+        {
+            "evaluation_id": evaluation,
+            "view": f.view,
+            "metric": f.metric,
+            "class_name": f.class_name,
+            "position": position,
+            "value": _null(f.value),
+            "low": _null(f.low),
+            "high": _null(f.high),
+        }
+        for position, f in enumerate(figures)
+    ]
 
 
 def _null(value: float) -> float | None:

@@ -15,7 +15,9 @@ Drawing = Callable[[Figures], Sequence[Block]]
 """Tables and charts of figures, those of one's own and those that a paper prints."""
 Description = Mapping[str, Any] | str
 """Of a threat, as a plan has it."""
-Kind = Literal["measure", "relate", "picture", "list"]
+Kind = Literal["measure", "relate", "picture", "list", "page"]
+"""measure: threats on models. relate: figures of several models against each other. picture: single images. list: a
+table of models. page: a page of the documentation, on models of its own."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +36,40 @@ class Claim:
     models: int = 1
 
 
-@dataclass(frozen=True)
-class Study:
-    """A table or a figure of a paper.
+@dataclass(frozen=True, kw_only=True)
+class AnyStudy:
+    """What every study says about itself.
 
     Attributes:
         name: "arnab/table-1".
         title: what it is about.
         question: what it asks.
+        kind: one of Kind.
         setting: the paper's models, data and parameters, as printed.
         finding: what the paper prints, in our words with its numbers.
         unknown: what the paper does not say, or says twice and differently; "" for nothing.
-        kind: "measure" runs threats on models, "relate" sets figures of several models against each other, "picture"
-            draws single images, "list" tables models.
+        least_models: how many models it needs.
+        needs: what it needs that nobody can ship, in one sentence; "" for nothing.
+        also: other names of it.
+    """
+
+    name: str
+    title: str
+    question: str
+    kind: Kind
+    setting: str = ""
+    finding: str = ""
+    unknown: str = ""
+    least_models: int = 1
+    needs: str = ""
+    also: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study(AnyStudy):
+    """A table or a figure of a paper that is measured on models of one's own.
+
+    Attributes:
         members: by label, the addresses that are made of each model: {"plain": "{model}", "blur":
             "transform:kind=blur:{model}"}; "{second}" stands for the second model.
         threats: by label, descriptions; "@plain" in the place of a source_model stands for that member of the same
@@ -57,32 +80,22 @@ class Study:
         printed: the paper's own figures, or None where it prints none.
         exceptions: by labels of member and threat, what is run in the place of the threat; None for nothing.
         second_model: address of the model in the place of "{second}" where the user names none.
-        least_models: how many models it needs.
-        needs: what it needs that nobody can ship, in one sentence; "" for nothing.
         aim: of a picture, the class whose pixels attacks aim at; "" for all.
-        also: other names of it.
+        objects: whether evaluations keep every connected object (`Settings.objects`).
     """
 
-    name: str
-    title: str
-    question: str
-    setting: str
-    finding: str
     members: Mapping[str, str]
     threats: Mapping[str, Description]
     drawing: Drawing | None = None
     together: Drawing | None = None
     claims: Sequence[Claim] = ()
-    unknown: str = ""
     kind: Kind = "measure"
     printed: Callable[[], Printed] | None = None
     exceptions: Mapping[tuple[str, str], Description | None] = field(default_factory=dict)
     second_model: str = ""
-    least_models: int = 1
-    needs: str = ""
     aim: str = ""
-    also: Sequence[str] = ()
+    objects: bool = False
 
 
-studies: Registry[Study] = Registry("study", "gauntlet.studies", check=instance_of(Study, "a gauntlet.studies.Study"))
-"""Studies by name; entry points of the group `gauntlet.studies` add to them."""
+studies: Registry[Any] = Registry("study", "gauntlet.studies", check=instance_of(AnyStudy, "a gauntlet.studies.Study"))
+"""Studies of every kind by name (`AnyStudy`); entry points of the group `gauntlet.studies` add to them."""

@@ -42,7 +42,7 @@ class Figures(ABC):
         """The figures of one model."""
 
     @abstractmethod
-    def miou(self, member: str, threat: str, model: str | None = None) -> FloatArray:
+    def miou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         """(R,) mIoU over the pooled pixels of the images; of a random model, the mean over its trials."""
 
     def ratio(self, member: str, threat: str, model: str | None = None) -> FloatArray:

@@ -11,7 +11,7 @@ from gauntlet.files import write_atomically
 from gauntlet.report.document import Block, Document, Part, Section, Text, made_now
 from gauntlet.report.render import html, markdown
 from gauntlet.report.tables import Cell, Column, Table
-from gauntlet.studies.contract import Study
+from gauntlet.studies.contract import AnyStudy, Study
 from gauntlet.studies.drawings import slug
 from gauntlet.studies.figures import Figures
 from gauntlet.studies.results import Results
@@ -50,17 +50,23 @@ def published_page(study: Study, command: str) -> Document:
     return study_document(study, subtitle, [finding_section(study), *published_sections(study), made])
 
 
-def study_document(study: Study, subtitle: str, sections: Sequence[Section]) -> Document:
+def study_document(study: AnyStudy, subtitle: str, sections: Sequence[Section]) -> Document:
     """A page of sections under the study's name."""
     part = Part("study", study.title, subtitle, sections)
     return Document(f"{study.name}: {study.title}", subtitle, [part], made_now())
 
 
-def finding_section(study: Study) -> Section:
-    """What the paper found, in which setting, and what is unclear in it."""
-    finding = [study.finding, f"Its setting: {study.setting}"]
-    finding += [f"Unclear in it: {study.unknown}"] if study.unknown else []
-    return Section("finding", "What the paper found", [Text(text) for text in finding])
+def finding_section(study: AnyStudy) -> Section:
+    """What the paper found, in which setting, and what is unclear in it, as far as the study says."""
+    return Section("finding", "What the paper found", finding_blocks(study))
+
+
+def finding_blocks(study: AnyStudy) -> list[Text]:
+    """The paragraphs of `finding_section`."""
+    told = [study.finding]
+    told += [f"Its setting: {study.setting}"] if study.setting else []
+    told += [f"Unclear in it: {study.unknown}"] if study.unknown else []
+    return [Text(text) for text in told if text]
 
 
 def _drawn(study: Study, figures: Figures, source: str) -> list[Section]:
@@ -116,7 +122,7 @@ def published_sections(study: Study) -> list[Section]:
     return sections + [replace(each, title=f"Published: {each.title}") for each in _drawn(study, printed, "published")]
 
 
-def write_page(study: Study, document: Document, folder: Path) -> list[Path]:
+def write_page(study: AnyStudy, document: Document, folder: Path) -> list[Path]:
     """Writes the page as Markdown and HTML; the paths."""
     written = []
     for suffix, text in ((".md", markdown.write(document)), (".html", html.write(document))):

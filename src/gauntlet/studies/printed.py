@@ -51,7 +51,7 @@ class Printed(Figures):
     def of(self, model: str) -> Printed:
         return replace(self, chosen=model)
 
-    def miou(self, member: str, threat: str, model: str | None = None) -> FloatArray:
+    def miou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         return np.full(1, self.mious.get((self._name(model), member, threat), np.nan))
 
     def ratio(self, member: str, threat: str, model: str | None = None) -> FloatArray:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from gauntlet.errors import GauntletError
+from gauntlet.metrics import Metric
 from gauntlet.metrics.arithmetic import divide
+from gauntlet.metrics.segmentation import worst_case
 from gauntlet.metrics.segmentation.counts import SCALARS, CountTable, ImageCounts
-from gauntlet.metrics.segmentation.figures import mean_iou
+from gauntlet.metrics.segmentation.figures import image_iou, mean_iou
 from gauntlet.metrics.views import ViewKind
 from gauntlet.models import GauntletModel
 from gauntlet.models.sources.contract import ModelSource
@@ -19,7 +22,10 @@ from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
 from gauntlet.studies.figures import Figures, FloatArray, mean_of
 
+FOREGROUND = "foreground"
+"""The view of the pixels whose ground truth is no background."""
 RESAMPLES = 1000
+Made = TypeVar("Made")
 Counted = tuple[CountTable, FloatArray]
 """Counts of N images in one view, and their SCALARS (N, 4)."""
 
@@ -65,16 +71,16 @@ class Results(Figures):
             raise GauntletError(f"the study has no result of '{name}' as '{member}' under '{threat}'.")
         return found
 
-    def miou(self, member: str, threat: str, model: str | None = None) -> FloatArray:
+    def miou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         def figure(table: CountTable) -> FloatArray:
-            pooled = table.weighted(self._weights)
+            pooled = table.weighted(self.weights)
             return np.asarray(mean_iou(pooled.true_positives, pooled.union))
 
-        return mean_of([figure(table) for table in self.tables(member, threat, model)])
+        return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
 
     def accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         def figure(table: CountTable) -> FloatArray:
-            pooled = table.weighted(self._weights)
+            pooled = table.weighted(self.weights)
             return np.asarray(divide(pooled.true_positives.sum(axis=1), pooled.valid), dtype=np.float64)
 
         return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
@@ -82,15 +88,31 @@ class Results(Figures):
     def image_accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         def figure(table: CountTable) -> FloatArray:
             values = np.asarray(divide(table.true_positives.sum(axis=1), table.valid), dtype=np.float64)  # (N,)
-            weights = self._weights * ~np.isnan(values)
+            weights = self.weights * ~np.isnan(values)
             return np.asarray(divide(weights @ np.nan_to_num(values), weights.sum(axis=1)), dtype=np.float64)
 
         return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
 
+    def image_miou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        """(N,) mIoU of every image; of a random model, the mean over its trials."""
+        return mean_of([image_iou(table) for table in self.tables(member, threat, model, view)])
+
+    def nmiou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        """(R,) mean over images of their mIoU; images without a counted pixel are left out."""
+        values = self.image_miou(member, threat, model, view)
+        weights = self.weights * ~np.isnan(values)
+        return np.asarray(divide(weights @ np.nan_to_num(values), weights.sum(axis=1)))
+
+    def image_ids(self, member: str, threat: str, model: str | None = None) -> list[str]:
+        """The ids of the N images, in the order of all arrays."""
+        started = self.store.started(self.evaluation(member, threat, model).key)
+        assert started is not None  # it was evaluated
+        return [row.image_id for row in self.store.image_rows(started)]
+
     def certainty(self, name: str, member: str, threat: str, model: str | None = None) -> FloatArray:
         def figure(table: CountTable, scalars: FloatArray) -> FloatArray:
             sums = scalars[:, SCALARS.index(name)]
-            return np.asarray(divide(self._weights @ sums, self._weights @ table.valid), dtype=np.float64)
+            return np.asarray(divide(self.weights @ sums, self.weights @ table.valid), dtype=np.float64)
 
         return mean_of([figure(*counted) for counted in self._counts(member, threat, model, "all")])
 
@@ -100,7 +122,11 @@ class Results(Figures):
         return float(sum(each.numel() for each in loaded.parameters()))
 
     def tables(self, member: str, threat: str, model: str | None = None, view: str = "all") -> list[CountTable]:
-        """Counts of every image in one view of the evaluation; one table per trial of a random model."""
+        """Counts of every image in one view of the evaluation; one table per trial of a random model.
+
+        The view "all" is the whole image, of a battery under the attack that leaves the smallest mIoU; "foreground" the
+        same without the background, chosen by its own mIoU; others are those of the evaluation.
+        """
         return [table for table, _ in self._counts(member, threat, model, view)]
 
     def _counts(self, member: str, threat: str, model: str | None, view: str) -> list[Counted]:
@@ -119,19 +145,49 @@ class Results(Figures):
         counts = [metric.decode(row.counts) for row in self.store.image_rows(started)]
         if not all(isinstance(each, ImageCounts) for each in counts):
             raise GauntletError("a study of label maps needs a segmentation model.")
-        trials = views.kind is ViewKind.TRIALS and view == "all"
-        chosen = range(len(views)) if trials else [list(views).index(view)]
-        classes = len(metric.class_names)
-        return [
-            (
-                CountTable.of([each.confusion[index] for each in counts], classes),
-                np.stack([each.scalars[index] for each in counts]),
+        if view not in ("all", FOREGROUND) and view not in views:
+            raise GauntletError(
+                f"the evaluation of '{evaluation.threat}' has no view '{view}', only {', '.join(views)}."
             )
-            for index in chosen
+        background = _background(metric) if view == FOREGROUND else None
+        tables = [
+            CountTable.of([each.confusion[index] for each in counts], len(metric.class_names), background)
+            for index in range(len(views))
         ]
+        scalars = np.stack([each.scalars for each in counts], axis=1)  # (views, N, SCALARS)
+        if background is not None:
+            tables = [table.without_class(background) for table in tables]
+        if view in views:
+            index = list(views).index(view)
+            return [(tables[index], scalars[index])]
+        if views.kind is ViewKind.CANDIDATES:
+            choice = worst_case.worst_by_image_iou(tables).choice
+            return [(worst_case.chosen(tables, choice), scalars[choice, np.arange(len(counts))])]
+        if views.kind is ViewKind.REGION:
+            return [(tables[0] + tables[1], scalars[0] + scalars[1])]
+        return list(zip(tables, scalars, strict=True))
 
     @cached_property
-    def _weights(self) -> FloatArray:
+    def weights(self) -> FloatArray:
         """(R, N): how often an image is drawn in each resample; the first row counts each once."""
         drawn = np.random.default_rng(0).multinomial(self.images, np.full(self.images, 1 / self.images), size=RESAMPLES)
         return np.vstack([np.ones((1, self.images)), drawn]).astype(np.float64)
+
+
+def _background(metric: Metric) -> int:
+    """The class that is background; an error where a dataset has none."""
+    background: int | None = getattr(metric, "background_index", None)
+    if background is None:
+        raise GauntletError("figures without background need a dataset with a background class, such as voc.")
+    return background
+
+
+def measured(function: Callable[[Results], Made]) -> Callable[[Figures], Made]:
+    """A drawing or a margin that needs every image, so that it exists for evaluations only, not for printed figures."""
+
+    def of_figures(figures: Figures) -> Made:
+        if not isinstance(figures, Results):
+            raise GauntletError("single images are not published; name models of your own with --model.")
+        return function(figures)
+
+    return of_figures

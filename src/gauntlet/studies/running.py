@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.jobs import PlannedJob, Settings, check_depth, make_job, options_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
@@ -12,14 +13,17 @@ from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.runner import Executor, run_jobs
 from gauntlet.models import resolve_model
 from gauntlet.results.origin import origin_here
+from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
 from gauntlet.studies.contract import Study
 from gauntlet.studies.results import Results
 from gauntlet.tasks import get_task
 from gauntlet.threats import build_threat
+from gauntlet.threats.build import ThreatLike
 
 Cell = tuple[str, str, str]
 """Model, label of the member, label of the threat."""
+CellName = TypeVar("CellName", bound=Hashable)
 
 
 def run_study(
@@ -45,12 +49,33 @@ def run_study(
         settings: seed, batch_size, precision, prepare, device of the evaluations, as in `Settings`.
     """
     jobs = study_jobs(study, models, dataset, second_model=second_model, **settings)
+    evaluations = run_cells(study.name, jobs, store, executor=executor, progress=progress)
+    names = list(dict.fromkeys(model for model, _, _ in jobs))
+    sources = {(model, member): planned.model for (model, member, _), planned in jobs.items()}
+    return Results(evaluations, store, names, list(study.members), list(study.threats), sources=sources)
+
+
+def run_cells(
+    name: str,
+    jobs: Mapping[CellName, PlannedJob],
+    store: Store,
+    *,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> dict[CellName, Evaluation]:
+    """The evaluation of every cell of a study, computed where the store does not have it.
+
+    Args:
+        name: of the study.
+        jobs: by cell; several cells may share a job.
+        store, executor, progress: as for `run_study`.
+    """
     different = {planned.job.key: planned for planned in jobs.values()}
     outcome = run_jobs(list(different.values()), store, executor=executor, progress=progress)
     if outcome.failures:
         first = outcome.failures[0]
         raise GauntletError(
-            f"{len(outcome.failures)} evaluations of the study '{study.name}' failed, the first: "
+            f"{len(outcome.failures)} evaluations of the study '{name}' failed, the first: "
             f"{first.planned.job.model} | {first.planned.job.threat}: {first.error}"
         )
     evaluations = {}
@@ -59,9 +84,7 @@ def run_study(
         if stored is None:
             raise GauntletError(f"the store {store.address} lost the evaluation of {planned.job.threat}.")
         evaluations[cell] = stored
-    names = list(dict.fromkeys(model for model, _, _ in jobs))
-    sources = {(model, member): planned.model for (model, member, _), planned in jobs.items()}
-    return Results(evaluations, store, names, list(study.members), list(study.threats), sources=sources)
+    return evaluations
 
 
 def study_jobs(
@@ -70,39 +93,63 @@ def study_jobs(
     dataset: DatasetEntry | str,
     *,
     second_model: str = "",
-    seed: int = 0,
     **settings: Any,
 ) -> dict[Cell, PlannedJob]:
     """Every evaluation of a study; nothing is computed."""
     check_number(study, models)
-    entry_of_data = DatasetEntry(name=dataset) if isinstance(dataset, str) else dataset
-    data, chosen = open_dataset(entry_of_data), Settings(seed=seed, **settings)
-    identity = data.identity
+    entry = DatasetEntry(name=dataset) if isinstance(dataset, str) else dataset
+    data, chosen = open_dataset(entry), Settings(objects=study.objects, **settings)
     jobs: dict[Cell, PlannedJob] = {}
     for model in models:
-        entry = ModelEntry(address=model) if isinstance(model, str) else model
-        members = study_members(study, entry, second_model)
-        threats = {name: build_threat(with_sources(threat, members)) for name, threat in study.threats.items()}
-        others = {
-            cell: None if threat is None else build_threat(with_sources(threat, members))
-            for cell, threat in study.exceptions.items()
-        }
-        for label, member in members.items():
+        address = ModelEntry(address=model) if isinstance(model, str) else model
+        members = study_members(study, address, second_model)
+        jobs |= member_jobs(address.address, members, study.threats, data, entry, chosen, study.exceptions)
+    return jobs
+
+
+def member_jobs(
+    model: str,
+    members: Mapping[str, ModelEntry],
+    threats: Mapping[str, ThreatLike],
+    data: Dataset,
+    dataset_entry: DatasetEntry | None,
+    settings: Settings,
+    exceptions: Mapping[tuple[str, str], ThreatLike | None] | None = None,
+) -> dict[Cell, PlannedJob]:
+    """Every member of a model under every threat.
+
+    Args:
+        model: what the cells are named by.
+        members: what is evaluated, by label.
+        threats: by label, as `Study.threats`.
+        data: the images.
+        dataset_entry: how a worker finds them again; None for a dataset that only lives here.
+        settings: of the evaluations.
+        exceptions: as `Study.exceptions`.
+    """
+    identity = data.identity
+    usual = {name: build_threat(with_sources(threat, members)) for name, threat in threats.items()}
+    others = {
+        cell: None if threat is None else build_threat(with_sources(threat, members))
+        for cell, threat in (exceptions or {}).items()
+    }
+    jobs: dict[Cell, PlannedJob] = {}
+    for label, member in members.items():
+        source = resolve_model(member.address, **member.options)
+        if source.needs_num_classes:
+            member = member.model_copy(update={"options": options_for(member.options, data)})
             source = resolve_model(member.address, **member.options)
-            if source.needs_num_classes:
-                member = member.model_copy(update={"options": options_for(member.options, data)})
-                source = resolve_model(member.address, **member.options)
-            get_task(source.task).class_names(data)
-            origin = origin_here(member.model_dump(), data.origin)
-            for name, usual in threats.items():
-                threat = others.get((label, name), usual)
-                if threat is None:
-                    continue
-                check_depth(threat, data)
-                job = make_job(source.identity, source.task, identity, threat, chosen)
-                jobs[entry.address, label, name] = PlannedJob(
-                    source, data, threat, chosen, job, member, entry_of_data, origin, label=job.model
-                )
+        get_task(source.task).class_names(data)
+        origin = origin_here(member.model_dump(), data.origin)
+        for name in threats:
+            threat = others.get((label, name), usual[name])
+            if threat is None:
+                continue
+            check_depth(threat, data)
+            job = make_job(source.identity, source.task, identity, threat, settings)
+            jobs[model, label, name] = PlannedJob(
+                source, data, threat, settings, job, member, dataset_entry, origin, label=job.model
+            )
     return jobs
 
 
@@ -126,9 +173,9 @@ def study_members(study: Study, model: ModelEntry, second_model: str = "") -> di
     }
 
 
-def with_sources(threat: Mapping[str, Any] | str, members: Mapping[str, ModelEntry]) -> Any:
+def with_sources(threat: ThreatLike, members: Mapping[str, ModelEntry]) -> Any:
     """A threat with members in the place of "@label"."""
-    if isinstance(threat, str):
+    if not isinstance(threat, Mapping):
         return threat
     filled: dict[str, Any] = {}
     for key, value in threat.items():

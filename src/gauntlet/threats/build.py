@@ -12,6 +12,9 @@ from gauntlet.threats.contract import Threat, threats
 from gauntlet.threats.sweeps import expand
 from gauntlet.yaml_files import read_mapping
 
+FILES = (".yml", ".yaml", ".txt", ".cfg")
+"""Endings of threat files."""
+
 ThreatLike = str | Path | Mapping[str, Any] | Threat
 
 
@@ -44,20 +47,33 @@ def build_threats(value: ThreatLike) -> list[Threat]:
     Args:
         value: a Threat; a description such as {"attack": {"name": "pgd", "epsilon": "8/255"}}, with lists and ranges
             for sweeps (see `sweeps`); the name of a threat that needs no more ("clean", an attack, a battery, a
-            corruption at severity 3); or the path of a YAML file that holds a description, also in SemSegBench's form.
+            corruption at severity 3); the path of a YAML file that holds a description, also in the benchmarks' form;
+            or settings in that form as a text, 'threat_model="PGD", epsilon="8"'.
     """
     if isinstance(value, Threat):
         return [value]
-    if isinstance(value, Mapping):
-        content = value
-    elif Path(value).suffix in (".yml", ".yaml"):
-        content = read_mapping(
-            Path(value), "the threat file", "a mapping such as 'corruption: {name: fog, severity: 3}'"
-        )
-    else:
-        content = describe_name(str(value))
+    content = read_content(value)
     described = semsegbench.convert(content) if semsegbench.is_semsegbench(content) else expand(content)
     return [_from_description(each) for each in described]
+
+
+def read_content(value: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The description that a value stands for, as `build_threats` takes it, before anything is built from it."""
+    if isinstance(value, Mapping):
+        return value
+    if Path(value).suffix in FILES:
+        return _read_file(Path(value))
+    text = str(value)
+    return semsegbench.read_assignments(text) or describe_name(text)
+
+
+def _read_file(path: Path) -> Mapping[str, Any]:
+    """The mapping of a YAML file, or of one with key="value" in the form of the benchmarks' papers."""
+    try:
+        assigned = semsegbench.read_assignments(path.read_text(encoding="utf-8"))
+    except OSError:  # said by whoever reads it as YAML
+        assigned = None
+    return assigned or read_mapping(path, "the threat file", "a mapping such as 'corruption: {name: fog, severity: 3}'")
 
 
 def describe_name(name: str) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.models.architectures import WrappedDetector, architectures, build_detector, build_network, detectors
+from gauntlet.models.architectures import NET, WrappedDetector, architectures, build_detector, build_network, detectors
 from gauntlet.models.wrapping import Normalisation, WrappedSegmentation
 from gauntlet.own_code import PREFIX
 from gauntlet.training.augmentation.box_augmentation import BoxAugmentation
 from gauntlet.training.augmentation.images_and_labels import Augmentation
+from gauntlet.training.auxiliary import auxiliary_heads, supervision
 from gauntlet.training.class_weights import class_weights
 from gauntlet.training.config import LossConfig, TrainingConfig
 from gauntlet.training.distributed import Processes
@@ -25,6 +26,7 @@ from gauntlet.training.objectives import (
     Objective,
 )
 from gauntlet.training.outputs import TrainedModel
+from gauntlet.training.pixel_loss import PixelLoss
 from gauntlet.training.sample_feed import IGNORED, BoxPreparation, Preparation, SamplePreparation
 from gauntlet.training.validation import Figures, validate, validate_detector
 
@@ -99,13 +101,18 @@ class SegmentationTask(TrainingTask):
     def objective(self, model: TrainedModel, preparation: SamplePreparation[Any]) -> Objective:
         assert isinstance(model, WrappedSegmentation)
         assert isinstance(preparation, Preparation)
-        weight = class_weights(self.config.loss, preparation)
-        adversarial, smoothing = self.config.adversarial, self.config.loss.label_smoothing
+        losses = supervision(model.module, self.config.loss)
+        weight, smoothing = class_weights(self.config.loss, preparation), self.config.loss.label_smoothing
+        criterion = PixelLoss(self.ignored, weight=weight, label_smoothing=smoothing, hard=losses.hard)
+        adversarial = self.config.adversarial
+        if adversarial is not None and adversarial.method == "ddc-at":
+            if self.config.loss.auxiliary:
+                raise GauntletError("ddc-at has branches of its own and trains no auxiliary heads: no loss.auxiliary.")
+            return DividedObjective(model, adversarial, criterion)
+        heads = auxiliary_heads(model.module, losses, criterion)
         if adversarial is None:
-            return Objective(model, weight, smoothing)
-        if adversarial.method == "ddc-at":
-            return DividedObjective(model, weight, smoothing, adversarial)
-        return AdversarialObjective(model, weight, smoothing, adversarial)
+            return Objective(model, criterion, heads)
+        return AdversarialObjective(model, adversarial, criterion, heads)
 
     def validate(self, model: TrainedModel, dataset: Dataset, processes: Processes) -> Figures:
         assert isinstance(model, WrappedSegmentation)
@@ -140,10 +147,10 @@ class DetectionTask(TrainingTask):
             raise GauntletError("the fields of 'loss' are for segmentation; a detector has a loss of its own.")
         adversarial = self.config.adversarial
         if adversarial is None:
-            return DetectionObjective(model, None, 0.0)
+            return DetectionObjective(model)
         if adversarial.method == "ddc-at":
             raise GauntletError("ddc-at divides pixels and trains segmentation networks; use pgd-at for a detector.")
-        return AdversarialDetectionObjective(model, None, 0.0, adversarial)
+        return AdversarialDetectionObjective(model, adversarial)
 
     def validate(self, model: TrainedModel, dataset: Dataset, processes: Processes) -> Figures:
         assert isinstance(model, WrappedDetector)
@@ -155,6 +162,6 @@ def training_task(config: TrainingConfig, dataset: Dataset) -> TrainingTask:
     name = config.model.architecture
     if name in detectors:
         return DetectionTask(config, dataset)
-    if name not in architectures and not name.startswith(PREFIX):
+    if name not in architectures and not name.startswith((PREFIX, NET)):
         raise unknown_name("architecture", name, [*architectures.names(), *detectors.names()])
     return SegmentationTask(config, dataset)

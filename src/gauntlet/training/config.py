@@ -30,9 +30,9 @@ class ModelConfig(_Section):
     """Which network, and where its weights come from.
 
     Attributes:
-        architecture: a name of `gauntlet.models.architectures`, a segmentation network or a detector; or
-            "python:module:callable" for a segmentation network of your own, made by the callable from `options`, and
-            from num_classes where it names that.
+        architecture: a name of `gauntlet.models.architectures`, a segmentation network or a detector; "net:NAME" for a
+            published network, whose auxiliary heads train with it; or "python:module:callable" for a segmentation
+            network of your own, made by the callable from `options`, and from num_classes where it names that.
         options: of that network.
         num_classes: number of classes; the dataset's by default (its object classes for a detector).
         stride: what height and width must be a multiple of for the network; what it says itself by default, else 1.
@@ -204,15 +204,31 @@ class LossConfig(_Section):
     """Cross-entropy over the labelled pixels.
 
     Attributes:
+        name: "cross_entropy" over all of them, "ohem" over the hardest (online hard example mining); what the network
+            was published with by default, "cross_entropy" where it says nothing.
+        threshold, share: of "ohem": pixels whose right class has a probability below the threshold count, and at least
+            this share of the labelled pixels, the hardest first; 0.7 and 1/16 by default.
+        auxiliary: weights of the losses of the network's auxiliary heads, [] for no such heads; the published ones by
+            default.
         class_weights: None; "log" for 1 / ln(1.02 + p) of the E-Net paper; "median" for median-frequency balancing;
             "root" for the square root of that; or one weight per class.
         frequency_samples: training samples that the frequencies p are counted on.
         label_smoothing: mass spread over all classes.
     """
 
+    name: Literal["cross_entropy", "ohem"] | None = None
+    threshold: Annotated[float, BeforeValidator(parse_number), Field(gt=0, lt=1)] | None = None
+    share: Annotated[float, BeforeValidator(parse_number), Field(gt=0, le=1)] | None = None
+    auxiliary: tuple[Annotated[float, BeforeValidator(parse_number), Field(ge=0)], ...] | None = None
     class_weights: Literal["log", "median", "root"] | tuple[Positive, ...] | None = None
     frequency_samples: int = Field(default=128, ge=1)
     label_smoothing: Probability = 0.0
+
+    @model_validator(mode="after")
+    def _check(self) -> LossConfig:
+        if self.name != "ohem" and (self.threshold, self.share) != (None, None):
+            raise ValueError("threshold and share are of the loss 'ohem': give name: ohem too")
+        return self
 
 
 class AdversarialConfig(_Section):

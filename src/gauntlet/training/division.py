@@ -14,6 +14,7 @@ from gauntlet.models.architectures import Architecture
 from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.training.config import AdversarialConfig
 from gauntlet.training.objectives import AdversarialObjective, StepInfo, frozen
+from gauntlet.training.pixel_loss import PixelLoss
 
 MASK_CLASSES = 2
 AUXILIARY = 1
@@ -56,11 +57,10 @@ class DividedObjective(AdversarialObjective):
     def __init__(
         self,
         model: WrappedSegmentation,
-        weight: torch.Tensor | None,
-        label_smoothing: float,
         config: AdversarialConfig,
+        criterion: PixelLoss | None = None,
     ) -> None:
-        super().__init__(model, weight, label_smoothing, config)
+        super().__init__(model, config, criterion)
         network = model.module
         if not isinstance(network, Architecture) or model.num_classes < MASK_CLASSES:
             raise GauntletError("ddc-at needs a network of gauntlet.models.architectures with two classes or more.")
@@ -97,4 +97,5 @@ class DividedObjective(AdversarialObjective):
         self, images: torch.Tensor, labels: torch.Tensor, boundary: torch.Tensor
     ) -> torch.Tensor:
         logits, mask = self.divide(images)
-        return self.cross_entropy(logits, labels) + functional.cross_entropy(mask.float(), boundary)
+        loss: torch.Tensor = self.criterion(logits, labels) + functional.cross_entropy(mask.float(), boundary)
+        return loss

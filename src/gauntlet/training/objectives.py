@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from gauntlet.models.contract import DetectionModel, GauntletModel
 from gauntlet.numbers import parse_number
 from gauntlet.samples import Boxes
+from gauntlet.training.auxiliary import AuxiliaryHeads
 from gauntlet.training.config import AdversarialConfig
+from gauntlet.training.pixel_loss import PixelLoss
 
 RAMP_LEVELS = 16
 """The budget of a ramp grows in so many equal stairs, so that an attack is rebuilt rarely."""
@@ -34,39 +35,34 @@ class StepInfo:
 
 
 class Objective(nn.Module):
-    """Clean training: cross-entropy over the labelled pixels.
+    """Clean training: cross-entropy over the labelled pixels, of auxiliary heads too where the network has them.
 
     `prepare` runs on the bare module (attacks), `forward` inside the distributed wrapper (the loss with gradients).
 
     Args:
         model: the network behind the contract; its parameters train.
-        weight: class weights (K,), or None.
-        label_smoothing: of the cross-entropy.
+        criterion: the loss of its logits; plain cross-entropy by default; a detector has a loss of its own.
+        auxiliary: heads that train with it, or None.
     """
 
-    weight: torch.Tensor | None
-
-    def __init__(self, model: GauntletModel, weight: torch.Tensor | None, label_smoothing: float) -> None:
+    def __init__(
+        self, model: GauntletModel, criterion: PixelLoss | None = None, auxiliary: AuxiliaryHeads | None = None
+    ) -> None:
         super().__init__()
         self.model = model
-        self.label_smoothing = label_smoothing
-        self.register_buffer("weight", weight, persistent=False)
+        self.criterion = criterion if criterion is not None else PixelLoss(model.ignore_index)
+        self.auxiliary = auxiliary
 
     def prepare(self, images: torch.Tensor, labels: Any, info: StepInfo) -> tuple[Any, ...]:
         """The arguments of `forward` for a batch."""
         return images, labels
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return self.cross_entropy(self.model(images), labels)
-
-    def cross_entropy(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Weighted mean over the labelled pixels; 0 (with a gradient of 0) when there are none."""
-        ignore_index = self.model.ignore_index if self.model.ignore_index is not None else -100
-        if not (labels != ignore_index).any():
-            return logits.sum() * 0.0
-        return functional.cross_entropy(
-            logits.float(), labels, self.weight, ignore_index=ignore_index, label_smoothing=self.label_smoothing
-        )
+        if self.auxiliary is None:
+            loss: torch.Tensor = self.criterion(self.model(images), labels)
+        else:
+            loss = self.auxiliary(self.model, self.criterion, images, labels)
+        return loss
 
 
 class AdversarialObjective(Objective):
@@ -75,11 +71,11 @@ class AdversarialObjective(Objective):
     def __init__(
         self,
         model: GauntletModel,
-        weight: torch.Tensor | None,
-        label_smoothing: float,
         config: AdversarialConfig,
+        criterion: PixelLoss | None = None,
+        auxiliary: AuxiliaryHeads | None = None,
     ) -> None:
-        super().__init__(model, weight, label_smoothing)
+        super().__init__(model, criterion, auxiliary)
         self.config = config
         self._attacks: dict[float, Any] = {}
         self.attack_at(0.0)  # a wrong name or option shows before the first step

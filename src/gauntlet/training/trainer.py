@@ -41,6 +41,8 @@ AUTOCAST = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float1
 
 # Fields that change how fast or where a recipe is computed, not what it computes: a resumed run may change them.
 FREE_FIELDS = ("device", "threads", "checkpoint", "trackers", "description")
+# Fields that version 0.1.0 did not have; what they say by default is what it did.
+LATER_FIELDS = {"model": ("stride",), "loss": ("name", "threshold", "share", "auxiliary")}
 FREE_DATA_FIELDS = ("cache", "workers", "worker_kind", "prefetch")
 
 
@@ -378,8 +380,10 @@ def build_optimiser(config: OptimiserConfig, module: nn.Module) -> torch.optim.O
 
 
 def binding_fields(config: TrainingConfig) -> dict[str, Any]:
-    """The fields of a recipe that decide what is computed; a stride only where it is given: version 0.1.0 had none."""
+    """The fields of a recipe that decide what is computed; later ones only where given: checkpoints have none."""
     fields = {name: value for name, value in config.as_dict().items() if name not in FREE_FIELDS}
-    fields["model"] = {name: value for name, value in fields["model"].items() if name != "stride" or value is not None}
+    for section, later in LATER_FIELDS.items():
+        given = fields[section].items()
+        fields[section] = {name: value for name, value in given if name not in later or value is not None}
     fields["data"] = {name: value for name, value in fields["data"].items() if name not in FREE_DATA_FIELDS}
     return fields

@@ -253,7 +253,8 @@ def test_a_damaged_or_unwritable_cache_only_costs_the_measurement(
 
 
 @pytest.mark.parametrize(
-    "name", ["streets/enet", "streets/pspnet", "streets/segformer", "streets/fcos", "streets/detr"]
+    "name",
+    ["streets/enet", "streets/pspnet", "streets/segformer", "streets/fcos", "streets/detr", "streets/faster-rcnn"],
 )
 def test_shipped_models_prepared_give_the_same_outputs(name: str) -> None:
     model = gauntlet.load_model(name)

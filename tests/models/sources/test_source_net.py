@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -10,12 +11,15 @@ from torch.nn import functional
 
 import gauntlet
 from gauntlet.errors import GauntletError
+from gauntlet.models.architectures.base import renamed
+from gauntlet.models.architectures.published.catalogue import NETWORKS
 from gauntlet.models.architectures.published.loading import count_logits, fill
 from gauntlet.models.architectures.published.network import PublishedNetwork
 from reference_networks import numbered, reference
 
 State = dict[str, torch.Tensor]
 NET = "bisenetv1_x39_torchseg"
+FCN8S = "fcn8s_vgg16_wkentaro"
 
 
 @cache
@@ -136,3 +140,27 @@ def test_segformers_decoder_takes_the_authors_order_of_stages() -> None:
     with torch.no_grad():
         network.decoder(tuple(maps))
     torch.testing.assert_close(fused[0], expected)
+
+
+def test_crf_rnn_is_fcn8s_under_a_crf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow = {"width": 8, "head_width": 8}
+    monkeypatch.setitem(NETWORKS, FCN8S, replace(NETWORKS[FCN8S], options=narrow))
+    torch.manual_seed(0)
+    network = PublishedNetwork(3, network=FCN8S).eval()
+    for score in network.decoder.get_submodule("skips.scores").children():
+        torch.nn.init.normal_(score.get_parameter("weight"))
+    torch.save(network.state_dict(), tmp_path / "net.pth")
+    plain, crf = (gauntlet.load_model(f"net:{name}", weights=tmp_path / "net.pth") for name in ("fcn8s", "crfrnn"))
+    by_address = gauntlet.load_model("crf:preset=crfrnn:net:fcn8s", weights=tmp_path / "net.pth")
+    assert crf.identity == by_address.identity
+    images = torch.rand(1, 3, 24, 32)
+    with torch.no_grad():
+        assert torch.equal(crf(images), by_address(images))
+        assert not torch.equal(crf(images), plain(images))
+
+
+def test_crf_rnns_names_of_the_enlargements_are_known() -> None:
+    names = {"score2.weight": 0, "score4.weight": 1, "upsample.weight": 2}
+    for public, index in names.items():
+        (own,) = renamed({public: torch.empty(0)}, NETWORKS["crfrnn"].names)
+        assert own == f"decoder.skips.enlargements.{index}.weight"

@@ -301,7 +301,7 @@ class Driver:
             begun.model,
             begun.dataset,
             planned.threat.written(),
-            metric_options(planned.job.task, planned.dataset, planned.threat),
+            metric_options(planned.job.task, planned.dataset, planned.threat, objects=planned.settings.objects),
             planned.settings.seed,
             planned.settings.precision,
             self._device,

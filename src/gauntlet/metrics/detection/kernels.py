@@ -185,3 +185,117 @@ def weighted_precision(
                     area += best
                 average[r, t, k] = area / recalls.size
     return average
+
+
+@compiled
+def type_groups(
+    starts: Integers,
+    first: Integers,
+    last: Integers,
+    detected: Floats,
+    kind: Integers,
+    objects: Floats,
+    object_class: Integers,
+    ignored: Flags,
+    match_at: float,
+    background_at: float,
+    most: int,
+) -> tuple[Verdicts, Integers]:
+    """TIDE's type of every detection, and the object it belongs to (-1 for none); a group is an image.
+
+    Detections are in score order. Types are the positions in `error_types.TYPES`, 0 for a right one, -1 for one that
+    counts for nothing: in an ignored object of its class, or beyond the `most` best of its image.
+    """
+    types = np.full(len(detected), -1, np.int8)
+    target = np.full(len(detected), -1, np.int64)
+    used = np.zeros(len(objects), np.bool_)
+    none = np.zeros(len(objects), np.bool_)
+    for group in range(len(first)):
+        low, high = first[group], last[group]
+        begin, end = starts[group], min(starts[group + 1], starts[group] + most)
+        overlaps = overlap_boxes(detected[begin:end], objects[low:high], none[low:high], 0.0)
+        shares = overlap_boxes(detected[begin:end], objects[low:high], ignored[low:high], 0.0)
+        for d in range(begin, end):
+            best, overlap = -1, 0.0
+            for g in range(low, high):
+                free = not ignored[g] and not used[g] and object_class[g] == kind[d]
+                if free and overlaps[d - begin, g - low] >= match_at and overlaps[d - begin, g - low] > overlap:
+                    best, overlap = g, overlaps[d - begin, g - low]
+            if best > -1:
+                used[best], types[d], target[d] = True, 0, best
+        for d in range(begin, end):
+            if types[d] == 0:
+                continue
+            same, other, own, foreign, counted, inside = 0.0, 0.0, -1, -1, 0, False
+            for g in range(low, high):
+                overlap = overlaps[d - begin, g - low]
+                if ignored[g]:
+                    inside = inside or (object_class[g] == kind[d] and shares[d - begin, g - low] > match_at)
+                    continue
+                counted += 1
+                if object_class[g] == kind[d]:
+                    if overlap > same:
+                        same, own = overlap, g
+                elif overlap > other:
+                    other, foreign = overlap, g
+            if inside:
+                continue
+            if counted == 0:
+                types[d] = 5
+            elif background_at <= same <= match_at:
+                types[d], target[d] = 2, own
+            elif other >= match_at:
+                types[d], target[d] = 1, foreign
+            elif same >= match_at:
+                types[d] = 4
+            elif max(same, other) <= background_at:
+                types[d] = 5
+            else:
+                types[d] = 3
+    return types, target
+
+
+@compiled
+def fate_groups(
+    starts: Integers,
+    first: Integers,
+    last: Integers,
+    detected: Floats,
+    kind: Integers,
+    objects: Floats,
+    object_class: Integers,
+    ignored: Flags,
+    match_at: float,
+) -> tuple[Verdicts, Verdicts]:
+    """What became of every object and of every detection, each counted once; a group is an image.
+
+    Objects: 0 found, 1 misnamed, 2 disappeared. Detections, in score order: 0 used by an object, 1 hallucinated,
+    2 repeated, -1 in an ignored object of its class.
+    """
+    states, fates = np.full(len(objects), 2, np.int8), np.full(len(detected), 1, np.int8)
+    none = np.zeros(len(objects), np.bool_)
+    for group in range(len(first)):
+        low, high, begin, end = first[group], last[group], starts[group], starts[group + 1]
+        overlaps = overlap_boxes(detected[begin:end], objects[low:high], none[low:high], 0.0)
+        shares = overlap_boxes(detected[begin:end], objects[low:high], ignored[low:high], 0.0)
+        for named in (True, False):  # objects that are named right are taken before those that are not
+            for d in range(begin, end):
+                if fates[d] == 0:
+                    continue
+                best, overlap = -1, 0.0
+                for g in range(low, high):
+                    fits = not ignored[g] and states[g] == 2 and (object_class[g] == kind[d]) == named
+                    if fits and overlaps[d - begin, g - low] >= match_at and overlaps[d - begin, g - low] > overlap:
+                        best, overlap = g, overlaps[d - begin, g - low]
+                if best > -1:
+                    fates[d], states[best] = 0, 0 if named else 1
+        for d in range(begin, end):
+            if fates[d] == 0:
+                continue
+            for g in range(low, high):
+                if ignored[g]:
+                    if object_class[g] == kind[d] and shares[d - begin, g - low] > match_at:
+                        fates[d] = -1
+                elif overlaps[d - begin, g - low] >= match_at and fates[d] > 0:
+                    fates[d] = 2
+    return states, fates

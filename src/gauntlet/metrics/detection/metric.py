@@ -15,6 +15,7 @@ from gauntlet.metrics.contract import NAN, Figure, Metric, metrics
 from gauntlet.metrics.detection import voc_figures
 from gauntlet.metrics.detection.coco_figures import MOST_DETECTIONS, THRESHOLDS, CocoCurves, coco_curves
 from gauntlet.metrics.detection.counts import ImageObjects, ObjectView
+from gauntlet.metrics.detection.error_types import Fates, error_types, object_fates
 from gauntlet.metrics.detection.figures import ImageFigures, image_figures
 from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
 from gauntlet.metrics.selection import Selection, select
@@ -119,11 +120,20 @@ class DetectionMetric(Metric):
         values["F1_images"] = float(nan_mean(per_image.f1))
         values["boxes_per_image"] = float(nan_mean(per_image.boxes))
         values["mislabel_rate"] = float(divide(per_image.mislabelled.sum(), per_image.matches.sum()))
-        bounds = self._intervals(pairs, per_image)
+        fates = object_fates(*_columns(pairs))
+        values |= self._error_figures(pairs, fates)
+        bounds = self._intervals(pairs, per_image, fates)
         figures = [Figure(name, value, "all", "", *bounds.get(name, (NAN, NAN))) for name, value in values.items()]
         per_class = curves.per_class()
         per_class |= {f"VOC_AP{100 * t:.0f}": row for t, row in zip(voc_figures.THRESHOLDS, of_voc, strict=True)}
         return figures + self._class_figures(per_class)
+
+    def _error_figures(self, pairs: Sequence[Pair], fates: Fates) -> dict[str, float]:
+        """TIDE's gains and counts at IoU 0.5, and what became of the objects."""
+        errors = error_types(*_columns(pairs), len(self.class_names))
+        values = {f"dAP_{name}": value for name, value in errors.gains.items()}
+        values |= {f"errors_{name}": float(count) for name, count in errors.counts.items()}
+        return values | {name: float(value[0]) for name, value in fates.figures().items()}
 
     def _class_figures(self, per_class: dict[str, FloatArray], view: str = "all") -> list[Figure]:
         return [
@@ -132,7 +142,9 @@ class DetectionMetric(Metric):
             for name, value in zip(self.class_names, values, strict=True)
         ]
 
-    def _intervals(self, pairs: Sequence[Pair], per_image: ImageFigures) -> dict[str, tuple[float, float]]:
+    def _intervals(
+        self, pairs: Sequence[Pair], per_image: ImageFigures, fates: Fates
+    ) -> dict[str, tuple[float, float]]:
         """Bootstrap over images: detections are matched once, a resample only weighs the images anew."""
         if len(pairs) < 2:
             return {}
@@ -149,6 +161,7 @@ class DetectionMetric(Metric):
                 "F1_images": weights @ per_image.f1 / count,
                 "boxes_per_image": weights @ per_image.boxes / count,
                 "mislabel_rate": divide(weights @ per_image.mislabelled, weights @ per_image.matches),
+                **fates.figures(weights),
             }
 
         return joint_intervals(figures, len(pairs))

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from gauntlet.errors import GauntletError
 
 IntArray = npt.NDArray[np.integer]
-_NO_LABEL = np.iinfo(np.int64).min
+NO_LABEL: int = np.iinfo(np.int64).min
+"""Stands for the ignored label where every pixel counts."""
 
 
 def confusion(
@@ -40,7 +41,7 @@ def confusion(
         raise GauntletError(f"the region has the shape {parts.shape}, the labels {labels.shape}.")
     counts = np.zeros((num_parts, num_classes, num_classes), dtype=np.int64)
     flat_parts = None if parts is None else np.ascontiguousarray(parts).reshape(-1)
-    ignored = _NO_LABEL if ignore_index is None else ignore_index
+    ignored = NO_LABEL if ignore_index is None else ignore_index
     from gauntlet.metrics.segmentation.kernels import count_pixels  # numba is loaded at the first count
 
     bad = count_pixels(

@@ -11,10 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gauntlet.errors import GauntletError
+from gauntlet.metrics.segmentation.confidence_counts import ConfidenceCounts
+from gauntlet.metrics.segmentation.object_counts import ObjectCounts
 
 Int64Array = npt.NDArray[np.int64]
 _HEADER = struct.Struct("<4sIIII")
 _MAGIC = b"GCN1"
+_SECTION = struct.Struct("<4sI")  # what follows the scalars: name, length; versions that know no section skip it
+_CONFIDENCE, _OBJECTS = b"CONF", b"OBJS"
 SCALARS = ("confidence", "entropy", "importance_correct", "importance_total")
 
 
@@ -26,10 +30,15 @@ class ImageCounts:
         confusion: (V, K, K) int64, ground truth in rows, ignored pixels left out.
         scalars: (V, 4) float64, sums over the valid pixels of a view: largest class probability, entropy in nats,
             importance weight of the right pixels, importance weight of all pixels; NaN where not measured.
+        confidence: histograms of confidence and correctness; None where none were kept (version 0.1.0, or label maps
+            that a threat made).
+        objects: the objects of the image and how much of each is right; None unless asked for.
     """
 
     confusion: Int64Array
     scalars: npt.NDArray[np.float64]
+    confidence: ConfidenceCounts | None = None
+    objects: ObjectCounts | None = None
 
     def __post_init__(self) -> None:
         views = self.confusion.shape[0]
@@ -43,6 +52,10 @@ class ImageCounts:
         cells = np.flatnonzero(flat)
         payload = cells.astype("<u4").tobytes() + flat[cells].astype("<u8").tobytes()
         payload += np.ascontiguousarray(self.scalars, dtype="<f8").tobytes()
+        for name, part in ((_CONFIDENCE, self.confidence), (_OBJECTS, self.objects)):
+            if part is not None:
+                section = part.to_bytes()
+                payload += _SECTION.pack(name, len(section)) + section
         return _HEADER.pack(_MAGIC, views, classes, len(cells), len(SCALARS)) + zlib.compress(payload, 6)
 
     @classmethod
@@ -59,12 +72,39 @@ class ImageCounts:
         confusion = np.zeros(views * classes * classes, dtype=np.int64)
         confusion[index] = values.astype(np.int64)
         rest = np.frombuffer(payload, "<f8", views * scalars, 12 * cells).reshape(views, scalars)
-        return cls(confusion.reshape(views, classes, classes), rest.astype(np.float64))
+        sections = _read_sections(payload[12 * cells + 8 * views * scalars :])
+        confidence, objects = sections.get(_CONFIDENCE), sections.get(_OBJECTS)
+        return cls(
+            confusion.reshape(views, classes, classes),
+            rest.astype(np.float64),
+            None if confidence is None else ConfidenceCounts.from_bytes(confidence),
+            None if objects is None else ObjectCounts.from_bytes(objects),
+        )
 
     @classmethod
     def stack(cls, views: Sequence[ImageCounts]) -> ImageCounts:
         """The views of several counts of one image, one after the other."""
-        return cls(np.concatenate([each.confusion for each in views]), np.concatenate([each.scalars for each in views]))
+        confidence = None
+        if any(each.confidence is not None for each in views):
+            parts = [each.confidence or ConfidenceCounts.empty(len(each.confusion), np.nan) for each in views]
+            confidence = ConfidenceCounts.stack(parts)
+        return cls(
+            np.concatenate([each.confusion for each in views]),
+            np.concatenate([each.scalars for each in views]),
+            confidence,
+            ObjectCounts.stack([each.objects for each in views], [len(each.confusion) for each in views]),
+        )
+
+
+def _read_sections(data: bytes) -> dict[bytes, bytes]:
+    """The named sections behind the scalars; none in counts of version 0.1.0."""
+    sections, at = {}, 0
+    while at < len(data):
+        name, length = _SECTION.unpack_from(data, at)
+        at += _SECTION.size
+        sections[name] = data[at : at + length]
+        at += length
+    return sections
 
 
 @dataclass(frozen=True)

@@ -32,3 +32,39 @@ def count_pixels(
         else:
             counts[parts[index], label, predicted] += 1
     return -1
+
+
+@compiled
+def count_confidences(
+    prediction: npt.NDArray[Any],
+    labels: npt.NDArray[Any],
+    confidence: npt.NDArray[Any],
+    log_odds: npt.NDArray[Any],
+    nll: npt.NDArray[Any],
+    brier: npt.NDArray[Any],
+    parts: npt.NDArray[Any] | None,
+    ignored: int,
+    lowest: float,
+    bins_per_unit: float,
+    bins: npt.NDArray[np.int64],
+    odds_bins: npt.NDArray[np.int64],
+    sums: npt.NDArray[np.float64],
+    scores: npt.NDArray[np.float64],
+) -> None:
+    """Adds every valid pixel to bins[part, wrong, .], odds_bins[part, wrong, .], sums[part, .] and scores[part]."""
+    last, last_odds = bins.shape[2] - 1, odds_bins.shape[2] - 1
+    for index in range(labels.size):
+        label = np.int64(labels[index])
+        if label == ignored:
+            continue
+        part = 0 if parts is None else np.int64(parts[index])
+        wrong = 0 if np.int64(prediction[index]) == label else 1
+        sure = np.float64(confidence[index])
+        place = min(np.int64(sure * (last + 1)), last)
+        bins[part, wrong, place] += 1
+        sums[part, place] += sure
+        # Bounded before it becomes a whole number: the log-odds may be infinite.
+        scaled = min(max((np.float64(log_odds[index]) - lowest) * bins_per_unit, 0.0), np.float64(last_odds))
+        odds_bins[part, wrong, np.int64(scaled)] += 1
+        scores[part, 0] += np.float64(nll[index])
+        scores[part, 1] += np.float64(brier[index])

@@ -16,6 +16,7 @@ from gauntlet.own_code import PREFIX, find_callable
 from gauntlet.registry import Registry
 
 __all__ = [
+    "NET",
     "Architecture",
     "Detector",
     "WrappedDetector",
@@ -28,6 +29,8 @@ __all__ = [
     "names",
 ]
 
+NET = "net:"
+"""What stands before the name of a published network."""
 Network = TypeVar("Network", Architecture, Detector)
 
 architectures.add("cgnet", f"{__name__}.cgnet:CGNet")
@@ -37,6 +40,7 @@ architectures.add("pspnet", f"{__name__}.pspnet:PSPNet")
 architectures.add("published", f"{__name__}.published.network:PublishedNetwork")
 architectures.add("segformer", f"{__name__}.segformer:SegFormer")
 detectors.add("detr", f"{__name__}.detr:DETR")
+detectors.add("faster-rcnn", f"{__name__}.faster_rcnn:FasterRCNN")
 detectors.add("fcos", f"{__name__}.fcos:FCOS")
 
 
@@ -60,11 +64,14 @@ def build_network(name: str, num_classes: int, options: Mapping[str, Any], folde
     """A segmentation network of ours or of the user's own, with fresh weights, in train mode.
 
     Args:
-        name: one of `names()`, or "python:module:callable" for what a callable makes.
+        name: one of `names()`, "net:NAME" for a published network, or "python:module:callable" for what a callable
+            makes.
         num_classes: number of logits per pixel; a callable gets it where it names it.
         options: of that network.
         folders: where the user's module may lie besides the working folder.
     """
+    if name.startswith(NET):
+        return build("published", num_classes, **{**options, "network": name.removeprefix(NET)})
     if not name.startswith(PREFIX):
         return build(name, num_classes, **options)
     function = find_callable(name.removeprefix(PREFIX), folders)

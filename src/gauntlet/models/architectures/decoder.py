@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from gauntlet.models.architectures.dense import PRIOR_LOGIT
+from gauntlet.models.architectures.geometry import corrected
 
 TEMPERATURE = 20.0
 HIGHEST_FREQUENCY = 8.0
@@ -149,11 +150,3 @@ class DecoderLayer(nn.Module):
         queries = queries + self.feed_forward(self.norms[2](queries))
         seen = self.norms[3](queries)
         return queries, self.classes(seen), corrected(boxes, self.boxes(seen))
-
-
-def corrected(boxes: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
-    """Boxes (..., 4) whose centre moves by a share of the sides and whose sides grow by a factor exp(change)."""
-    centre, sides = (boxes[..., :2] + boxes[..., 2:]) / 2, (boxes[..., 2:] - boxes[..., :2]).clamp(min=1.0)
-    centre = centre + change[..., :2] * sides
-    half = sides * change[..., 2:].clamp(-2.0, 2.0).exp() / 2
-    return torch.cat((centre - half, centre + half), dim=-1)

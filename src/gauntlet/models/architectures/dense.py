@@ -67,8 +67,8 @@ class DenseHead(nn.Module):
 
     def __init__(self, width: int, num_classes: int) -> None:
         super().__init__()
-        self.class_tower = _tower(width)
-        self.box_tower = _tower(width)
+        self.class_tower = tower(width)
+        self.box_tower = tower(width)
         self.classes = nn.Conv2d(width, num_classes, 3, padding=1)
         self.boxes = nn.Conv2d(width, 5, 3, padding=1)
         for predictor in (self.classes, self.boxes):
@@ -80,20 +80,21 @@ class DenseHead(nn.Module):
 
     def forward(self, maps: list[torch.Tensor]) -> DenseOutputs:
         locations = all_locations(maps)
-        logits = _flat([self.classes(self.class_tower(each)) for each in maps])
-        regressed = _flat([self.boxes(self.box_tower(each)) for each in maps]).float()
+        logits = flat([self.classes(self.class_tower(each)) for each in maps])
+        regressed = flat([self.boxes(self.box_tower(each)) for each in maps]).float()
         distances = (functional.softplus(regressed[..., :4]) - 0.5) * locations.strides[:, None]
         low, high = locations.points - distances[..., :2], locations.points + distances[..., 2:]
         return DenseOutputs(logits, torch.cat((low, high), dim=-1), regressed[..., 4], locations)
 
 
-def _tower(width: int) -> nn.Sequential:
+def tower(width: int) -> nn.Sequential:
+    """What the predictors of a head look through: a 3x3 convolution, normalised over groups of channels."""
     return nn.Sequential(
         nn.Conv2d(width, width, 3, padding=1, bias=False), nn.GroupNorm(8, width), nn.ReLU(inplace=True)
     )
 
 
-def _flat(maps: list[torch.Tensor]) -> torch.Tensor:
+def flat(maps: list[torch.Tensor]) -> torch.Tensor:
     """Maps (N, C, h, w) of all levels as one tensor (N, L, C)."""
     return torch.cat([each.flatten(2).transpose(1, 2) for each in maps], dim=1)
 

@@ -1,4 +1,4 @@
-"""Boxes as tensors: overlaps, the generalised overlap, suppression. Corners x0, y0, x1, y1 in pixels."""
+"""Boxes as tensors: overlaps, the generalised overlap, corrections, suppression. Corners x0, y0, x1, y1 in pixels."""
 
 from __future__ import annotations
 
@@ -34,6 +34,14 @@ def generalised_iou(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     high = torch.maximum(first[..., 2:], second[..., 2:])
     hull = area(torch.cat((low, high), dim=-1))
     return intersection / union.clamp(min=EPSILON) - (hull - union) / hull.clamp(min=EPSILON)
+
+
+def corrected(boxes: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
+    """Boxes (..., 4) whose centre moves by a share of the sides and whose sides grow by a factor exp(change)."""
+    centre, sides = (boxes[..., :2] + boxes[..., 2:]) / 2, (boxes[..., 2:] - boxes[..., :2]).clamp(min=1.0)
+    centre = centre + change[..., :2] * sides
+    half = sides * change[..., 2:].clamp(-2.0, 2.0).exp() / 2
+    return torch.cat((centre - half, centre + half), dim=-1)
 
 
 def suppress(boxes: torch.Tensor, classes: torch.Tensor, threshold: float) -> torch.Tensor:

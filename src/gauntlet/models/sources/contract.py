@@ -63,6 +63,40 @@ class LoadedModel(ModelSource):
         return self.model
 
 
+@dataclass(frozen=True)
+class DescribedModel(ModelSource):
+    """A source whose user says more about the model than it does itself.
+
+    Attributes:
+        source: where the model comes from.
+        facts: by name ("architecture", "backbone", "date", ...); what the model says itself stays for other names.
+    """
+
+    source: ModelSource
+    facts: Mapping[str, Any]
+
+    @property
+    def identity(self) -> ModelIdentity:
+        return self.source.identity
+
+    @property
+    def origin(self) -> Mapping[str, Any] | None:
+        return self.source.origin
+
+    @property
+    def task(self) -> str:
+        return self.source.task
+
+    @property
+    def needs_num_classes(self) -> bool:
+        return self.source.needs_num_classes
+
+    def load(self) -> GauntletModel:
+        model = self.source.load()
+        model.facts = {**(model.facts or {}), **self.facts}
+        return model
+
+
 SourceFactory = Callable[[str, Mapping[str, Any]], ModelSource | GauntletModel]
 
 sources: Registry[SourceFactory] = Registry(

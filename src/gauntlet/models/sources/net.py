@@ -14,7 +14,7 @@ from gauntlet.models.architectures.published.loading import count_logits, fill
 from gauntlet.models.architectures.published.network import PublishedNetwork
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources.adapting import OPTIONS, Adapter, check_options, digested
-from gauntlet.models.sources.contract import ModelSource, file_digest
+from gauntlet.models.sources.contract import ModelSource, file_digest, make_source
 from gauntlet.models.sources.weights import read_state, weights_path
 
 _LOG = logging.getLogger(__name__)
@@ -52,5 +52,9 @@ def source(name: str, options: Mapping[str, Any]) -> ModelSource:
     """net:NAME, with the options of every source, weights and trust."""
     address = f"net:{name}"
     network = full_name(name)
+    behind = find(network).behind
+    if behind is not None:
+        prefix, _, rest = behind.partition(":")
+        return make_source(prefix, rest, options)
     check_options(address, options, (*OPTIONS, "weights", "trust"))
     return NetModel(network, weights_path(address, options.get("weights")), dict(options))

@@ -3,7 +3,8 @@
 `models.csv` has one row per model. `source` is an address for `load_model` (hub names that are known to exist; nothing
 is made up), `openmmlab_config` and `openmmlab_weights` name what OpenMMLab (or InternImage's authors, on its framework)
 publish, `openmmlab_match` says whether those weights score what the benchmark reports on clean images: "exact" (within
-0.02 points), "near" (0.15) or "other". `note` says how the checkpoint of `source` differs from the benchmark's.
+0.02 points), "near" (0.15), "other", or "unknown" where the benchmark reports nothing. `note` says how the checkpoint
+of `source` differs from the benchmark's.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ from gauntlet.models.zoo.spelling import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ZooEntry", "entries", "find", "frame"]
+__all__ = ["ZooEntry", "entries", "entry_of", "find", "frame"]
+
+_LIBRARIES = {"segmentation": "mmseg", "detection": "mmdet"}
+# Networks of InternImage's authors: their code and its compiled operators are in no package.
+_OWN_CODE = "huggingface.co/OpenGVLab"
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,9 @@ class ZooEntry:
         source: an address for `load_model`, or "" when no public checkpoint is known to the loaders.
         openmmlab_config: name of the configuration on OpenMMLab's framework, or "".
         openmmlab_weights: where its weights are, or "".
-        openmmlab_match: "exact", "near", "other" or "": see the module.
+        openmmlab_match: "exact", "near", "other", "unknown" or "": see the module.
+        openmmlab_figure: the clean mIoU or box mAP that OpenMMLab publishes for those weights, in percent, or "".
+        benchmark_figure: the one that the benchmark reports, in percent, or "".
         note: how the checkpoint of `source` differs from the benchmark's, and what else to know.
     """
 
@@ -59,6 +66,8 @@ class ZooEntry:
     openmmlab_config: str
     openmmlab_weights: str
     openmmlab_match: str
+    openmmlab_figure: str
+    benchmark_figure: str
     note: str
 
     @property
@@ -67,14 +76,44 @@ class ZooEntry:
         return f"{self.model_name} with {self.backbone} on {self.dataset}"
 
     @property
+    def openmmlab_address(self) -> str | None:
+        """The address of the OpenMMLab configuration, or None."""
+        return f"{_LIBRARIES[self.task]}:{self.openmmlab_config}" if self.openmmlab_config else None
+
+    @property
     def address(self) -> str | None:
         """What `load_model` is to be given: the source, else the OpenMMLab configuration, else None."""
-        return self.source or (f"mmseg:{self.openmmlab_config}" if self.openmmlab_config else None)
+        return self.source or self.openmmlab_address
+
+    @property
+    def openmmlab_options(self) -> dict[str, str]:
+        """The options that go with the address of the OpenMMLab configuration."""
+        return {"checkpoint": self.openmmlab_weights} if self.openmmlab_weights else {}
 
     @property
     def options(self) -> dict[str, str]:
         """The options that go with the address."""
-        return {} if self.source or not self.openmmlab_weights else {"checkpoint": self.openmmlab_weights}
+        return {} if self.source else self.openmmlab_options
+
+    @property
+    def published_figure(self) -> float | None:
+        """The published clean mIoU or mAP, between 0 and 1: the benchmark's, else OpenMMLab's, else None."""
+        figure = self.benchmark_figure or self.openmmlab_figure
+        return float(figure) / 100 if figure else None
+
+    @property
+    def loads(self) -> str:
+        """How its weights are loaded, in a few words."""
+        ways = [self.source.partition(":")[0]] if self.source else []
+        if self.openmmlab_config:
+            library = _LIBRARIES[self.task]
+            if _OWN_CODE in self.openmmlab_weights:
+                ways.append(f"{library} with InternImage's code")
+            elif self.openmmlab_config.startswith("glip"):
+                ways.append("no: needs a text encoder")
+            else:
+                ways.append(library if self.openmmlab_weights else f"{library} with your weights")
+        return " or ".join(ways) or "no: nothing public is known"
 
     def require_address(self) -> str:
         """The address, or an error that says that no public checkpoint is known."""
@@ -117,6 +156,16 @@ def find(model_name: str, backbone: str, dataset: str, *, crop_size: str | None 
     if crop_size is not None:
         kept = _narrow(kept, "crop size", "crop_size", crop_size, f" of {kept[0].title}")
     return kept[0]
+
+
+def entry_of(address: str) -> ZooEntry | None:
+    """The entry that an address loads, by its source or by the name of its OpenMMLab configuration; None for others."""
+    prefix, _, rest = address.partition(":")
+    name = rest.rsplit("/", 1)[-1].removesuffix(".py")
+    for entry in entries():
+        if address == entry.source or (prefix == _LIBRARIES[entry.task] and name == entry.openmmlab_config):
+            return entry
+    return None
 
 
 def _dataset(name: str) -> str:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import re
 
-_SIZES = {"tiny": "t", "small": "s", "base": "b", "large": "l", "xlarge": "xl", "huge": "h"}
+_SIZES = {
+    "tiny": "t",
+    "small": "s",
+    "base": "b",
+    "large": "l",
+    "huge": "h",
+    "xlarge": "xl",
+    "extra large": "xl",
+    "extra-large": "xl",
+}
 _DATASETS = {
     "voc2012": "voc",
     "voc12aug": "voc",
@@ -27,12 +36,16 @@ def canonical_architecture(name: str) -> str:
 def canonical_backbone(name: str) -> str:
     """A spelling that ignores case, separators, the neck and long sizes: "ResNet101" is "R-101-FPN".
 
-    >>> canonical_backbone("InternImage-Tiny"), canonical_backbone("ResNet50"), canonical_backbone("R-50-FPN")
+    "InterImage" is how SemSegBench's paper prints InternImage.
+
+    >>> canonical_backbone("InterImage-Tiny"), canonical_backbone("ResNet50"), canonical_backbone("R-50-FPN")
     ('internimaget', 'r50', 'r50')
     """
     text = name.lower().strip()
-    text = re.sub(rf"(?<=[-_ ])({'|'.join(_SIZES)})$", lambda match: _SIZES[match[1]], text)
+    sizes = "|".join(sorted(_SIZES, key=len, reverse=True))
+    text = re.sub(rf"(?<=[-_ ])({sizes})$", lambda match: _SIZES[match[1]], text)
     text = re.sub(r"fpn$", "", _letters(text))
+    text = re.sub(r"^interimage", "internimage", text)
     text = re.sub(r"^resne(?:t|(x)t)(?=\d)", lambda match: match[1] or "r", text)
     return "custom" if text == "unetconvolutions" else text
 

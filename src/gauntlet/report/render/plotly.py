@@ -9,6 +9,10 @@ from functools import singledispatch
 from typing import Any
 
 from gauntlet.report.charts import (
+    CONFIDENCE_BINS,
+    GAP_COLORS,
+    HISTOGRAM_BASE,
+    HISTOGRAM_HEIGHT,
     Axis,
     BarChart,
     BoxChart,
@@ -16,8 +20,10 @@ from gauntlet.report.charts import (
     HeatChart,
     LineChart,
     PointChart,
+    ReliabilityChart,
     Series,
     Style,
+    opacity,
     shorten,
 )
 
@@ -229,6 +235,73 @@ def _heat(chart: HeatChart) -> list[dict[str, Any]]:
     ]
 
 
+@_traces.register
+def _reliability(chart: ReliabilityChart) -> list[dict[str, Any]]:
+    bins = chart.bins
+    x = [_short(100 * each.confidence) for each in bins]
+    fullest = max((each.share for each in bins), default=1.0)
+    hatch = {"pattern": {"shape": ["" if each.sure else "/" for each in bins]}}
+    gaps = [each.confidence - each.accuracy for each in bins]
+    bars = {"type": "bar", "x": x, "width": 100 / CONFIDENCE_BINS}
+    traces: list[dict[str, Any]] = [
+        {
+            **bars,
+            "name": "accuracy",
+            "y": [_short(100 * each.accuracy) for each in bins],
+            "customdata": [_short(100 * each.share) for each in bins],
+            "marker": {
+                "color": Style.of(0).color,
+                "opacity": [opacity(each.share / fullest) for each in bins],
+                **hatch,
+            },
+            "hovertemplate": "confidence %{x:.1f}: accuracy %{y:.1f}, %{customdata:.1f} % of pixels<extra></extra>",
+        },
+        {
+            **bars,
+            "name": "gap (orange: too confident)",
+            "base": [_short(100 * min(each.accuracy, each.confidence)) for each in bins],
+            "y": [_short(100 * abs(gap)) for gap in gaps],
+            "marker": {"color": [GAP_COLORS[gap < 0] for gap in gaps], "opacity": 0.5},
+            "hoverinfo": "skip",
+        },
+        {
+            **bars,
+            "name": "share of pixels",
+            "base": [HISTOGRAM_BASE for _ in bins],
+            "y": [_short(HISTOGRAM_HEIGHT * each.share / fullest) for each in bins],
+            "marker": {"color": "#888888"},
+            "hoverinfo": "skip",
+        },
+    ]
+    if chart.clean:
+        style = Style.of(2)
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": "clean",
+                "x": [_short(100 * each.confidence) for each in chart.clean],
+                "y": [_short(100 * each.accuracy) for each in chart.clean],
+                "line": {"color": style.color, "width": 2},
+                "hovertemplate": "clean, confidence %{x:.1f}: accuracy %{y:.1f}<extra></extra>",
+            }
+        )
+    return traces
+
+
+@_layout.register
+def _reliability_layout(chart: ReliabilityChart) -> dict[str, Any]:
+    where = {"xref": "paper", "yref": "paper", "x": 0.02, "y": 0.98, "xanchor": "left", "yanchor": "top"}
+    diagonal = {"type": "line", "x0": 0, "y0": 0, "x1": 100, "y1": 100}
+    ticks = {"range": [HISTOGRAM_BASE - 2, 102], "tickmode": "array", "tickvals": list(range(0, 101, 20))}
+    return {
+        "barmode": "overlay",
+        "yaxis": {**_axis(chart.y), **ticks},
+        "annotations": [{**where, "text": text(chart.note), "showarrow": False}],
+        "shapes": [{**diagonal, "line": {"color": "#8888", "width": 1, "dash": "dot"}}],
+    }
+
+
 def _axis(axis: Axis) -> dict[str, Any]:
     layout: dict[str, Any] = {"title": {"text": text(axis.title)}, "automargin": True}
     if axis.categories is not None:
@@ -240,6 +313,8 @@ def _axis(axis: Axis) -> dict[str, Any]:
             "tickvals": names,
             "ticktext": [text(shorten(name)) for name in axis.categories],
         }
+    elif axis.log:
+        layout["type"] = "log"
     elif axis.whole:
         layout["range"] = [-2, 102]
     return layout

@@ -193,14 +193,39 @@ def _heat(chart: charts.HeatChart, axes: Axes) -> None:
     axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
 
 
+@_draw.register(charts.ReliabilityChart)
+def _reliability(chart: charts.ReliabilityChart, axes: Axes) -> None:
+    width = 100 / charts.CONFIDENCE_BINS
+    fullest = max((each.share for each in chart.bins), default=1.0)
+    for index, each in enumerate(chart.bins):
+        x, accuracy, gap = 100 * each.confidence, 100 * each.accuracy, 100 * (each.confidence - each.accuracy)
+        look: dict[str, Any] = {"alpha": charts.opacity(each.share / fullest), "hatch": "" if each.sure else "//"}
+        first = index == 0
+        axes.bar(x, accuracy, width, color=Style.of(0).color, label="accuracy" if first else "_nolegend_", **look)
+        name = "gap (orange: too confident)" if first else "_nolegend_"
+        axes.bar(x, gap, width, bottom=accuracy, color=charts.GAP_COLORS[gap < 0], alpha=0.5, label=name)
+        height = charts.HISTOGRAM_HEIGHT * each.share / fullest
+        name = "share of pixels" if first else "_nolegend_"
+        axes.bar(x, height, width, bottom=charts.HISTOGRAM_BASE, color=_GREY, label=name)
+    if chart.clean:
+        clean = [(100 * each.confidence, 100 * each.accuracy) for each in chart.clean]
+        axes.plot(*zip(*clean, strict=True), color=Style.of(2).color, marker="o", markersize=3, label="clean")
+    axes.plot([0, 100], [0, 100], color=_GREY, linewidth=0.8, linestyle=":")
+    axes.text(0.02, 0.97, chart.note, transform=axes.transAxes, va="top", fontsize=8)
+    axes.set_yticks(range(0, 101, 20))
+
+
 def _finish(chart: Chart, axes: Axes) -> None:
     axes.set_title(chart.title, fontsize=9)
     axes.set_xlabel(chart.x.title)
     axes.set_ylabel(chart.y.title)
+    if chart.x.log:
+        axes.set_xscale("log")
     if chart.x.whole and chart.x.percent:
         axes.set_xlim(-2, 102)
     if chart.y.whole and chart.y.percent:
-        axes.set_ylim(-2, 102)
+        lowest = charts.HISTOGRAM_BASE if isinstance(chart, charts.ReliabilityChart) else 0
+        axes.set_ylim(lowest - 2, 102)
     if chart.y.categories is not None:
         axes.set_yticks(range(len(chart.y.categories)), [shorten(name) for name in chart.y.categories])
         axes.set_ylim(len(chart.y.categories) - 0.5, -0.5)

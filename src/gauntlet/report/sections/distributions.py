@@ -222,9 +222,11 @@ def _largest(images: ImagesOf, threats: Mapping[str, object]) -> float:
 
 
 def _cdf_series(name: str, part: pd.DataFrame, largest: float, style: int) -> Series:
-    """A distribution function from 0 to the end of the axis."""
+    """A distribution function from the smallest perturbation above 0, from which a logarithmic axis can begin, to the
+    end of the axis; images that are wrong at first are in its first share."""
+    part = part[part["grey_level"] > 0]
     levels, shares = part["grey_level"].astype(float).tolist(), part["share"].astype(float).tolist()
-    return Series(name, [0.0, *levels, largest], [0.0, *shares, shares[-1] if shares else 0.0], style=style)
+    return Series(name, [*levels, largest], [*shares, shares[-1] if shares else 0.0], style=style)
 
 
 def _smallest(images: Images, threat: str, threshold: float) -> pd.DataFrame:
@@ -248,7 +250,7 @@ def _cdf_chart(title: str, norm: str, series: list[Series]) -> LineChart:
     return LineChart(
         title,
         "Share of images fooled by a perturbation of at most the given size.",
-        Axis(f"size of the perturbation ({norm}, grey levels of 255)"),
+        Axis(f"size of the perturbation ({norm}, grey levels of 255)", log=True),
         Axis("images fooled (%)", percent=True, whole=True),
         series=series,
         steps=True,

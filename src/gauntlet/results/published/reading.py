@@ -46,6 +46,7 @@ _METRICS = {
     "mAP_m": "mAP_medium",
     "mAP_l": "mAP_large",
     "pascal_voc_AP50": "VOC_mAP50",
+    "mask_mAP_50": "mask_mAP50",
 }
 """What the sources call figures that the store has too: read under the store's names, so that both compare."""
 

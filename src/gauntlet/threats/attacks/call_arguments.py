@@ -38,6 +38,7 @@ class Call(TypedDict, total=False):
         samples: gradients averaged per step, for models that are random.
         precision: of the model's passes.
         ignore_index: the label that counts for nothing; "model" for what the model states.
+        ignore: classes whose pixels the attack leaves out of account, such as the background.
     """
 
     target: Target
@@ -47,6 +48,7 @@ class Call(TypedDict, total=False):
     samples: int
     precision: Literal["fp32", "bf16"]
     ignore_index: int | str | None
+    ignore: int | Sequence[int]
 
 
 class SingleCall(Call, total=False):

@@ -1,7 +1,7 @@
 """Common corruptions of images: `corrupt(image, "fog", severity=3, seed=0)`."""
 
 from gauntlet.threats.corruptions.api import SEVERITIES, corrupt, names
-from gauntlet.threats.corruptions.catalogue import COMMON, COMMON_3D, EXTRA, Corruption, register, registry
+from gauntlet.threats.corruptions.catalogue import COMMON, COMMON_3D, EXTRA, VIDEO, Corruption, register, registry
 from gauntlet.threats.corruptions.sheet import contact_sheet
 from gauntlet.threats.corruptions.writing import WrittenCopy, write_corrupted
 
@@ -10,6 +10,7 @@ __all__ = [
     "COMMON_3D",
     "EXTRA",
     "SEVERITIES",
+    "VIDEO",
     "Corruption",
     "WrittenCopy",
     "contact_sheet",

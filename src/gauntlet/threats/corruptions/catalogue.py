@@ -1,4 +1,4 @@
-"""The corruptions by name: fifteen common ones, four extra ones, nine in 3D, and whatever else is registered."""
+"""The corruptions by name: fifteen common ones, four extra, nine in 3D, two of video, and what else is registered."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Corruption:
     """One corruption.
 
     Attributes:
-        group: "noise", "blur", "weather", "digital", "extra", "3d", or whatever its author says.
+        group: "noise", "blur", "weather", "digital", "extra", "3d", "video", or whatever its author says.
         random: whether the outcome depends on the seed.
         target: the function, or "module:function" when it is only to be imported at the first use.
         options: names of keyword arguments it takes beyond image, severity and draws.
@@ -190,3 +190,9 @@ COMMON_3D: tuple[str, ...] = (
 _built_in(
     "flash", "3d", "fog_and_flash", random=False, needs_depth=True
 )  # part of the 3D reference, in no published figure
+
+VIDEO: tuple[str, ...] = (
+    _built_in("h265_crf", "video", "video", random=True, needs_depth=True, shares_draw=True),
+    _built_in("h265_abr", "video", "video", random=True, needs_depth=True, shares_draw=True),
+)
+"""Run for most of DetecBench's detectors, but no part of its GAM; they need the extra `video`."""

@@ -20,16 +20,36 @@ WIDTH = 512
 
 def xy_motion_blur(image: Image, severity: int, draws: Draws, depth: Depth) -> Image:
     """The camera moves sideways; near things are blurred most. A seed gives all severities the same way."""
-    leftwards = draws.integer(2) == 0
-    across = draws.integer(25) + (-75 if leftwards else 50)
-    down = draws.integer(150) - 75
-    return _blurred(image, depth, (across, down), 1.0, XY_FRAMES[severity - 1])
+    return _blurred(image, depth, *sideways(draws), XY_FRAMES[severity - 1])
 
 
 def z_motion_blur(image: Image, severity: int, draws: Draws, depth: Depth) -> Image:
     """The camera moves forwards and a little sideways. A seed gives all severities the same way."""
+    return _blurred(image, depth, *forwards(draws), Z_FRAMES[severity - 1])
+
+
+Way = tuple[tuple[int, int], float]
+"""How far the nearest point of the middle moves in all, in pixels to the left and up for a width of 512, and the part
+of the width that is left in view at the end: 1 for a camera that does not move forwards."""
+
+
+def sideways(draws: Draws) -> Way:
+    """The way of xy_motion_blur."""
+    leftwards = draws.integer(2) == 0
+    across = draws.integer(25) + (-75 if leftwards else 50)
+    return (across, draws.integer(150) - 75), 1.0
+
+
+def forwards(draws: Draws) -> Way:
+    """The way of z_motion_blur."""
     across, down = draws.integer(60) - 30, draws.integer(60) - 30
-    return _blurred(image, depth, (across, down), draws.uniform(0.5, 0.6), Z_FRAMES[severity - 1])
+    return (across, down), draws.uniform(0.5, 0.6)
+
+
+def frames_of(image: Image, depth: Depth, way: Way) -> list[Image]:
+    """The 60 frames of a way, the first one the image itself (up to the half pixel of step 6)."""
+    cloud = build_cloud(image, relative_depth(depth))
+    return [_recentred_mean(sum_of_views(cloud, shift[None]), 1) for shift in _way(cloud, *way)]
 
 
 def _blurred(image: Image, depth: Depth, pixels: tuple[int, int], crop: float, frames: int) -> Image:

@@ -159,6 +159,19 @@ def _textures(name: str, folder: str | Path) -> dict[str, Any]:
     return {"frost_textures": folder} if "frost_textures" in registry[name].options else {}
 
 
+def find_copy(root: Path, image_id: str, name: str, severity: int) -> Path:
+    """The file of an image in a copy with any of the layouts and formats that `write_corrupted` knows."""
+    folders = [root / pattern.format(name=name, severity=severity) for pattern in LAYOUTS.values()]
+    files = [folder / _file_name(image_id, suffix) for folder in folders for suffix in SUFFIXES.values()]
+    found = next((file for file in files if file.is_file()), None)
+    if found is None:
+        raise GauntletError(
+            f"there is no copy of the image '{image_id}' under {name} at severity {severity} in '{root}'; expected "
+            f"for example '{files[0].relative_to(root)}'."
+        )
+    return found
+
+
 def _corrupted(sample: Sample, name: str, severity: int, seed: int, **options: Any) -> Image:
     source = corruption_stream(ImageSeed(seed, sample.id), name, severity)
     try:
@@ -168,7 +181,7 @@ def _corrupted(sample: Sample, name: str, severity: int, seed: int, **options: A
 
 
 def _folder(layout: str, name: str, severity: int) -> str:
-    pattern = LAYOUTS["plain" if registry[name].group == "3d" else layout]
+    pattern = LAYOUTS["plain" if registry[name].group in ("3d", "video") else layout]
     return pattern.format(name=name, severity=severity)
 
 

@@ -125,6 +125,7 @@ class BatteryThreat(Threat):
             written = json.dumps(self.battery.describe()["members"], sort_keys=True)
             words.append(f"members {hashlib.sha256(written.encode()).hexdigest()[:8]}")
         words += ["together"] if self.battery.together else []
+        words += ["with table"] if self.battery.table else []
         return " ".join([*words, *([] if self.battery.skip else ["without skipping"])])
 
     def _is_registered(self, epsilon: float | None) -> bool:
@@ -138,13 +139,16 @@ class BatteryThreat(Threat):
         return self.battery.passes(task) + (len(self.battery.members) + 1) * LOOK
 
     def describe(self) -> dict[str, Any]:
-        return {"battery": {**self.battery.describe(), **({} if self.battery.skip else {"skip": False})}}
+        # A table changes no worst case, but what is stored beside it: attacks that it runs have figures of their own.
+        flags = {**({} if self.battery.skip else {"skip": False}), **({"table": True} if self.battery.table else {})}
+        return {"battery": {**self.battery.describe(), **flags}}
 
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
         members = {
             name: replace(member, ignore_index=batch.ignore_index) for name, member in self.battery.members.items()
         }
-        battery = Battery(self.battery.name, members, skip=self.battery.skip, together=self.battery.together)
+        flags = {flag: getattr(self.battery, flag) for flag in ("skip", "table", "together")}
+        battery = Battery(self.battery.name, members, **flags)
         outcome = battery(model, batch.images, truth_of(model, batch), seed=streams(seeds, f"battery|{battery.name}"))
         everywhere = torch.ones(len(batch), dtype=torch.bool)
         candidates = {CLEAN: Candidate(batch.images, everywhere)}
@@ -270,7 +274,7 @@ def attack_name(attack: Attack) -> str:
     for key, option in options:
         if key in always:
             words.append(option.word(key, described[key]))
-        elif option.named != "never" and described[key] != usual.get(key):
+        elif option.named != "never" and described.get(key) != usual.get(key):
             words.append(option.word(key, described[key]))
             named_options[key] = described[key]
             usual = attacks.build(**named_options).describe()

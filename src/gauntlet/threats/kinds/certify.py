@@ -5,6 +5,7 @@ Randomised smoothing of segmentation, Fischer, Baader and Vechev 2021; docs/spec
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -27,6 +28,7 @@ from gauntlet.threats.kinds.corruption import parse_options
 from gauntlet.threats.options import Option, options_of
 from gauntlet.threats.passes import Passes
 
+_LOGGER = logging.getLogger(__name__)
 SMOOTHING = "smoothing"
 """What the draws of `smoothed:` are named by: the same noise as that of the votes."""
 Positive = Annotated[float, BeforeValidator(lambda value: parse_number(value, "sigma")), Field(gt=0)]
@@ -72,6 +74,7 @@ class CertifyThreat(Threat):
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options = parse_options("certify", CertifyOptions, options)
+        self._warned: set[tuple[float, int]] = set()  # taus and sizes that a sentence was said about
         for tau in self.options.tau:
             check_tau(tau)
         check_testing(self.options.alpha, self.options.correction, self.options.tolerated)
@@ -100,7 +103,7 @@ class CertifyThreat(Threat):
         return "certification", chosen
 
     def check_feasible(self, pixels: int) -> None:
-        """An error where no pixel of an image of this size could be certified at any tau."""
+        """An error where no pixel of an image of this size could be certified at any tau; a warning for single ones."""
         options = self.options
         if options.tolerated >= pixels:
             raise GauntletError(f"{options.tolerated} wrong pixels are tolerated, but an image has only {pixels}.")
@@ -112,6 +115,17 @@ class CertifyThreat(Threat):
                 f"with n = {options.n} no pixel of an image of {pixels} can be certified at tau {tau:g} and alpha "
                 f"{options.alpha:g}; it takes n = {needed[tau]} at least."
             )
+        for tau in (each for each in options.tau if options.n < needed[each]):
+            if (tau, pixels) not in self._warned:
+                self._warned.add((tau, pixels))
+                _LOGGER.warning(
+                    "with n = %d every pixel of an image of %d abstains at tau %g and alpha %g; it takes n = %d.",
+                    options.n,
+                    pixels,
+                    tau,
+                    options.alpha,
+                    needed[tau],
+                )
 
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
         if task_of(model) != SEGMENTATION:

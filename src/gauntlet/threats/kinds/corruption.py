@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
+from gauntlet.datasets.images import read_image
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
 from gauntlet.samples import Batch, Sample, images_to_tensor
@@ -15,6 +17,7 @@ from gauntlet.threats.contract import Perturbed, Threat, threats
 from gauntlet.threats.corruptions.api import check_name, check_severity, corrupt, corruption_stream
 from gauntlet.threats.corruptions.catalogue import Image, registry
 from gauntlet.threats.corruptions.settings import Channels, DepthRule, Stream, check_settings
+from gauntlet.threats.corruptions.writing import find_copy
 from gauntlet.threats.options import NAME, PLAIN, Option, in_name_order, options_of
 
 Options = TypeVar("Options", bound=BaseModel)
@@ -29,6 +32,8 @@ class CorruptionOptions(BaseModel):
         stream: "fast", or "legacy" for the reference's own random numbers.
         channels: the order in which the corruption sees the channels; "bgr" is what both benchmarks do.
         depth_rule: how corruptions in 3D read depth: "metric" as metres, "estimated" as DetecBench's images have it.
+        copies: a folder of images that were corrupted before (`gauntlet data corrupt`, or the benchmark's own layout);
+            they are read instead of computed, and no depth is needed.
 
     Further keys are the corruption's own options (`frost_textures` of frost).
     """
@@ -40,6 +45,7 @@ class CorruptionOptions(BaseModel):
     stream: Annotated[Stream, Option(written="{value}")] = "fast"
     channels: Annotated[Channels, Option(written="{value}")] = "rgb"
     depth_rule: Annotated[DepthRule, Option(written="{value}")] = "metric"
+    copies: Annotated[str | None, Option(written="copies {value}")] = None
 
     @field_validator("name")
     @classmethod
@@ -104,6 +110,17 @@ def parse_options(kind: str, schema: type[Options], options: Mapping[str, Any] |
         ) from None
 
 
+def _read_copy(sample: Sample, folder: str, name: str, severity: int) -> Image:
+    """The image of a sample that was corrupted before; an error where it has another size."""
+    copy = read_image(find_copy(Path(folder).expanduser(), sample.id, name, severity), convert=True)
+    if copy.shape != sample.image.shape:
+        raise GauntletError(
+            f"the copy of the image '{sample.id}' in '{folder}' is {copy.shape[0]}x{copy.shape[1]}, the image "
+            f"{sample.image.shape[0]}x{sample.image.shape[1]}; use the protocol that the copies were made with."
+        )
+    return copy
+
+
 @threats.register("corruption")
 class CorruptionThreat(Threat):
     """One corruption of the whole image; it does not look at the model."""
@@ -131,11 +148,13 @@ class CorruptionThreat(Threat):
 
     @property
     def needs_depth(self) -> bool:
-        return registry[self.options.name].needs_depth
+        return self.options.copies is None and registry[self.options.name].needs_depth
 
     def apply(self, sample: Sample, seed: ImageSeed) -> Image:
         """The corrupted image of one sample, uint8 (H, W, 3)."""
         options = self.options
+        if options.copies is not None:
+            return _read_copy(sample, options.copies, options.name, options.severity)
         return corrupt(
             sample.image,
             options.name,

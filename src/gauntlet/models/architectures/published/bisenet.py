@@ -10,7 +10,15 @@ from torch.nn import functional
 
 from gauntlet.models.architectures.base import Features, Rule
 from gauntlet.models.architectures.layers import resize, unit
-from gauntlet.models.architectures.published.network import Backbone, Head, Parts, Published, Readout
+from gauntlet.models.architectures.published.network import (
+    Backbone,
+    HardPixels,
+    Head,
+    Parts,
+    Published,
+    Readout,
+    Supervision,
+)
 from gauntlet.models.architectures.published.residual import BLOCK_NAMES, DEEP_STEM, ResidualEncoder
 from gauntlet.models.architectures.published.xception import Xception39
 
@@ -193,22 +201,23 @@ COINCHEUNG: tuple[Rule, ...] = (
 )
 
 _PAPER = "arXiv:1808.00897"
+SUPERVISION = Supervision(1.0, HardPixels(), hard_everywhere=True)
 _TORCHSEG_ORIGIN = "retis-ai/SemSegAdvPatch (TorchSeg)"
 NETWORKS = {
     "bisenetv1_r18_torchseg": Published(
         bisenet_v1,
         {"backbone": "resnet18", "head_width": 64, "auxiliary_width": 256},
-        TORCHSEG, _PAPER, _TORCHSEG_ORIGIN, stride=32,
+        TORCHSEG, _PAPER, _TORCHSEG_ORIGIN, stride=32, supervision=SUPERVISION,
     ),
     "bisenetv1_x39_torchseg": Published(
         bisenet_v1,
         {"backbone": "xception39", "head_width": 64, "auxiliary_width": 128},
-        TORCHSEG, _PAPER, _TORCHSEG_ORIGIN, stride=32,
+        TORCHSEG, _PAPER, _TORCHSEG_ORIGIN, stride=32, supervision=SUPERVISION,
     ),
     "bisenetv1_r101_torchseg": Published(
         bisenet_v1,
         {"backbone": "resnet101", "head_width": 256, "auxiliary_width": 256},
-        TORCHSEG_DEEP, _PAPER, _TORCHSEG_ORIGIN, stride=32,
+        TORCHSEG_DEEP, _PAPER, _TORCHSEG_ORIGIN, stride=32, supervision=SUPERVISION,
     ),
     "bisenetv1_r18_coincheung": Published(
         bisenet_v1,
@@ -221,6 +230,6 @@ NETWORKS = {
             "normalised_gate": True,
             "corners": False,
         },
-        COINCHEUNG, _PAPER, "CoinCheung/BiSeNet", stride=32,
+        COINCHEUNG, _PAPER, "CoinCheung/BiSeNet", stride=32, supervision=SUPERVISION,
     ),
 }  # fmt: skip

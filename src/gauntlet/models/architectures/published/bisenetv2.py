@@ -8,21 +8,32 @@ from torch.nn import functional
 
 from gauntlet.models.architectures.base import Features, Rule
 from gauntlet.models.architectures.layers import convolution, unit
-from gauntlet.models.architectures.published.network import Head, Parts, Published, Readout, he_normal
+from gauntlet.models.architectures.published.network import (
+    HardPixels,
+    Head,
+    Parts,
+    Published,
+    Readout,
+    Supervision,
+    he_normal,
+)
 
 EXPANSION = 6
-AUXILIARY_TAPS = ((1, 16, 4), (2, 32, 8), (3, 64, 16), (4, 128, 32))
-"""Of the auxiliary heads: which feature, its channels, its stride."""
 
 
 class Stem(nn.Module):
-    """Figure 4a: two ways to half the size again, a convolution and a pooling, side by side."""
+    """Figure 4a: two ways to half the size again, a convolution and a pooling, side by side.
 
-    def __init__(self, width: int = 16) -> None:
+    Args:
+        width: of the result.
+        stride: 4; for a stride of 2 the two ways keep the size.
+    """
+
+    def __init__(self, width: int, stride: int) -> None:
         super().__init__()
         self.first = unit(3, width, 3, 2)
-        self.left = nn.Sequential(unit(width, width // 2, 1), unit(width // 2, width, 3, 2))
-        self.right = nn.MaxPool2d(3, 2, 1)
+        self.left = nn.Sequential(unit(width, width // 2, 1), unit(width // 2, width, 3, stride // 2))
+        self.right = nn.MaxPool2d(3, stride // 2, 1)
         self.fusion = unit(2 * width, width, 3)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -95,25 +106,32 @@ class Aggregation(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Both branches and their aggregation at 1/8; the semantic maps at 1/4 to 1/32 for auxiliary heads; the images."""
+    """Both branches and their aggregation at 1/8; the semantic maps at 1/4 to 1/32 for auxiliary heads; the images.
 
-    def __init__(self) -> None:
+    Args:
+        width: of the detail branch's first stages; the semantic branch begins with a quarter of it.
+        stem_stride: 4, or 2 for small images: every map is twice as fine then.
+    """
+
+    def __init__(self, width: int, stem_stride: int) -> None:
         super().__init__()
+        w = width
         self.detail = nn.Sequential(
-            nn.Sequential(unit(3, 64, 3, 2), unit(64, 64, 3)),
-            nn.Sequential(unit(64, 64, 3, 2), unit(64, 64, 3), unit(64, 64, 3)),
-            nn.Sequential(unit(64, 128, 3, 2), unit(128, 128, 3), unit(128, 128, 3)),
+            nn.Sequential(unit(3, w, 3, 2), unit(w, w, 3)),
+            nn.Sequential(unit(w, w, 3, stem_stride // 2), unit(w, w, 3), unit(w, w, 3)),
+            nn.Sequential(unit(w, 2 * w, 3, 2), unit(2 * w, 2 * w, 3), unit(2 * w, 2 * w, 3)),
         )
+        quarter, half, double = w // 4, w // 2, 2 * w
         self.semantic = nn.ModuleList(
             (
-                Stem(),
-                nn.Sequential(GatherAndExpand(16, 32, 2), GatherAndExpand(32, 32)),
-                nn.Sequential(GatherAndExpand(32, 64, 2), GatherAndExpand(64, 64)),
-                nn.Sequential(GatherAndExpand(64, 128, 2), *(GatherAndExpand(128, 128) for _ in range(3))),
+                Stem(quarter, stem_stride),
+                nn.Sequential(GatherAndExpand(quarter, half, 2), GatherAndExpand(half, half)),
+                nn.Sequential(GatherAndExpand(half, w, 2), GatherAndExpand(w, w)),
+                nn.Sequential(GatherAndExpand(w, double, 2), *(GatherAndExpand(double, double) for _ in range(3))),
             )
         )
-        self.context = ContextEmbedding(128)
-        self.aggregation = Aggregation(128)
+        self.context = ContextEmbedding(double)
+        self.aggregation = Aggregation(double)
 
     def forward(self, images: torch.Tensor) -> Features:
         features, maps = images, []
@@ -123,23 +141,30 @@ class Encoder(nn.Module):
         return self.aggregation(self.detail(images), self.context(features)), *maps, images
 
 
-def auxiliary_head(channels: int, stride: int, num_classes: int) -> nn.Sequential:
+def auxiliary_head(channels: int, width: int, stride: int, num_classes: int) -> nn.Sequential:
     """A head that doubles the size inside, with as many channels in the end as pixels per cell of its map."""
     return nn.Sequential(
-        unit(channels, 128, 3),
+        unit(channels, width, 3),
         nn.Dropout(0.1),
         nn.Upsample(scale_factor=2.0, mode="nearest"),
-        unit(128, stride * stride, 3),
+        unit(width, stride * stride, 3),
         nn.Conv2d(stride * stride, num_classes, 1),
     )
 
 
-def bisenet_v2(num_classes: int, *, head_width: int = 1024) -> Parts:
-    """BiSeNet V2; logits at the image's size."""
+def bisenet_v2(num_classes: int, *, width: int = 64, head_width: int = 1024, stem_stride: int = 4) -> Parts:
+    """BiSeNet V2; logits at the image's size.
+
+    Args:
+        num_classes: number of logits.
+        width, stem_stride: of the encoder.
+        head_width: of the 3x3 unit before the classifier.
+    """
+    taps = [(1 + depth, (width // 4) << depth, stem_stride << depth) for depth in range(4)]
     return Parts(
-        Encoder(),
-        Readout(Head(128, head_width, num_classes), 0),
-        [Readout(auxiliary_head(width, stride, num_classes), tap) for tap, width, stride in AUXILIARY_TAPS],
+        Encoder(width, stem_stride),
+        Readout(Head(2 * width, head_width, num_classes), 0),
+        [Readout(auxiliary_head(channels, 2 * width, stride, num_classes), tap) for tap, channels, stride in taps],
     )
 
 
@@ -181,6 +206,7 @@ COINCHEUNG: tuple[Rule, ...] = (
 
 NETWORKS = {
     "bisenetv2": Published(
-        bisenet_v2, {}, COINCHEUNG, "arXiv:2004.02147", "CoinCheung/BiSeNet", stride=32, initialise=initialise
+        bisenet_v2, {}, COINCHEUNG, "arXiv:2004.02147", "CoinCheung/BiSeNet", stride=32, initialise=initialise,
+        supervision=Supervision(1.0, HardPixels(), hard_everywhere=True),
     ),
-}
+}  # fmt: skip

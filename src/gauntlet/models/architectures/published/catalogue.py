@@ -39,7 +39,7 @@ _FAMILIES = (
     enet,
     segformer,
 )
-NETWORKS: Mapping[str, Published] = {name: row for family in _FAMILIES for name, row in family.NETWORKS.items()}
+NETWORKS: dict[str, Published] = {name: row for family in _FAMILIES for name, row in family.NETWORKS.items()}
 """Rows by name; a name says whose form of a network it is, since they differ."""
 
 ALIASES: Mapping[str, str] = {

@@ -25,11 +25,11 @@ def normalised_first(in_channels: int, out_channels: int, kernel: int, *, groups
     ]
 
 
-def two_branch_stem(width: int) -> nn.Sequential:
-    """Two strided 3x3 convolutions with bias, each with batch norm and ReLU."""
+def two_branch_stem(width: int, stride: int = 4) -> nn.Sequential:
+    """Two 3x3 convolutions with bias, each with batch norm and ReLU; both strided, or for a stride of 2 the first."""
     layers: list[nn.Module] = []
-    for in_channels in (3, width):
-        layers += [nn.Conv2d(in_channels, width, 3, 2, 1), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+    for in_channels, step in ((3, 2), (width, stride // 2)):
+        layers += [nn.Conv2d(in_channels, width, 3, step, 1), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
     return nn.Sequential(*layers)
 
 
@@ -85,10 +85,10 @@ class DAPPM(Scales):
 class Encoder(nn.Module):
     """Both branches (Table 2 of the paper) and the pyramid; their sum at 1/8, the tap for training, the images."""
 
-    def __init__(self, width: int, pyramid_width: int) -> None:
+    def __init__(self, width: int, pyramid_width: int, stem_stride: int) -> None:
         super().__init__()
         w = width
-        self.stem = two_branch_stem(w)
+        self.stem = two_branch_stem(w, stem_stride)
         self.stage1 = stage(w, w, 2, expansion=None, open_end=True)
         self.stage2 = stage(w, 2 * w, 2, expansion=None, stride=2, open_end=True)
         self.stage3 = stage(2 * w, 4 * w, 2, expansion=None, stride=2, open_end=True)
@@ -121,17 +121,18 @@ class Encoder(nn.Module):
         return detail + resize(self.pyramid(self.stage5(relu(deep))), size), tap, images
 
 
-def ddrnet(num_classes: int, *, width: int, head_width: int, pyramid_width: int = 128) -> Parts:
-    """DDRNet-23; logits at 1/8.
+def ddrnet(num_classes: int, *, width: int, head_width: int, pyramid_width: int = 128, stem_stride: int = 4) -> Parts:
+    """DDRNet-23; logits at 1/8, or at twice the stem's stride.
 
     Args:
         num_classes: number of logits.
         width: of the stem; 32 for the slim variant, 64 for the other.
         head_width: of the 3x3 convolutions before the classifiers.
         pyramid_width: of every scale of the pyramid.
+        stem_stride: 4, or 2 for small images: every map is twice as fine then.
     """
     return Parts(
-        Encoder(width, pyramid_width),
+        Encoder(width, pyramid_width, stem_stride),
         Readout(head(4 * width, head_width, num_classes), 0, enlarge=False),
         [Readout(head(2 * width, head_width, num_classes), 1, enlarge=False)],
     )

@@ -13,7 +13,15 @@ from gauntlet.models.architectures.base import Features, Rule
 from gauntlet.models.architectures.layers import resize, unit
 from gauntlet.models.architectures.published import vgg
 from gauntlet.models.architectures.published.mobilenet import MobileNetV2, MobileNetV3
-from gauntlet.models.architectures.published.network import Backbone, Head, Parts, Published, Readout, he_normal
+from gauntlet.models.architectures.published.network import (
+    Backbone,
+    Head,
+    Parts,
+    Published,
+    Readout,
+    Supervision,
+    he_normal,
+)
 from gauntlet.models.architectures.published.pspnet import (
     DDCAT_ORIGIN,
     DEEP_50,
@@ -385,7 +393,13 @@ def _mmseg_plus(encoder: Mapping[str, Any], **options: Any) -> Published:
 
 def _torchvision(auxiliary_width: int, **options: Any) -> Published:
     return Published(
-        deeplab_v3, {**options, "auxiliary_width": auxiliary_width}, TORCHVISION, _V3, "pytorch/vision", classes=21
+        deeplab_v3,
+        {**options, "auxiliary_width": auxiliary_width},
+        TORCHVISION,
+        _V3,
+        "pytorch/vision",
+        classes=21,
+        supervision=Supervision(0.5),
     )
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from gauntlet.models.architectures.base import Features, Rule
 from gauntlet.models.architectures.published import vgg
 from gauntlet.models.architectures.published.deeplab import DEEPEST, MIDDLE
-from gauntlet.models.architectures.published.network import Head, Parts, Published, Readout, he_normal
+from gauntlet.models.architectures.published.network import Head, Parts, Published, Readout, Supervision, he_normal
 from gauntlet.models.architectures.published.pspnet import MMSEG_ENCODER, sequence_head
 from gauntlet.models.architectures.published.residual import ResidualEncoder
 
@@ -29,8 +29,10 @@ def bilinear_kernel(size: int) -> torch.Tensor:
 class Skips(nn.Module):
     """Scores of the maps at strides 32, 16 and 8, each enlarged and added to the next finer ones.
 
+    More maps go on at strides 4 and 2.
+
     Args:
-        channels: of the three maps, coarsest first.
+        channels: of the maps, coarsest first.
         num_classes: number of logits.
         offsets: where the finer scores and the result are cut; None for enlargements that fit without cuts.
     """
@@ -43,16 +45,16 @@ class Skips(nn.Module):
             nn.ConvTranspose2d(
                 num_classes, num_classes, 2 * stride, stride, stride // 2 if offsets is None else 0, bias=False
             )
-            for stride in (2, 2, 8)
+            for stride in (*[2] * (len(channels) - 1), 2 ** (6 - len(channels)))
         )
 
     def forward(self, maps: Features, size: torch.Size) -> torch.Tensor:
         """Logits (N, K, height, width) of `size` from the maps, coarsest first."""
         enlarged = self.enlargements[0](self.scores[0](maps[0]))
-        for step in (1, 2):
+        for step in range(1, len(self.scores)):
             finer = self._cut(self.scores[step](maps[step]), step - 1, enlarged.shape[-2:])
             enlarged = self.enlargements[step](enlarged + finer)
-        return self._cut(enlarged, 2, size)
+        return self._cut(enlarged, -1, size)
 
     def _cut(self, scores: torch.Tensor, step: int, size: torch.Size) -> torch.Tensor:
         offset = self.offsets[step] if self.offsets is not None else 0
@@ -60,19 +62,38 @@ class Skips(nn.Module):
 
 
 class FullyConnected(nn.Module):
-    """VGG's two fully connected layers as convolutions, then the skips of FCN8s."""
+    """VGG's two fully connected layers as convolutions, then the skips of FCN8s.
 
-    def __init__(self, num_classes: int) -> None:
+    Args:
+        channels: of the maps to score, coarsest first.
+        num_classes: number of logits.
+        width, kernel, dropout: of the fully connected layers.
+        offsets: see `Skips`; without them the first layer is padded to keep the size.
+    """
+
+    def __init__(
+        self,
+        channels: Sequence[int],
+        num_classes: int,
+        *,
+        width: int,
+        kernel: int,
+        dropout: float,
+        offsets: tuple[int, int, int] | None,
+    ) -> None:
         super().__init__()
+        self.finer = len(channels) - 1
+        padding = kernel // 2 if offsets is None else 0
         self.fully_connected = nn.Sequential(
-            *(nn.Conv2d(512, 4096, 7), nn.ReLU(inplace=True), nn.Dropout2d()),
-            *(nn.Conv2d(4096, 4096, 1), nn.ReLU(inplace=True), nn.Dropout2d()),
+            *(nn.Conv2d(channels[0], width, kernel, padding=padding), nn.ReLU(inplace=True), nn.Dropout2d(dropout)),
+            *(nn.Conv2d(width, width, 1), nn.ReLU(inplace=True), nn.Dropout2d(dropout)),
         )
-        self.skips = Skips((4096, 512, 256), num_classes, OFFSETS)
+        self.skips = Skips((width, *channels[1:]), num_classes, offsets)
 
     def forward(self, encoded: Features) -> torch.Tensor:
-        *_, third, fourth, fifth, images = encoded
-        logits: torch.Tensor = self.skips((self.fully_connected(fifth), fourth, third), images.shape[-2:])
+        *finer, coarsest, images = encoded
+        maps = (self.fully_connected(coarsest), *reversed(finer[-self.finer :]))
+        logits: torch.Tensor = self.skips(maps, images.shape[-2:])
         return logits
 
 
@@ -89,10 +110,39 @@ class ResidualSkips(nn.Module):
         return logits
 
 
-def fcn8s_vgg(num_classes: int) -> Parts:
-    """FCN8s on VGG-16 with its padding of 100 pixels; logits at the image's size."""
+def fcn8s_vgg(
+    num_classes: int,
+    *,
+    width: int = 64,
+    normalised: bool = False,
+    head_width: int = 4096,
+    head_kernel: int = 7,
+    dropout: float = 0.5,
+    wide_padding: bool = True,
+    maps: int = 3,
+) -> Parts:
+    """FCN8s on VGG-16; logits at the image's size.
+
+    Args:
+        num_classes: number of logits.
+        width, normalised: of VGG-16.
+        head_width, head_kernel, dropout: of the fully connected layers.
+        wide_padding: the image is padded by 100 pixels and maps are cut to fit, as published; else by one, and maps of
+            images whose sides are multiples of 32 fit.
+        maps: how many maps are scored, coarsest first: 3 for FCN8s; 4 or 5, down to a stride of 4 or 2, without the
+            wide padding.
+    """
     poolings = [nn.MaxPool2d(2, 2, ceil_mode=True) for _ in range(5)]
-    return Parts(vgg.VGG16(poolings, first_padding=100), FullyConnected(num_classes))
+    encoder = vgg.VGG16(poolings, first_padding=100 if wide_padding else 1, width=width, normalised=normalised)
+    decoder = FullyConnected(
+        encoder.widths[: -maps - 1 : -1],
+        num_classes,
+        width=head_width,
+        kernel=head_kernel,
+        dropout=dropout,
+        offsets=OFFSETS if wide_padding else None,
+    )
+    return Parts(encoder, decoder)
 
 
 def fcn8s_residual(num_classes: int) -> Parts:
@@ -139,6 +189,10 @@ WKENTARO: tuple[Rule, ...] = (
     (r"^upscore2\.", "decoder.skips.enlargements.0."),
     (r"^upscore_pool4\.", "decoder.skips.enlargements.1."),
     (r"^upscore8\.", "decoder.skips.enlargements.2."),
+    # CRF-RNN's names of the same
+    (r"^score2\.", "decoder.skips.enlargements.0."),
+    (r"^score4\.", "decoder.skips.enlargements.1."),
+    (r"^upsample\.", "decoder.skips.enlargements.2."),
 )
 TORCHVISION: tuple[Rule, ...] = (
     *MMSEG_ENCODER,
@@ -151,9 +205,15 @@ NETWORKS = {
     "fcn8s_vgg16_wkentaro": Published(
         fcn8s_vgg, {}, WKENTARO, _PAPER, "wkentaro/pytorch-fcn", classes=21, initialise=initialise, arnab_mib=513.0
     ),
+    "crfrnn": Published(
+        fcn8s_vgg, {}, WKENTARO, "arXiv:1502.03240", "torrvision/crfasrnn", classes=21, initialise=initialise,
+        behind="crf:preset=crfrnn:net:fcn8s_vgg16_wkentaro",
+    ),
     "fcn8s_resnet101": Published(
         fcn8s_residual, {}, (), _PAPER, "Arnab et al. 2018 (not public)", stride=32, classes=21, initialise=initialise,
         arnab_mib=162.9,
     ),
-    "tv_fcn_resnet50": Published(fcn_residual, {}, TORCHVISION, _PAPER, "pytorch/vision", classes=21),
+    "tv_fcn_resnet50": Published(
+        fcn_residual, {}, TORCHVISION, _PAPER, "pytorch/vision", classes=21, supervision=Supervision(0.5)
+    ),
 }  # fmt: skip

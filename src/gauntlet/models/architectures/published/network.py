@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -84,6 +85,37 @@ def he_normal(module: nn.Module) -> None:
 
 
 @dataclass(frozen=True)
+class HardPixels:
+    """Only the hardest pixels count (online hard example mining, Shrivastava et al. 2016).
+
+    Attributes:
+        threshold: pixels count whose right class has a probability below it.
+        share: of the labelled pixels that count at least, the hardest first.
+    """
+
+    threshold: float = 0.7
+    share: float = 1 / 16
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """What a network was published to be trained with.
+
+    Attributes:
+        weight: of each auxiliary head's loss, one number for all or one for each; the main loss has weight 1. 0.4 as in
+            PSPNet (section 3.3), ICNet, DDRNet and mmsegmentation.
+        hard: the pixels that count for the main loss; None for all.
+        hard_everywhere: they count for the auxiliary losses too.
+        boundary: which auxiliary head says where boundaries between classes are, with one logit; None for none.
+    """
+
+    weight: float | tuple[float, ...] = 0.4
+    hard: HardPixels | None = None
+    hard_everywhere: bool = False
+    boundary: int | None = None
+
+
+@dataclass(frozen=True)
 class Published:
     """A row of a family's table.
 
@@ -98,6 +130,8 @@ class Published:
         unused: regular expressions of the authors' names (without wrappers) that inference never reads.
         convert: on the state dict under our names, where tensors differ in more than their names.
         initialise: fresh weights.
+        supervision: the losses of training.
+        behind: the address of the model that net:NAME stands for, where that is a network behind a wrapper.
         arnab_mib: size in MiB that Arnab et al. (2018), table 6, print for it; None where they have no such network.
     """
 
@@ -111,6 +145,8 @@ class Published:
     unused: Sequence[str] = ()
     convert: Callable[[State], State] = dict
     initialise: Callable[[nn.Module], None] = he_normal
+    supervision: Supervision = Supervision()
+    behind: str | None = None
     arnab_mib: float | None = None
 
 
@@ -132,10 +168,18 @@ class PublishedNetwork(Architecture):
         self.name = full_name(network)
         self.row = NETWORKS[self.name]
         self.stride = self.row.stride
-        parts = self.row.build(num_classes, **{**self.row.options, **options})
+        self._build = partial(self.row.build, num_classes, **{**self.row.options, **options})
+        parts = self._build()
         self.encoder, self.decoder = parts.encoder, parts.decoder
         self.auxiliary = nn.ModuleList(parts.auxiliary if auxiliary else ())
         self.row.initialise(self)
+
+    def training_heads(self) -> nn.ModuleList:
+        """The auxiliary heads with fresh weights, apart from this network."""
+        heads = nn.ModuleList(self._build().auxiliary)
+        for head in heads:
+            self.row.initialise(head)
+        return heads
 
     def auxiliary_logits(self, encoded: Features) -> list[torch.Tensor]:
         """What the auxiliary heads say about the encoder's features, each (N, K, h, w)."""

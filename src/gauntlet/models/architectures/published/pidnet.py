@@ -18,7 +18,7 @@ from gauntlet.models.architectures.published.ddrnet import (
     relu,
     two_branch_stem,
 )
-from gauntlet.models.architectures.published.network import Parts, Published, Readout
+from gauntlet.models.architectures.published.network import HardPixels, Parts, Published, Readout, Supervision
 from gauntlet.models.architectures.published.residual import Block, stage
 
 
@@ -86,12 +86,15 @@ class Encoder(nn.Module):
         width: of the stem.
         pyramid_width: of every scale of the pyramid.
         large: the wider boundary branch, pyramid and fusion of PIDNet-L.
+        stem_stride: 4, or 2 for small images: every map is twice as fine then.
     """
 
-    def __init__(self, blocks: int, deep_blocks: int, width: int, pyramid_width: int, *, large: bool) -> None:
+    def __init__(
+        self, blocks: int, deep_blocks: int, width: int, pyramid_width: int, *, large: bool, stem_stride: int
+    ) -> None:
         super().__init__()
         w = width
-        self.stem = two_branch_stem(w)
+        self.stem = two_branch_stem(w, stem_stride)
         self.stage1 = stage(w, w, blocks, expansion=None, open_end=True)
         self.stage2 = stage(w, 2 * w, blocks, expansion=None, stride=2, open_end=True)
         self.detail3 = stage(2 * w, 2 * w, blocks, expansion=None, open_end=True)
@@ -139,10 +142,14 @@ def pidnet(
     pyramid_width: int,
     head_width: int,
     large: bool = False,
+    stem_stride: int = 4,
 ) -> Parts:
-    """PIDNet; logits at 1/8. The second auxiliary head has one logit per pixel, that of a boundary."""
+    """PIDNet; logits at 1/8, or at twice the stem's stride.
+
+    The second auxiliary head has one logit per pixel, that of a boundary.
+    """
     return Parts(
-        Encoder(blocks, deep_blocks, width, pyramid_width, large=large),
+        Encoder(blocks, deep_blocks, width, pyramid_width, large=large, stem_stride=stem_stride),
         Readout(head(4 * width, head_width, num_classes), 0, enlarge=False),
         [
             Readout(head(2 * width, head_width, num_classes), 1, enlarge=False),
@@ -171,8 +178,12 @@ NAMES: tuple[Rule, ...] = (
 _PAPER, _ORIGIN = "arXiv:2206.02066", "XuJiacong/PIDNet"
 _SMALL = {"blocks": 2, "deep_blocks": 3, "pyramid_width": 96, "head_width": 128}
 _LARGE = {"blocks": 3, "deep_blocks": 4, "width": 64, "pyramid_width": 112, "head_width": 256, "large": True}
+_SUPERVISION = Supervision((0.4, 20.0), HardPixels(0.9), boundary=1)
 NETWORKS = {
-    "pidnet_s": Published(pidnet, {**_SMALL, "width": 32}, NAMES, _PAPER, _ORIGIN, stride=64, unused=UNUSED),
-    "pidnet_m": Published(pidnet, {**_SMALL, "width": 64}, NAMES, _PAPER, _ORIGIN, stride=64, unused=UNUSED),
-    "pidnet_l": Published(pidnet, _LARGE, NAMES, _PAPER, _ORIGIN, stride=64, unused=UNUSED),
+    name: Published(pidnet, options, NAMES, _PAPER, _ORIGIN, stride=64, unused=UNUSED, supervision=_SUPERVISION)
+    for name, options in (
+        ("pidnet_s", {**_SMALL, "width": 32}),
+        ("pidnet_m", {**_SMALL, "width": 64}),
+        ("pidnet_l", _LARGE),
+    )
 }

@@ -26,9 +26,9 @@ class VGG16(Backbone):
         padding: of every convolution, in units of its dilation.
         first_padding: of the first convolution instead.
         last_dilation: of the last stage.
+        width: of the first stage, in whose proportion the others are.
+        normalised: batch norm behind every convolution.
     """
-
-    widths = tuple(stage[-1] for stage in STAGES)
 
     def __init__(
         self,
@@ -37,17 +37,23 @@ class VGG16(Backbone):
         padding: int = 1,
         first_padding: int | None = None,
         last_dilation: int = 1,
+        width: int = STAGES[0][0],
+        normalised: bool = False,
     ) -> None:
         super().__init__()
+        stages = [[channels * width // STAGES[0][0] for channels in stage] for stage in STAGES]
+        self.widths = tuple(stage[-1] for stage in stages)
         self.poolings = nn.ModuleList(poolings)
         in_channels = 3
-        for number, widths in enumerate(STAGES, start=1):
+        for number, widths in enumerate(stages, start=1):
             dilation = last_dilation if number == len(STAGES) else 1
             layers: list[nn.Module] = []
-            for width in widths:
+            for channels in widths:
                 pad = first_padding if in_channels == 3 and first_padding is not None else padding * dilation
-                layers += [nn.Conv2d(in_channels, width, 3, 1, pad, dilation), nn.ReLU(inplace=True)]
-                in_channels = width
+                layers.append(nn.Conv2d(in_channels, channels, 3, 1, pad, dilation))
+                layers += [nn.BatchNorm2d(channels)] if normalised else []
+                layers.append(nn.ReLU(inplace=True))
+                in_channels = channels
             self.add_module(f"stage{number}", nn.Sequential(*layers))
 
     def forward(self, images: torch.Tensor) -> Features:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -95,6 +95,7 @@ class Battery(BatchAttack[BatteryOutcome]):
             precision=first.precision,
             seeds=call.seeds,
             ignore_index=first.ignore_index,
+            ignore=_ignored_by_all(self.members.values()),
         )
         with steady(call.model, call.images.device, 0):
             problem = pose(call.model, call.images, call.labels, request)
@@ -201,6 +202,11 @@ class WorstCases:
 def _attacked(call: BatchCall, attack: Attack, purpose: str) -> Outcome:
     """What an attack makes of the images of a call, with draws of its own."""
     return attack.attack_batch(replace(call, seeds=[image_seed(seed, purpose) for seed in call.seeds]))
+
+
+def _ignored_by_all(members: Iterable[Attack]) -> tuple[int, ...]:
+    """The classes that no member counts: the figures of a battery leave them out too."""
+    return tuple(sorted(set.intersection(*(set(member.ignore) for member in members))))
 
 
 def _drawn_aim(problem: BatchProblem, fooling_region: Region) -> Region:

@@ -17,7 +17,7 @@ from gauntlet.threats.attacks.detection.goals import LOSS, TO_LEAST_LIKELY, TO_M
 from gauntlet.threats.attacks.detection.matching import CONFIDENCE
 from gauntlet.threats.attacks.engine.batch_call import BatchAttack, BatchCall
 from gauntlet.threats.attacks.engine.constraints import NORMS
-from gauntlet.threats.attacks.engine.option_checks import one_of, whole
+from gauntlet.threats.attacks.engine.option_checks import classes, one_of, whole
 from gauntlet.threats.attacks.engine.outcome import Outcome
 from gauntlet.threats.attacks.engine.posing import check_start, pose
 from gauntlet.threats.attacks.engine.problem import BatchProblem, steady
@@ -31,6 +31,11 @@ from gauntlet.threats.options import NAME, Option
 from gauntlet.threats.passes import Passes
 
 
+def _classes_text(indices: Sequence[int]) -> str:
+    """Classes in the name of a threat: "0", "0+3"."""
+    return "+".join(str(index) for index in indices)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Attack(BatchAttack[Outcome]):
     """An attack with all its options; call it on a model and a batch.
@@ -41,6 +46,7 @@ class Attack(BatchAttack[Outcome]):
         samples: gradients averaged per step, for models that are random (expectation over transformation).
         precision: "fp32", or "bf16" for the model's passes under autocast; losses stay in full precision.
         ignore_index: the label that counts for nothing, None for none, "model" for what the model states (else 255).
+        ignore: classes of the ground truth whose pixels the attack leaves out of account, such as the background.
         target: default for the call's `target`.
         region: default for the call's `region`. fooling_region: likewise.
         threshold: share of counted pixels from which an image counts as fooled.
@@ -58,6 +64,9 @@ class Attack(BatchAttack[Outcome]):
     samples: int = field(default=1, metadata=Option(place=3, swept=True).metadata)
     precision: str = "fp32"
     ignore_index: int | str | None = field(default=MODEL_IGNORE_INDEX, metadata=Option("never").metadata)
+    ignore: tuple[int, ...] = field(
+        default=(), metadata=Option(place=23, written="ignoring {value}", text=_classes_text).metadata
+    )
     target: Any = field(default=None, metadata=Option(place=20, written="to {value}", text=target_text).metadata)
     region: Any = field(default=None, metadata=Option(place=22, written="in {value}", text=region_text).metadata)
     fooling_region: Any = field(
@@ -74,6 +83,7 @@ class Attack(BatchAttack[Outcome]):
                 f"ignore_index must be a label, None or '{MODEL_IGNORE_INDEX}', not {self.ignore_index}."
             )
         self._set(
+            ignore=classes(self.ignore, "ignore"),
             target=describe_target(self.target),
             region=describe_region(self.region, "region"),
             fooling_region=describe_region(self.fooling_region, "fooling_region"),
@@ -86,8 +96,12 @@ class Attack(BatchAttack[Outcome]):
             object.__setattr__(self, key, value)
 
     def describe(self) -> dict[str, Any]:
-        """Every option with its value, JSON-able; `build(**description)` makes an equal attack."""
-        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+        """Every option with its value, JSON-able; `build(**description)` makes an equal attack.
+
+        `ignore` is left out where nothing is ignored: descriptions of version 0.1.0 do not have it.
+        """
+        described = {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+        return {name: value for name, value in described.items() if name != "ignore" or value}
 
     @property
     def retarget(self) -> bool:
@@ -148,6 +162,10 @@ class Attack(BatchAttack[Outcome]):
     def check_task(self, model: Any) -> None:
         """Raises unless the attack can be used on the model."""
         task = task_of(model)
+        if task == DETECTION and self.ignore:
+            raise GauntletError(
+                "ignore leaves pixels of some classes out, and a detector predicts boxes; do not set it."
+            )
         if task in self.tasks:
             return
         if task == DETECTION:
@@ -170,6 +188,7 @@ class Attack(BatchAttack[Outcome]):
             precision=self.precision,
             seeds=call.seeds,
             ignore_index=self.ignore_index,
+            ignore=self.ignore,
             retarget=self.retarget,
             own_prediction=self.own_prediction,
             goal=self.object_goal,

@@ -20,6 +20,14 @@ def whole(value: int, name: str, least: int) -> None:
         raise GauntletError(f"{name} must be a whole number of at least {least}, not {value!r}.")
 
 
+def classes(value: int | Sequence[int], name: str) -> tuple[int, ...]:
+    """Class indices, from one or several, each once and rising; raises unless they are whole numbers from 0 on."""
+    given = [value] if isinstance(value, int) else list(value)
+    for index in given:
+        whole(index, name, 0)
+    return tuple(sorted(set(given)))
+
+
 def positive(value: Number, name: str) -> float:
     """A number above 0."""
     number = parse_number(value, name)

@@ -39,6 +39,8 @@ def pose_pixels(model: Model, images: torch.Tensor, truth: Any, request: Request
     labels = check_labels(truth, images)
     void_label = ignore_index_of(model, request.ignore_index)
     void = _equal_to(labels, void_label)
+    for index in request.ignore:
+        void |= labels == index
     known = labels.masked_fill(void, 0)
     _check_classes(known, getattr(model, "num_classes", None), void_label)
     aim = region_mask(request.fooling_region, labels, "fooling_region", request.seeds)

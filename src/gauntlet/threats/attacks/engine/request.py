@@ -27,6 +27,7 @@ class Request:
         samples, precision: see `BatchProblem`.
         seeds: one per image, for regions that are drawn at random and for models that draw.
         ignore_index: pixels only: the void label, None for none, "model" for the model's own.
+        ignore: pixels only: classes whose pixels do not count either.
         retarget: pixels only: whether a least-likely target is chosen anew at every point.
         own_prediction: pixels only: whether the model's clean prediction takes the place of the ground truth (Arnab
             et al.).
@@ -41,6 +42,7 @@ class Request:
     precision: str = "fp32"
     seeds: Sequence[int] | None = None
     ignore_index: int | str | None = MODEL_IGNORE_INDEX
+    ignore: tuple[int, ...] = ()
     retarget: bool = False
     own_prediction: bool = False
     goal: str = LOSS

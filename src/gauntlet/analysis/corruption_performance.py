@@ -1,0 +1,148 @@
+"""Performance under corruptions of all severities: mPC, rPC, and Hendrycks' errors against a reference model.
+
+docs/specs/beyond.md, 2. mPC and rPC are those of Michaelis et al. 2019; CE and relative CE those of Hendrycks and
+Dietterich 2019 (for segmentation also Kamann and Rother's CD and rCD). `metrics.arithmetic.corruption_error` is another
+CE, that of the spatial benchmark. Relative figures reward a bad clean score: read them beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gauntlet.analysis.benchmark_sets import COMMON_CORRUPTIONS
+from gauntlet.analysis.frames import of_metric, one_each, unit_columns, with_clean
+from gauntlet.errors import GauntletError
+from gauntlet.metrics.arithmetic import divide
+from gauntlet.results.descriptions import threat_settings
+
+SEVERITIES = (1, 2, 3, 4, 5)
+Cells = Mapping[str, npt.ArrayLike]
+"""Figures by corruption, one per severity."""
+
+
+def mean_performance_under_corruption(figures: Cells) -> float:
+    """mPC: the mean over all corruptions and severities; NaN where a cell is.
+
+    Args:
+        figures: by corruption, one figure per severity.
+    """
+    return float(np.mean([np.mean(np.asarray(each, np.float64)) for each in figures.values()])) if figures else np.nan
+
+
+def relative_performance_under_corruption(figures: Cells, clean: float) -> float:
+    """The quotient of means rPC = mPC / P; NaN where the clean figure P is 0."""
+    return float(divide(mean_performance_under_corruption(figures), clean))
+
+
+def corruption_errors(figures: Cells, reference: Cells) -> dict[str, float]:
+    """CE_c = sum_s E_{c,s}(f) / sum_s E_{c,s}(reference) with the error E = 1 - figure; their mean is mCE.
+
+    NaN for a corruption on which the reference makes no error.
+
+    Args:
+        figures: of the model, by corruption, one per severity.
+        reference: of the reference model, on the same images and severities.
+    """
+    return {
+        name: _quotient(_errors(each).sum(), _errors(_same(reference, name)).sum()) for name, each in figures.items()
+    }
+
+
+def relative_corruption_errors(
+    figures: Cells, clean: float, reference: Cells, reference_clean: float
+) -> dict[str, float]:
+    """CE of what a corruption adds: sum_s (E_{c,s}(f) - E(f)) / sum_s (E_{c,s}(r) - E(r)); the mean is relative mCE.
+
+    NaN for a corruption that the reference does not suffer from.
+
+    Args:
+        figures, reference: as for `corruption_errors`.
+        clean, reference_clean: the figures on clean images.
+    """
+    return {
+        name: _quotient(
+            (_errors(each) - (1 - clean)).sum(), (_errors(_same(reference, name)) - (1 - reference_clean)).sum()
+        )
+        for name, each in figures.items()
+    }
+
+
+def mean_corruption_error(
+    frame: pd.DataFrame,
+    reference: str,
+    metric: str | None = None,
+    *,
+    corruptions: Sequence[str] = COMMON_CORRUPTIONS,
+) -> pd.DataFrame:
+    """The mCE and relative mCE of every model against one of the frame on the same images.
+
+    Args:
+        frame: tidy figures of the store or published ones, with clean rows and corruptions of severities 1 to 5.
+        reference: name of the model that stands for 1.
+        metric: by default mIoU for segmentation and mAP for detection.
+        corruptions: the members; the fifteen of the benchmark by default.
+
+    Returns:
+        Per unit: metric, mCE, relative_mCE (NaN while a cell is missing or a quotient is undefined), undefined (the
+        corruptions that made it so), reference.
+    """
+    table, keys = _cells(frame, metric, corruptions)
+    place = [index for index, name in enumerate(keys) if name not in ("model", "model_digest")]
+    references = {
+        tuple(unit[index] for index in place): (figures, clean)
+        for unit, figures, clean in table
+        if unit[keys.index("model")] == reference
+    }
+    if not references:
+        raise GauntletError(f"this frame has no figures under corruptions of the reference model '{reference}'.")
+    rows = []
+    for unit, figures, clean in table:
+        found = references.get(tuple(unit[index] for index in place))
+        if found is None:  # the reference was not run on these images
+            continue
+        errors = corruption_errors(figures, found[0])
+        relative = relative_corruption_errors(figures, clean, *found)
+        undefined = [name for name in errors if np.isnan(errors[name]) or np.isnan(relative[name])]
+        means = [float(np.mean(list(each.values()))) for each in (errors, relative)]
+        rows.append([*unit, *means, ", ".join(undefined), reference])
+    return pd.DataFrame(rows, columns=[*keys, "mCE", "relative_mCE", "undefined", "reference"])
+
+
+def _cells(
+    frame: pd.DataFrame, metric: str | None, corruptions: Sequence[str]
+) -> tuple[list[tuple[tuple[object, ...], dict[str, npt.NDArray[np.float64]], float]], list[str]]:
+    """For every unit its figures by corruption, one per severity, NaN where missing, and its clean figure."""
+    rows = of_metric(frame, metric)
+    keys = [*unit_columns(rows), "metric"]
+    chosen = rows[rows["kind"].eq("corruption")]
+    settings = threat_settings(chosen)
+    chosen = chosen.assign(corruption=settings["corruption"], severity=settings["severity"])
+    chosen = one_each(chosen[chosen["corruption"].isin(corruptions)], [*keys, "corruption", "severity"])
+    units = with_clean(chosen[keys].drop_duplicates(), rows, keys)
+    table = []
+    for *unit, clean in units[[*keys, "clean"]].itertuples(index=False):
+        of_unit = chosen[np.logical_and.reduce([chosen[key].eq(value) for key, value in zip(keys, unit, strict=True)])]
+        wide = of_unit.pivot(index="corruption", columns="severity", values="value")
+        wide = wide.reindex(index=list(corruptions), columns=list(SEVERITIES))
+        figures = {str(name): values.to_numpy(np.float64) for name, values in wide.iterrows()}
+        table.append((tuple(unit), figures, float(clean)))
+    return table, keys
+
+
+def _errors(figures: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    return 1 - np.asarray(figures, np.float64)
+
+
+def _same(reference: Cells, name: str) -> npt.ArrayLike:
+    if name not in reference:
+        raise GauntletError(f"the reference model has no figures under '{name}'.")
+    return reference[name]
+
+
+def _quotient(error: float, of_reference: float) -> float:
+    """NaN where the reference makes no error at all, or fewer than on clean images."""
+    return float(error / of_reference) if of_reference > 0 else float("nan")

@@ -1,0 +1,28 @@
+"""Stored counts read with other options: certificates of the same votes at another tau or alpha."""
+
+from __future__ import annotations
+
+from gauntlet.evaluation.counting import metric_options
+from gauntlet.evaluation.jobs import PlannedJob
+from gauntlet.results.record import Evaluation
+from gauntlet.results.store import Store
+
+TAU = "tau"
+
+
+def read_as_asked(store: Store, planned: PlannedJob) -> Evaluation | None:
+    """Computes the figures of a stored evaluation anew where its threat asks for others of the same counts, else None.
+
+    Keys of certificates hold what decides the votes; tau, alpha and correction only choose figures. Figures at the taus
+    that were there stay, as long as the rest is the same.
+    """
+    if planned.threat.metric() is None:
+        return None
+    asked = metric_options(planned.job.task, planned.dataset, planned.threat)
+    stored = store.metric_options(planned.job.key)
+    more = [tau for tau in stored.get(TAU, []) if tau not in asked[TAU]]
+    if {**stored, TAU: None} == {**asked, TAU: None}:
+        if list(stored[TAU][: len(asked[TAU])]) == list(asked[TAU]):
+            return None
+        asked[TAU] = [*asked[TAU], *more]
+    return store.read_as(planned.job.key, asked)

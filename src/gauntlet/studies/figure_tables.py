@@ -1,0 +1,80 @@
+"""Wide tables of figures, one row per model and dataset: what studies set against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from gauntlet import analysis
+from gauntlet.analysis.frames import unit_columns
+from gauntlet.errors import GauntletError
+
+LINF, L2, GAM, MEAN = "linf-ReM^8_20", "l2-ReM^64_20", "GAM_3", "mean of GAM_3"
+ATTACKS = tuple(
+    f"{name} {norm} {epsilon} x20"
+    for norm, epsilon in (("linf", "8/255"), ("l2", "64/255"))
+    for name in ("pgd", "segpgd", "cospgd")
+)
+"""The six attacks of SemSegBench by their names in tables."""
+METRICS = ("mIoU", "mAcc", "aAcc")
+
+
+def score_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Every score and every threat of a model in one row; `retained` is GAM over clean, `gap` clean minus GAM."""
+    table = analysis.scores(frame)
+    threats = analysis.threat_table(frame)
+    keys = [name for name in unit_columns(table) if name in threats]
+    new = [name for name in threats if name not in table]
+    table = table.merge(threats[[*keys, *new]], on=keys, how="left")
+    for name, score in (("gap", GAM), ("l2 gap", L2)):
+        if score in table:
+            table[name] = table["clean"] - table[score]
+    if GAM in table:
+        table["retained"] = table[GAM] / table["clean"]
+    return table
+
+
+def metric_table(frame: pd.DataFrame, metrics: Sequence[str] = METRICS) -> pd.DataFrame:
+    """As `score_table` for several metrics: columns "clean mIoU", "clean mAcc", ..."""
+    parts = []
+    for metric in metrics:
+        rows = frame[frame["metric"].eq(metric)]
+        if rows.empty:
+            continue
+        table = analysis.threat_table(rows, metric)
+        keys = unit_columns(table)
+        table = table.set_index(keys)
+        summary = analysis.gam(rows)
+        summary = summary[summary["summary"].eq(GAM)]
+        if len(summary):
+            table = table.join(summary.set_index(keys)["mean"].rename(MEAN))
+        parts.append(table.add_suffix(f" {metric}"))
+    if not parts:
+        raise GauntletError(f"there are no figures in {', '.join(metrics)}.")
+    return pd.concat(parts, axis=1).reset_index()
+
+
+def dataset_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per architecture and backbone, a column per score and dataset: "clean ade20k", "GAM_3 cityscapes"."""
+    on = ["architecture", "backbone"] if "architecture" in frame else ["model"]
+    parts = []
+    known = analysis.scores(frame)
+    for score in ("clean", LINF, L2, GAM):
+        if score in known:
+            table = analysis.scores_by_dataset(frame, score, on=on).set_index(on)
+            parts.append(table.add_prefix(f"{score} "))
+    table = pd.concat(parts, axis=1).reset_index()
+    return table.assign(dataset="all", model=table[on].astype(str).agg("/".join, axis=1))
+
+
+def label(score: str) -> str:
+    """A score's name for a reader."""
+    names = {
+        MEAN: "mean of corruptions",
+        "retained": "GAM_3 / clean",
+        "acdc all": "ACDC",
+        "gap": "clean - GAM_3",
+        "l2 gap": f"clean - {L2}",
+    }
+    return names.get(score, score.replace(MEAN, "mean of corruptions"))

@@ -1,0 +1,422 @@
+"""Claims of SemSegBench and DetecBench (Agnihotri et al.; docs/specs/studies.md, 7, claims 24 to 44)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pandas as pd
+
+from gauntlet import analysis
+from gauntlet.results import published
+from gauntlet.studies.correlation_rules import (
+    NO,
+    YES,
+    Judge,
+    judge_moderate,
+    judge_not_correlated,
+    judge_not_strong,
+    judge_positive,
+    judge_strong,
+    judge_very_strong,
+    judge_weak,
+)
+from gauntlet.studies.figure_tables import (
+    ATTACKS,
+    GAM,
+    L2,
+    LINF,
+    MEAN,
+    METRICS,
+    dataset_table,
+    metric_table,
+    score_table,
+)
+from gauntlet.studies.findings.evidence import (
+    DATASETS,
+    Evidence,
+    Figures,
+    PaperClaim,
+    both,
+    correlation_rows,
+    counted,
+    group_rows,
+    percent,
+)
+
+LINF_COSPGD = "cospgd linf 8/255 x20"
+OTHER_ATTACKS = tuple(name for name in ATTACKS if name != LINF_COSPGD)
+
+
+def claims() -> list[PaperClaim]:
+    """Every claim, in the order of the page."""
+    figures = both(published.frame(source="semsegbench"))
+    tables = {name: score_table(rows) for name, rows in figures.items()}
+    return [
+        *_scores(tables),
+        *_real_weather(tables),
+        *_across(figures),
+        *_backbones(tables),
+        *_capacity_and_time(tables),
+        *_attacks(tables),
+        *_detection(),
+    ]
+
+
+def on(datasets: Sequence[str], *pairs: tuple[str, str]) -> list[tuple[str, str, str]]:
+    """Pairs of figures on datasets."""
+    return [(dataset, x, y) for dataset in datasets for x, y in pairs]
+
+
+def _scores(tables: Figures) -> list[PaperClaim]:
+    ade = tables["all cells"].query("dataset == 'ade20k'")
+    lost = (1 - ade[L2] / ade["clean"]).dropna()
+    voc = tables["all cells"].query("dataset == 'voc'")
+    intern = voc["backbone"].str.startswith("internimage")
+    below = voc.loc[~intern, "clean"].min() - voc.loc[intern, "clean"].max()
+    return [
+        PaperClaim(
+            "Clean mIoU and generalization (GAM), ADE20K",
+            "some correlation between performance on clean images and under the worst corruption",
+            "Sec. 4.1.1, Fig. 2a",
+            correlation_rows(tables, on(["ade20k"], ("clean", GAM)), judge_positive),
+            "It is even strong. The two DeepLabV3 models whose corruption runs failed pull Pearson's r down; ranks "
+            "hardly notice them.",
+        ),
+        PaperClaim(
+            "Clean mIoU and reliability (l2-ReM), ADE20K",
+            "a strong correlation under l2 attacks",
+            "Sec. 4.1.1, Fig. 2a",
+            correlation_rows(tables, on(["ade20k"], ("clean", L2)), judge_strong),
+            "No attack cell is flagged, so both rows agree. The l2 budget of 64/255 takes away between "
+            f"{percent(lost.min())} and {percent(lost.max())} of a model's mIoU: much of this correlation is the clean "
+            "figure showing through a weak attack.",
+        ),
+        PaperClaim(
+            "Reliability and generalization, ADE20K",
+            "positive, but not strong",
+            "Sec. 4.1.1; Table 1 says strong, App. A not high",
+            correlation_rows(tables, on(["ade20k"], (L2, GAM)), judge_not_strong),
+            "The paper contradicts itself; by our rule its Table 1 is right where this is not confirmed.",
+        ),
+        PaperClaim(
+            "The same on the other datasets",
+            "clean and l2-ReM strongly correlated",
+            "Sec. 4.1.1; the step from ADE20K to the other datasets is ours",
+            correlation_rows(tables, on(["cityscapes", "voc"], ("clean", GAM), ("clean", L2)), judge_strong),
+            "On Cityscapes clean mIoU says little about l2 reliability. On VOC the three InternImage models are "
+            f"published with a clean mIoU more than {int(100 * below)} points below every other model and span most of "
+            "the range.",
+        ),
+        PaperClaim(
+            "Means instead of minima",
+            "the same conclusions hold with the mean over attacks or corruptions",
+            "Sec. 3",
+            correlation_rows(tables, on(DATASETS, (GAM, MEAN), (L2, f"mean of {L2}")), judge_strong),
+        ),
+        _nothing_resists(tables),
+        PaperClaim(
+            "InternImage generalizes best",
+            "InternImage has the best generalization, though it drops much from its clean performance",
+            "Sec. 4.1.1",
+            counted(
+                tables,
+                lambda table: {
+                    str(dataset): [str(rows.sort_values(GAM)["backbone"].iloc[-1]).startswith("internimage")]
+                    for dataset, rows in table.dropna(subset=[GAM]).groupby("dataset")
+                },
+            ),
+            "Whether the model with the best GAM of a dataset has such a backbone.",
+        ),
+        PaperClaim(
+            "Large SegFormer and InternImage models resist l2 attacks",
+            "the larger SegFormers and InternImages are reliable to some extent",
+            "Sec. 4.1.1",
+            pd.concat([_within(tables, "segformer", "mit-"), _within(tables, "upernet", "internimage-")]),
+            "Whether l2-ReM grows with the number of parameters within the family; three models, as InternImage has on "
+            "two datasets, are too few to rely on.",
+        ),
+    ]
+
+
+def _within(tables: Figures, architecture: str, backbone: str) -> Evidence:
+    """l2-ReM against size within one family of models."""
+    family = {
+        name: table[table["architecture"].eq(architecture) & table["backbone"].str.startswith(backbone)]
+        for name, table in tables.items()
+    }
+    rows = correlation_rows(family, on(DATASETS, ("parameters", L2)), judge_positive)
+    return rows.assign(pair=f"{architecture}, " + rows["pair"])
+
+
+def _nothing_resists(tables: Figures) -> PaperClaim:
+    rows = []
+    for dataset, chosen in tables["all cells"].groupby("dataset"):
+        values = chosen[LINF].dropna()
+        rows.append(
+            {
+                "dataset": dataset,
+                "models": str(len(values)),
+                "largest linf-ReM": percent(values.max()),
+                "median linf-ReM": percent(values.median()),
+                "verdict": YES if values.max() < 0.02 else NO,
+            }
+        )
+    return PaperClaim(
+        "Nothing resists l-infinity attacks",
+        "at 8/255 nearly all models are broken; no correlation can be seen",
+        "Sec. 4.1.1",
+        pd.DataFrame(rows),
+        "All linf-ReM figures lie at the floor; their correlation with anything is noise.",
+    )
+
+
+def _real_weather(tables: Figures) -> list[PaperClaim]:
+    def weather(title: str, words: str, x: str, judge: Judge, remark: str = "") -> PaperClaim:
+        rows = correlation_rows(tables, on(["cityscapes"], ("acdc all", x)), judge)
+        return PaperClaim(title, words, "App. A.1, Fig. 4", rows, remark)
+
+    return [
+        weather(
+            "Real weather (ACDC) and the mean over synthetic corruptions, Cityscapes",
+            "very strongly correlated, so that synthetic corruptions are a proxy for real shifts",
+            MEAN,
+            judge_very_strong,
+            "Here the flags matter most: with the failed DeepLabV3+ run and the five doubtful SegFormer runs the "
+            "agreement looks far weaker than it is.",
+        ),
+        weather("ACDC and brightness", "a weak positive correlation", "brightness 3", judge_weak),
+        weather("ACDC and fog", "a weak positive correlation", "fog 3", judge_weak),
+        weather("ACDC and snow", "a strong correlation", "snow 3", judge_strong),
+        PaperClaim(
+            "Clean mIoU and real weather, Cityscapes",
+            "nothing: a control that the paper does not have",
+            "no section",
+            correlation_rows(tables, on(["cityscapes"], ("acdc all", "clean")), judge_strong),
+            "Whatever is correlated with clean mIoU is a proxy for ACDC as far as this goes.",
+        ),
+        PaperClaim(
+            "ACDC and GAM, Cityscapes",
+            "ACDC goes with the mean; GAM is drawn beside it",
+            "App. A.1, Fig. 5",
+            correlation_rows(tables, on(["cityscapes"], ("acdc all", GAM), (GAM, MEAN)), judge_strong),
+        ),
+    ]
+
+
+def _across(figures: Figures) -> list[PaperClaim]:
+    wide = {name: dataset_table(rows).assign(dataset="both") for name, rows in figures.items()}
+
+    def across(score: str, words: str, judge: Judge) -> PaperClaim:
+        pair = (f"{score} cityscapes", f"{score} ade20k")
+        rows = correlation_rows(wide, on(["both"], pair), judge)
+        return PaperClaim(f"Cityscapes and ADE20K: {score}", words, "App. A.2, Fig. 6", rows)
+
+    metrics = {name: metric_table(rows) for name, rows in figures.items()}
+    pairs = [
+        (f"{row} {first}", f"{row} {second}")
+        for row in ("clean", "cospgd l2 64/255 x20", MEAN)
+        for first, second in itertools.combinations(METRICS, 2)
+    ]
+    return [
+        across("clean", "high correlation, no outliers", judge_strong),
+        across(L2, "weak correlation", judge_weak),
+        across(GAM, "weak correlation", judge_weak),
+        PaperClaim(
+            "mIoU, mAcc and aAcc",
+            "very strongly correlated, so that one metric is enough",
+            "App. A.3, Fig. 7 to 9",
+            correlation_rows(metrics, on(DATASETS, *pairs), judge_very_strong),
+            "Under linf CosPGD all three lie at the floor and are left out.",
+        ),
+    ]
+
+
+def _backbones(tables: Figures) -> list[PaperClaim]:
+    return [
+        PaperClaim(
+            "Transformer against convolution backbones: generalization",
+            "transformers have clearly better generalization",
+            "Sec. 4.1.2, Fig. 2b",
+            group_rows(tables, (GAM, MEAN, "retained"), datasets=DATASETS),
+            "On ADE20K the whole advantage comes from the two failed DeepLabV3 runs. InternImage counts as a "
+            "convolution backbone, as in the source; the paper's text counts it as a transformer. The groups differ in "
+            "much else than the backbone.",
+        ),
+        PaperClaim(
+            "Transformer against convolution backbones: clean",
+            "transformers are slightly better on clean images",
+            "Sec. 4.1.2, Fig. 2b",
+            group_rows(tables, ("clean",), datasets=DATASETS),
+        ),
+        PaperClaim(
+            "Transformer against convolution backbones: reliability",
+            "no clear advantage is claimed; as a control",
+            "Sec. 4.1.2, Fig. 2b",
+            group_rows(tables, (L2,), datasets=DATASETS),
+            "Mask2Former was attacked with PGD only and BEiT not at all: neither has a ReM, so that the transformers "
+            "here are SegFormers.",
+        ),
+        PaperClaim(
+            "Transformer against convolution backbones: real weather",
+            "trends by backbone hold in ACDC",
+            "Sec. 4.1.2; the step to ACDC is ours",
+            group_rows(tables, ("acdc all",), datasets=("cityscapes",)),
+        ),
+    ]
+
+
+def _capacity_and_time(tables: Figures) -> list[PaperClaim]:
+    def rows(x: str, others: Sequence[str], judge: Judge) -> Evidence:
+        return correlation_rows(tables, on(DATASETS, *((x, other) for other in others)), judge)
+
+    return [
+        PaperClaim(
+            "Model capacity and clean mIoU",
+            "a moderate correlation",
+            "Sec. 4.3, Fig. 2c",
+            rows("parameters", ("clean",), judge_moderate),
+            "Correlated with the number of parameters; excluding flags also drops the two counts that look swapped.",
+        ),
+        PaperClaim(
+            "Model capacity and the other scores",
+            "weaker than with clean mIoU",
+            "Sec. 4.3, Fig. 2c",
+            counted(tables, _weaker),
+            "Whether Spearman's rho of parameters with l2-ReM and with GAM is below that with clean mIoU.",
+        ),
+        PaperClaim(
+            "Progress over time: clean performance",
+            "performance on clean images has risen over the years",
+            "caption of Fig. 1",
+            rows("year", ("clean",), judge_positive),
+            "By the date of proposal of the architecture. On VOC the newest models, UPerNet with InternImage, are the "
+            "weakest.",
+        ),
+        PaperClaim(
+            "Progress over time: robustness lags behind",
+            "reliability and generalization have not improved at the same rate",
+            "caption of Fig. 1",
+            rows("year", ("gap", "l2 gap"), judge_positive),
+            "Confirmed means that the gap to clean performance grows with the years. GAM lies far below the clean "
+            "figure everywhere.",
+        ),
+    ]
+
+
+def _weaker(table: pd.DataFrame) -> dict[str, list[bool]]:
+    """By dataset: whether size goes less with robust scores than with the clean one."""
+    found: dict[str, list[bool]] = {}
+    for dataset in DATASETS:
+        chosen = table[table["dataset"].eq(dataset)]
+        rho = {}
+        for score in ("clean", L2, GAM):
+            rows = analysis.correlate(chosen["parameters"], chosen[score]).to_dict("records")
+            rho[score] = next(float(row["value"]) for row in rows if row["coefficient"] == "spearman")
+        found[dataset] = [rho[L2] < rho["clean"], rho[GAM] < rho["clean"]]
+    return found
+
+
+def _attacks(tables: Figures) -> list[PaperClaim]:
+    pgd = published.frame(source="semsegbench", metric="mIoU", kind="attack")
+    pgd = pgd[pgd["threat"].eq("pgd linf 8/255 x20")]
+    ranks = []
+    for dataset, chosen in pgd.groupby("dataset"):
+        mask = chosen["architecture"].eq("mask2former")
+        rest = chosen[~mask]
+        ranks.append(
+            {
+                "dataset": dataset,
+                "Mask2Former, median": f"{percent(chosen.loc[mask, 'value'].median())} ({mask.sum()})",
+                "others, median": f"{percent(rest['value'].median())} ({len(rest)})",
+                "best other": f"{percent(rest['value'].max())} ({rest['model'].iloc[int(rest['value'].argmax())]})",
+                "verdict": YES if chosen.loc[mask, "value"].median() > rest["value"].median() else NO,
+            }
+        )
+    pairs = list(itertools.combinations(OTHER_ATTACKS, 2))
+    return [
+        PaperClaim(
+            "Attacks rank models alike",
+            "strongly correlated, but for linf CosPGD, which leaves about 0",
+            "App. I.1, Fig. 16 to 18",
+            correlation_rows(tables, on(DATASETS, *pairs), judge_strong),
+            "Pairs of PGD, SegPGD and CosPGD in two norms without linf CosPGD.",
+        ),
+        PaperClaim(
+            "Mask2Former under PGD",
+            "Mask2Former with fewer parameters beats InternImage, but is merely harder to attack",
+            "Sec. 4.3 and App. I.1",
+            pd.DataFrame(ranks),
+            "True of the printed medians, though all of them are unusable in practice. The paper finds the order "
+            "reversed at a smaller budget with more steps, and the public code attacks Mask2Former through its dice "
+            "loss alone: this points to masked gradients rather than to robustness.",
+        ),
+        PaperClaim(
+            "Adversarial training helps, a large gap stays",
+            "robust models are better under attack, far below their clean performance",
+            "App. H, Table 3",
+            counted(both(published.frame(source="adversarially_trained", metric="mIoU")), _adversarially_trained),
+            "Copied by the paper from others. Halmosi et al. find that DDC-AT falls to 0 under stronger attacks.",
+        ),
+    ]
+
+
+def _adversarially_trained(rows: pd.DataFrame) -> dict[str, list[bool]]:
+    table = analysis.threat_table(rows).set_index("model")
+    attacks = ["bim linf 8/255 x10", "segpgd linf 8/255 x10", "cospgd linf 8/255 x10"]
+    plain = table.loc[["Robust PSPNet No Defense"], attacks].to_numpy(float)  # (1, attacks)
+    trained = ["Robust PSPNet SAT", "Robust PSPNet DDC-AT"]
+    figures, clean = table.loc[trained, attacks].to_numpy(float), table.loc[trained, ["clean"]].to_numpy(float)
+    return {
+        "above the undefended PSPNet": [bool(each) for each in (figures > plain).ravel()],
+        "less than half of the clean figure": [bool(each) for each in (figures < clean / 2).ravel()],
+    }
+
+
+def _detection() -> list[PaperClaim]:
+    tables = {name: score_table(rows) for name, rows in both(published.frame(source="detecbench_interim")).items()}
+    note = (
+        "Interim exports only: one step of 2.55 grey levels on COCO is hardly an attack, and VOC has eleven models of "
+        "four architectures. The final figures were not readable."
+    )
+    reliability = [("coco", "clean", "pgd linf 8/255 x1"), ("voc0712", "clean", LINF)]
+    metrics = {
+        name: metric_table(rows, ("mAP", "mAP_small", "mAP_medium", "mAP_large"))
+        for name, rows in both(published.frame(source="detecbench_interim")).items()
+    }
+    pairs = [(f"clean {first}", f"clean {second}") for first, second in itertools.combinations(
+        ("mAP", "mAP_small", "mAP_medium", "mAP_large"), 2)]  # fmt: skip
+    return [
+        PaperClaim(
+            "Detection: clean mAP and ReM",
+            "a weak positive correlation, then none",
+            "Sec. 4.2.1, Fig. 3a",
+            correlation_rows(tables, reliability, judge_not_correlated),
+            note,
+        ),
+        PaperClaim(
+            "Detection: FGSM and clean mAP",
+            "a high positive correlation",
+            "App. O.2.1, Fig. 28",
+            correlation_rows(
+                tables,
+                [("coco", "clean", "pgd linf 8/255 x1"), ("voc0712", "clean", "fgsm linf 8/255 x1")],
+                judge_strong,
+            ),
+            note,
+        ),
+        PaperClaim(
+            "Detection: metrics agree",
+            "mAP and its parts by size are very strongly correlated",
+            "App. B.3, Fig. 13",
+            correlation_rows(metrics, on(["coco", "voc0712"], *pairs), judge_very_strong),
+            "On clean images; figures under corruptions are not published.",
+        ),
+        PaperClaim(
+            "Detection: transformer backbones, clean",
+            "marginally better on clean images",
+            "Sec. 4.2.2, Fig. 3b",
+            group_rows(tables, ("clean",), datasets=("coco", "voc0712")),
+            note,
+        ),
+    ]

@@ -1,0 +1,126 @@
+"""Claims of papers and the published figures for them: correlations, groups, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gauntlet import analysis
+from gauntlet.results import published
+from gauntlet.studies.correlation_rules import NO, OPEN, YES, Judge
+from gauntlet.studies.figure_tables import label
+
+SELECTIONS = ("all cells", "flagged cells excluded")
+DATASETS = ("ade20k", "cityscapes", "voc")
+
+Evidence = pd.DataFrame
+Figures = Mapping[str, pd.DataFrame]
+"""Tables by the selection of their cells."""
+
+
+@dataclass(frozen=True)
+class PaperClaim:
+    """A claim and the numbers for it.
+
+    Attributes:
+        title: the claim in a few words.
+        words: what the paper says, in short.
+        place: section, table or figure where it says so.
+        evidence: rows of numbers, the last column `verdict`.
+        remark: what a reader should know beside the numbers.
+    """
+
+    title: str
+    words: str
+    place: str
+    evidence: Evidence
+    remark: str = ""
+
+
+def both(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Figures with every cell, and without the cells of known faults and doubts."""
+    return dict(zip(SELECTIONS, (rows, published.unflagged(rows)), strict=True))
+
+
+def correlation_row(table: pd.DataFrame, x: str, y: str, judge: Judge) -> dict[str, str]:
+    """n, the three coefficients with intervals, and a verdict on Spearman's."""
+    pair = table.reindex(columns=[x, y]).astype(float)  # a figure whose cells are all flagged is missing
+    rows = analysis.correlate(pair[x], pair[y]).to_dict("records")
+    by_name = {str(row["coefficient"]): row for row in rows}
+    return {
+        "models": str(by_name["spearman"]["n"]),
+        "Pearson r": interval(by_name["pearson"]),
+        "Spearman rho": interval(by_name["spearman"]),
+        "Kendall tau-b": interval(by_name["kendall"]),
+        "verdict": judge(by_name["spearman"]),
+    }
+
+
+def correlation_rows(tables: Figures, pairs: Sequence[tuple[str, str, str]], judge: Judge) -> Evidence:
+    """Correlations of (dataset, x, y) with both selections of cells."""
+    rows = []
+    for dataset, x, y in pairs:
+        for name, table in tables.items():
+            chosen = table[table["dataset"].eq(dataset)]
+            pair = f"{dataset}: {label(x)}, {label(y)}"
+            rows.append({"pair": pair, "cells": name, **correlation_row(chosen, x, y, judge)})
+    return pd.DataFrame(rows)
+
+
+def group_rows(tables: Figures, scores: Sequence[str], *, datasets: Sequence[str]) -> Evidence:
+    """Transformer against convolution backbones in several scores: means, difference with interval, p-value."""
+    rows = []
+    for dataset in datasets:
+        for score in scores:
+            for name, table in tables.items():
+                chosen = table[table["dataset"].eq(dataset)]
+                groups = analysis.compare_groups(chosen, score, "backbone_type", "convolution", "transformer").iloc[0]
+                rows.append(
+                    {
+                        "dataset": dataset,
+                        "score": label(score),
+                        "cells": name,
+                        "convolution": f"{percent(groups['mean_first'])} ({groups['n_first']})",
+                        "transformer": f"{percent(groups['mean_second'])} ({groups['n_second']})",
+                        "difference": " ".join(
+                            [points(groups["difference"]), f"[{points(groups['low'])}, {points(groups['high'])}]"]
+                        ),
+                        "p": f"{groups['p_value']:.3f}",
+                        "verdict": YES if groups["low"] > 0 else NO,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def counted(
+    figures: Figures, cases: Callable[[pd.DataFrame], Mapping[str, Sequence[bool]]], *, mostly: bool = False
+) -> Evidence:
+    """In how many of its cases a claim holds; confirmed where in all of them, with `mostly` in more than half."""
+    rows = []
+    for name, table in figures.items():
+        for case, holds in cases(table).items():
+            enough = sum(holds) > len(holds) / 2 if mostly else all(holds)
+            verdict = OPEN if not len(holds) else YES if enough else NO
+            rows.append({"case": case, "cells": name, "holds in": f"{sum(holds)} of {len(holds)}", "verdict": verdict})
+    return pd.DataFrame(rows)
+
+
+def interval(row: Mapping[Hashable, Any]) -> str:
+    """A coefficient with its interval: "0.87 [0.68, 0.95]"."""
+    if np.isnan(row["value"]):
+        return "-"
+    return f"{row['value']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+
+
+def percent(value: float) -> str:
+    """A fraction as a percentage."""
+    return f"{100 * value:.1f} %"
+
+
+def points(value: float) -> str:
+    """A difference of fractions in percentage points, with its sign."""
+    return f"{100 * value:+.1f}"

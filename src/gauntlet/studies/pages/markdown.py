@@ -1,0 +1,53 @@
+"""Markdown of pages: sections, tables, figures in per cent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import cv2
+
+from gauntlet import pictures
+from gauntlet.models.sources import shipped
+from gauntlet.pictures import Tile
+
+
+def section(title: str, *parts: str) -> str:
+    """A heading and what stands below it, an empty line between any two."""
+    return "\n\n".join([f"## {title}", *parts]) + "\n"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows))
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A fraction as per cent; nothing where there is none."""
+    return "" if value is None else f"{100 * value:.{digits}f}"
+
+
+def short(models: Sequence[str]) -> list[str]:
+    """Names without the dataset."""
+    return [name.removeprefix("streets/") for name in models]
+
+
+def cards_section(title: str, models: Sequence[str], figures: Sequence[str]) -> str:
+    """What the cards of shipped models say, with some of their clean figures in %."""
+    rows = []
+    for name in models:
+        model = shipped.find(name)
+        clean, parameters = model.card["figures"]["clean"], model.card["model"]["parameters"]
+        size = model.weights.stat().st_size / 1e6
+        rows.append(
+            [f"`{name}`", model.card["kind"], f"{parameters / 1e6:.2f} M", f"{size:.1f} MB",
+             *(percent(clean[figure]) for figure in figures)]
+        )  # fmt: skip
+    header = ["model", "training", "parameters", "file", *(f"clean {figure} %" for figure in figures)]
+    return section(title, "As in the cards, on the validation images named there.", table(header, rows))
+
+
+def save_sheet(path: Path, tiles: Sequence[Tile], columns: int) -> None:
+    """A sheet of tiles as JPEG."""
+    picture = pictures.sheet(tiles, columns)
+    cv2.imwrite(str(path), cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 85])

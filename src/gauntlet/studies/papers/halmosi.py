@@ -1,0 +1,310 @@
+"""Halmosi et al.: Evaluating the Adversarial Robustness of Semantic Segmentation. docs/specs/studies.md, 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gauntlet.analysis import by_size, median_perturbation, minimum_norms, perturbation_cdf, stored_objects
+from gauntlet.analysis.size_bias import FRACTION_EDGES
+from gauntlet.metrics.arithmetic import divide
+from gauntlet.metrics.segmentation.figures import image_accuracy
+from gauntlet.report.charts import Axis, Chart, LineChart, Panel, PointChart, Series
+from gauntlet.report.document import Block
+from gauntlet.report.tables import Cell, Column, Table
+from gauntlet.studies.contract import Claim, Study, studies
+from gauntlet.studies.drawings import slug
+from gauntlet.studies.figures import FloatArray, interval
+from gauntlet.studies.results import FOREGROUND, Results, measured
+
+PLAIN, CLEAN, ATTACKED = "plain", "clean", "aggregated"
+BINS = 20
+SIZES = tuple(f"{100 * low:g} to {100 * high:g} %" for low, high in pairwise(FRACTION_EDGES))
+BACKGROUND = 0
+"""PASCAL VOC's background."""
+MINIMUM: dict[str, dict[str, Any]] = {
+    "alma-prox": {"name": "alma-prox"},
+    "dag-0.001": {"name": "dag", "alpha": 0.001, "steps": 200},
+    "dag-0.003": {"name": "dag", "alpha": 0.003, "steps": 200},
+    "pdpgd": {"name": "pdpgd"},
+}
+_MODELS = (
+    "PSPNet and DeepLabv3 (ResNet-50) trained normally and adversarially in six ways, UPerNet-ConvNeXt with SEA-AT; "
+    "PASCAL VOC and Cityscapes."
+)
+
+
+def battery(**options: Any) -> dict[str, Mapping[str, Any] | str]:
+    """Clean images, and the worst of the ten attacks per image."""
+    return {CLEAN: "clean", ATTACKED: {"battery": {"name": "halmosi", "epsilon": "8/255", **options}}}
+
+
+# Histograms --------------------------------------------------------------------------------------------------------
+
+
+def gap(results: Results, threat: str, view: str) -> FloatArray:
+    """(R,) CmIoU minus NmIoU: above 0 where large objects carry the dataset's figure."""
+    return np.asarray(results.miou(PLAIN, threat, view=view) - results.nmiou(PLAIN, threat, view=view))
+
+
+def histograms(view: str) -> Callable[[Results], list[Block]]:
+    """Draws the share of images over their mIoU, clean and attacked, with CmIoU and NmIoU as lines."""
+
+    def drawing(results: Results) -> list[Block]:
+        title = "Image-wise mIoU" + (", background ignored" if view == FOREGROUND else "")
+        charts: dict[str, Chart] = {}
+        rows: list[list[Cell]] = []
+        for threat in (CLEAN, ATTACKED):
+            means = {
+                "CmIoU": results.miou(PLAIN, threat, view=view),
+                "NmIoU": results.nmiou(PLAIN, threat, view=view),
+            }
+            rows.append([threat, *(interval(each) for each in means.values()), interval(gap(results, threat, view))])
+            values = results.image_miou(PLAIN, threat, view=view)
+            charts[threat] = _histogram(
+                f"{title}, {threat}", values, {name: float(each[0]) for name, each in means.items()}
+            )
+        columns = [
+            Column("images"),
+            Column("CmIoU", "percent", heat=True, note="mean of class IoUs over the dataset"),
+            Column("NmIoU", "percent", heat=True, note="mean over images of their mIoU"),
+            Column("CmIoU - NmIoU", "points", note="above 0: large objects carry the figure"),
+        ]
+        name = slug(f"{results.chosen}-{title}")
+        caption = f"Share of the images in {BINS} bins of their own mIoU; the lines are the two means."
+        table = Table(f"table-{name}", title, columns, rows, "95 % intervals over images.")
+        return [table, Panel(f"panel-{name}", title, caption, charts, "images")]
+
+    return drawing
+
+
+def _histogram(title: str, values: FloatArray, lines: Mapping[str, float]) -> LineChart:
+    finite = values[np.isfinite(values)]
+    counts, edges = np.histogram(finite, BINS, (0.0, 1.0))
+    shares = counts / max(len(finite), 1)
+    top = float(shares.max(initial=0.0))
+    series = [Series("images", [0.0, *edges.tolist()], [0.0, *shares.tolist(), 0.0])]
+    series += [
+        Series(f"{name} {100 * value:.1f} %", [value, value], [0.0, top], style=style)
+        for style, (name, value) in enumerate(lines.items(), start=1)
+        if np.isfinite(value)
+    ]
+    return LineChart(
+        title,
+        "Share of the images over their mIoU, with the mean over classes and the mean over images as lines.",
+        Axis("mIoU of an image (%)", percent=True, whole=True),
+        Axis("share of the images (%)", percent=True),
+        series=series,
+        steps=True,
+    )
+
+
+def histogram_study(number: int, view: str, also: Sequence[int], unknown: str, **options: Any) -> Study:
+    """One of the figures of distributions."""
+    ignoring = view == FOREGROUND
+    return Study(
+        name=f"halmosi/figure-{number}",
+        title="How the mIoU of single images is spread" + (", background ignored" if ignoring else ""),
+        question="Does the mean over classes hide images that an attack destroys?",
+        setting=f"{_MODELS} Ten attacks at 8/255, the worst per image."
+        + (" Pixels of the background are ignored by attacks and figures." if ignoring else ""),
+        finding="SEA-AT-Small under attack: CmIoU 32.66, NmIoU 12.89 %; the gap is its size bias. Models trained with "
+        "half adversarial batches look like normal ones, those with wholly adversarial ones keep something.",
+        unknown=unknown,
+        members={PLAIN: "{model}"},
+        threats=battery(**options),
+        drawing=measured(histograms(view)),
+        claims=[
+            Claim(
+                "Under the aggregated attack CmIoU is above NmIoU: large objects carry the figure.",
+                measured(lambda results: gap(results, ATTACKED, view)),
+            ),
+            Claim(
+                "The attack widens the gap between CmIoU and NmIoU.",
+                measured(lambda results: np.asarray(gap(results, ATTACKED, view) - gap(results, CLEAN, view))),
+            ),
+        ],
+        also=tuple(f"halmosi/figure-{each}" for each in also),
+    )
+
+
+# Size bias ---------------------------------------------------------------------------------------------------------
+
+
+def objects_of(results: Results) -> pd.DataFrame:
+    """The objects of all images, clean and attacked."""
+    clean, attacked = (results.evaluation(PLAIN, threat).key for threat in (CLEAN, ATTACKED))
+    return stored_objects(results.store, clean, attacked)
+
+
+def small_objects_lose(results: Results) -> FloatArray:
+    """(R,) kept recall (attacked over clean) of the objects in the largest bin of size minus that in the smallest."""
+    table = objects_of(results)
+    table = table[table["clean_recall"] > 0]
+    kept = (table["recall"] / table["clean_recall"]).to_numpy(float)
+    place = np.clip(np.searchsorted(FRACTION_EDGES, table["fraction"], side="right") - 1, 0, len(SIZES) - 1)
+    images = pd.Index(results.image_ids(PLAIN, CLEAN)).get_indexer(pd.Index(table["image_id"]))
+    shape = (results.images, len(SIZES))
+    sums, counts = np.zeros(shape), np.zeros(shape)
+    np.add.at(sums, (images, place), kept)
+    np.add.at(counts, (images, place), 1)
+    present = np.flatnonzero(counts.sum(axis=0))
+    if len(present) < 2:
+        return np.full(len(results.weights), np.nan)
+    means = divide(results.weights @ sums, results.weights @ counts)
+    return np.asarray(means[:, present[-1]] - means[:, present[0]])
+
+
+def size_drawing(results: Results) -> list[Block]:
+    """Recall of objects by size, clean and attacked."""
+    table = by_size(objects_of(results))
+    table = table[table["objects"] > 0]
+    names = [SIZES[index] for index in table["bin"]]
+    columns = [
+        Column("size (share of the image)"),
+        Column("objects", "count"),
+        Column("clean recall", "percent", heat=True),
+        Column("attacked recall", "percent", heat=True),
+        Column(
+            "kept", "percent", heat=True, note="mean of attacked over clean recall, objects that are right somewhere"
+        ),
+    ]
+    figures = table[["objects", "clean_recall", "recall", "ratio"]].itertuples(index=False)
+    rows: list[list[Cell]] = [
+        [name, int(count), *(float(each) for each in values)]
+        for name, (count, *values) in zip(names, figures, strict=True)
+    ]
+    title = "Recall by size"
+    name = slug(f"{results.chosen}-{title}")
+    chart = PointChart(
+        title,
+        "Recall of objects on clean and attacked images, a row per size.",
+        Axis("recall (%)", percent=True, whole=True),
+        Axis("share of the image", categories=names),
+        series=[
+            Series(word, table[column].astype(float).tolist(), names, labels=[word] * len(names), style=style)
+            for style, (word, column) in enumerate((("clean", "clean_recall"), ("attacked", "recall")))
+        ],
+    )
+    caption = "An object is a connected component of one class, background left out."
+    return [
+        Table(f"table-{name}", title, columns, rows, caption),
+        Panel(f"panel-{name}", title, caption, {title: chart}),
+    ]
+
+
+SIZE = Study(
+    name="halmosi/figure-2",
+    title="Small objects fall first",
+    question="Does an attack take small objects before large ones?",
+    setting="Two images of birds, a small and a large one, under the aggregated attack; two models, one SEA-AT-Tiny.",
+    finding="The small birds vanish, the large one survives.",
+    unknown="The second model. The paper shows two pictures; here every connected object of the dataset is counted.",
+    members={PLAIN: "{model}"},
+    threats=battery(),
+    drawing=measured(size_drawing),
+    claims=[
+        Claim(
+            "Of large objects a larger share of the recall is kept than of small ones.", measured(small_objects_lose)
+        ),
+    ],
+    objects=True,
+)
+
+
+# Smallest perturbations --------------------------------------------------------------------------------------------
+
+
+def smallest_norms(results: Results, view: str) -> pd.DataFrame:
+    """The smallest successful perturbation of every image by every attack."""
+    parts = []
+    for attack in MINIMUM:
+        (table,) = results.tables(PLAIN, attack, view=view)
+        rows = results.evaluation(PLAIN, attack).per_image
+        parts.append(rows[["image_id", "norm"]].assign(view=attack, share=1 - image_accuracy(table)))
+    return minimum_norms(pd.concat(parts, ignore_index=True))
+
+
+def alma_leads(results: Results, view: str) -> FloatArray:
+    """(R,) share of the images that ALMAProx fools with the smallest norm, minus the largest such share of another."""
+    wide = smallest_norms(results, view).pivot(index="image_id", columns="view", values="minimum")
+    norms = wide.loc[results.image_ids(PLAIN, CLEAN), list(MINIMUM)].to_numpy(float)  # (N, attacks)
+    fooled = np.isfinite(norms).any(axis=1)
+    best = fooled[:, None] & (np.arange(norms.shape[1]) == norms.argmin(axis=1)[:, None])
+    shares = results.weights @ best / results.images
+    return np.asarray(shares[:, 0] - shares[:, 1:].max(axis=1))
+
+
+def smallest_drawing(view: str) -> Callable[[Results], list[Block]]:
+    """Draws which share of the images falls to which size, on a logarithmic axis."""
+
+    def drawing(results: Results) -> list[Block]:
+        minimum = smallest_norms(results, view)
+        shares = perturbation_cdf(minimum)
+        title = "Smallest perturbations"
+        name = slug(f"{results.chosen}-{title}")
+        positive = shares[shares["grey_level"] > 0]
+        series = [
+            Series(str(attack), part["grey_level"].tolist(), part["share"].tolist(), style=style)
+            for style, (attack, part) in enumerate(positive.groupby("attack", sort=False))
+        ]
+        chart = LineChart(
+            title,
+            "Share of the images that a perturbation of at most the given size fools, one line per attack.",
+            Axis("linf norm (grey levels of 255)", log=True),
+            Axis("images fooled (%)", percent=True, whole=True),
+            series=series,
+            steps=True,
+        )
+        columns = [Column("attack"), Column("median size (of 255)", "number"), Column("fooled", "percent", heat=True)]
+        rows: list[list[Cell]] = [
+            [str(attack), float(median), float(fooled)]
+            for attack, median, fooled, _ in median_perturbation(minimum).itertuples(index=False)
+        ]
+        caption = (
+            "Half of the images fall to the median size; infinite where fewer do. Fooled: 99 % of the pixels wrong."
+        )
+        table = Table(f"table-{name}", title, columns, rows, caption)
+        return [table, Panel(f"panel-{name}", title, caption, {title: chart})]
+
+    return drawing
+
+
+def smallest_study(number: int, view: str, dataset: str, options: Mapping[str, Any]) -> Study:
+    """One of the two figures of minimum perturbations."""
+    return Study(
+        name=f"halmosi/figure-{number}",
+        title=f"How small a perturbation suffices ({dataset})",
+        question="How small are the perturbations that fool almost every pixel?",
+        setting="ALMAProx, DAG with two steps and PDPGD, not clipped, until 99 % of the pixels are wrong"
+        + ("; background masked." if view == FOREGROUND else "."),
+        finding="Robust below 0.25/255 (normal training), 0.5/255 (DDC-AT, SegPGD-AT), others up to about 16/255; "
+        "ALMAProx is best at small norms.",
+        unknown="The share of wrong pixels is 99 % or 90 %; ours is 99 %. No data are published.",
+        members={PLAIN: "{model}"},
+        threats={CLEAN: "clean", **{name: {"attack": {**own, **options}} for name, own in MINIMUM.items()}},
+        drawing=measured(smallest_drawing(view)),
+        claims=[
+            Claim(
+                "ALMAProx needs the smallest norm on more images than any other attack.",
+                measured(lambda results: alma_leads(results, view)),
+            ),
+        ],
+    )
+
+
+HISTOGRAM = histogram_study(1, "all", (3, 7, 8, 10), "Bins (ours are 20 from 0 to 1); datasets of figure 3.")
+WITHOUT_BACKGROUND = histogram_study(
+    9, FOREGROUND, (11,), "Bins (ours are 20 from 0 to 1). Class 0 is the background.", ignore=[BACKGROUND]
+)
+SMALLEST = (
+    smallest_study(15, "all", "Cityscapes", {}),
+    smallest_study(16, FOREGROUND, "PASCAL VOC", {"ignore": [BACKGROUND]}),
+)
+
+for _study in (HISTOGRAM, SIZE, WITHOUT_BACKGROUND, *SMALLEST):
+    studies.add(_study.name, _study, aliases=tuple(_study.also))

@@ -1,0 +1,210 @@
+"""Agnihotri et al.: SemSegBench and DetecBench, drawn from figures of many models. docs/specs/studies.md, 3 and 4."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from gauntlet.analysis import gam
+from gauntlet.analysis.benchmark_sets import COMMON_3D, COMMON_CORRUPTIONS
+from gauntlet.analysis.frames import unit_columns
+from gauntlet.results import published
+from gauntlet.studies.contract import studies
+from gauntlet.studies.correlation_rules import (
+    judge_moderate,
+    judge_not_correlated,
+    judge_not_strong,
+    judge_positive,
+    judge_strong,
+    judge_very_strong,
+    judge_weak,
+)
+from gauntlet.studies.figure_tables import (
+    ATTACKS,
+    GAM,
+    L2,
+    LINF,
+    MEAN,
+    METRICS,
+    dataset_table,
+    metric_table,
+    score_table,
+)
+from gauntlet.studies.relations import FigureStudy, Groups, Pair
+
+SETTING = (
+    "76 checkpoints; PGD, SegPGD and CosPGD with 20 steps at 8/255 (linf) and 64/255 (l2), 15 corruptions at severity "
+    "3, ACDC for models of Cityscapes."
+)
+DETECTION_SETTING = (
+    "61 detectors on COCO and VOC; FGSM, BIM and PGD at 8/255, 15 corruptions and 8 in 3D at severity 3. Of the "
+    "published figures only interim exports could be read: clean, and some attacks."
+)
+ACDC = "acdc all"
+CORRUPTED = tuple(f"{name} 3" for name in COMMON_CORRUPTIONS)
+DETECTOR_METRICS = ("mAP", "mAP_small", "mAP_medium", "mAP_large")
+
+
+def figures(source: str, dataset: str | None = None) -> Callable[[], pd.DataFrame]:
+    """The published figures of a source without known faults, of one dataset or of all."""
+    return lambda: published.unflagged(published.frame(source=source, dataset=dataset))
+
+
+def add(item: str, title: str, question: str, finding: str, **rest: Any) -> None:
+    """Registers a study of SemSegBench."""
+    rest = {"setting": SETTING, "published": figures("semsegbench", rest.pop("on", None)), **rest}
+    studies.add(
+        f"semsegbench/{item}", FigureStudy(name=f"semsegbench/{item}", **_texts(title, question, finding), **rest)
+    )
+
+
+def add_detection(item: str, title: str, question: str, finding: str, **rest: Any) -> None:
+    """Registers a study of DetecBench."""
+    rest = {"setting": DETECTION_SETTING, "published": figures("detecbench_interim"), "color": "backbone", **rest}
+    studies.add(
+        f"detecbench/{item}", FigureStudy(name=f"detecbench/{item}", **_texts(title, question, finding), **rest)
+    )
+
+
+def _texts(title: str, question: str, finding: str) -> dict[str, Any]:
+    return {"title": title, "question": question, "finding": finding}
+
+
+def crossed(rows: Sequence[str], metrics: Sequence[str]) -> list[Pair]:
+    """Every pair of metrics under every threat."""
+    return [
+        Pair(f"{row} {first}", f"{row} {second}", judge_very_strong, "App. A.3, B.3")
+        for row in rows
+        for first, second in itertools.combinations(metrics, 2)
+    ]
+
+
+def dimensions_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means over the corruptions in 2D and over those in 3D."""
+    table = score_table(frame)
+    keys = [name for name in unit_columns(table) if name in frame]
+    for name, members in (("mean 2D", COMMON_CORRUPTIONS), ("mean 3D", COMMON_3D)):
+        rows = gam(frame[frame["metric"].eq("mAP")], members=members)
+        means = rows[rows["summary"].eq(GAM)][[*keys, "mean"]].rename(columns={"mean": name})
+        table = table.merge(means, on=keys, how="left")
+    return table
+
+
+# SemSegBench
+
+TIME = [Pair("year", "clean", judge_positive, "Fig. 1"), Pair("year", "gap", judge_positive, "Fig. 1"),
+        Pair("year", "l2 gap", judge_positive, "Fig. 1")]  # fmt: skip
+SCORES = [
+    Pair("clean", LINF, judge_not_correlated, "Sec. 4.1.1"),
+    Pair(LINF, L2, judge_not_correlated, "Sec. 4.1.1"),
+    Pair("clean", L2, judge_strong, "Sec. 4.1.1"),
+    Pair("clean", GAM, judge_positive, "Sec. 4.1.1"),
+    Pair(L2, GAM, judge_not_strong, "Sec. 4.1.1"),
+    Pair(LINF, GAM, judge_not_correlated, "Sec. 4.1.1"),
+]
+CAPACITY = [
+    Pair("parameters", "clean", judge_moderate, "Sec. 4.3"),
+    *(Pair("parameters", score, judge_weak, "Sec. 4.3") for score in (LINF, L2, GAM)),
+]
+BACKBONES = Groups("backbone_type", ("clean", LINF, L2, GAM), "convolution", "transformer")
+
+add("figure-1", "Progress over time", "Do reliability and generalization rise with the years as clean figures do?",
+    "Clean mIoU rises with the year in which a model was proposed; the other two lag behind.",
+    pairs=TIME, on="ade20k", unknown="Which ReM.")  # fmt: skip
+add("figure-2a", "Clean mIoU, ReM and GAM", "Do clean performance, reliability and generalization go together?",
+    "Under linf attacks all are near 0 and nothing is correlated; clean and l2-ReM strongly; clean and GAM somewhat; "
+    "l2-ReM and GAM positive, but not strongly.", pairs=SCORES, on="ade20k",
+    unknown="Table 1 calls l2-ReM and GAM strongly correlated, App. A says not high.")  # fmt: skip
+add("figure-2b", "Convolution or transformer backbone", "Which backbones are better?",
+    "Transformers are clearly better in GAM, slightly in clean mIoU.", groups=[BACKBONES], on="ade20k",
+    unknown="The paper counts InternImage as a transformer, its table as convolution.")  # fmt: skip
+add("figure-2c", "Number of parameters", "Are larger models better?",
+    "Moderately in clean mIoU, more weakly in ReM and GAM.", pairs=CAPACITY, on="ade20k")  # fmt: skip
+add("figure-2", "Clean mIoU, ReM and GAM by backbone and size", "What goes with reliability and generalization?",
+    "Figures 2a, 2b and 2c on every dataset.", pairs=[*SCORES, *CAPACITY], groups=[BACKBONES])  # fmt: skip
+add("figure-10", "Clean mIoU, ReM and GAM, all six pairs", "Do the scores go together?", "As figure 2a.",
+    pairs=SCORES, on="ade20k")  # fmt: skip
+add("figure-4", "Synthetic corruptions against real weather", "Do synthetic corruptions stand in for real ones?",
+    "ACDC is correlated very strongly with the mean of the corruptions, strongly with snow, weakly with brightness and "
+    "fog.", on="cityscapes", pairs=[Pair(MEAN, ACDC, judge_very_strong, "App. A.1"),
+                                    Pair("brightness 3", ACDC, judge_weak, "App. A.1"),
+                                    Pair("snow 3", ACDC, judge_strong, "App. A.1"),
+                                    Pair("fog 3", ACDC, judge_weak, "App. A.1"),
+                                    Pair("clean", ACDC)],
+    unknown="Whether ACDC is all images or a mean of conditions.")  # fmt: skip
+add("figure-5", "ACDC, GAM and the mean of corruptions", "Is the minimum or the mean closer to real weather?",
+    "ACDC is correlated very strongly with the mean.", on="cityscapes",
+    pairs=[Pair(MEAN, ACDC, judge_very_strong, "App. A.1"), Pair(GAM, ACDC), Pair(GAM, MEAN)])  # fmt: skip
+add("figure-6", "Across datasets", "Does a model that is good on Cityscapes do well on ADE20K?",
+    "Clean figures agree highly; l2-ReM and GAM weakly; linf-ReM is near 0.", table=dataset_table,
+    pairs=[Pair("clean cityscapes", "clean ade20k", judge_strong, "App. A.2"),
+           Pair(f"{LINF} cityscapes", f"{LINF} ade20k", judge_not_correlated, "App. A.2"),
+           Pair(f"{L2} cityscapes", f"{L2} ade20k", judge_weak, "App. A.2"),
+           Pair(f"{GAM} cityscapes", f"{GAM} ade20k", judge_weak, "App. A.2")])  # fmt: skip
+for number, dataset in ((7, "ade20k"), (8, "cityscapes"), (9, "voc")):
+    add(f"figure-{number}", f"mIoU, mAcc and aAcc on {dataset}", "Do the metrics agree?",
+        "They are correlated very strongly under every threat.", on=dataset, table=metric_table,
+        pairs=crossed(("clean", "cospgd linf 8/255 x20", "cospgd l2 64/255 x20", MEAN), METRICS))  # fmt: skip
+for number, dataset in ((16, "voc"), (17, "cityscapes"), (18, "ade20k")):
+    add(f"figure-{number}", f"Attacks against each other on {dataset}", "Do attacks rank models alike?",
+        "Strongly correlated, but for linf CosPGD, which leaves about 0.", on=dataset,
+        pairs=[Pair(x, y, judge_not_correlated if "cospgd linf" in x + y else judge_strong, "App. I.1")
+               for x, y in itertools.combinations(ATTACKS, 2)])  # fmt: skip
+for number, dataset in ((19, "voc"), (20, "cityscapes"), (21, "ade20k")):
+    add(f"figure-{number}", f"Each attack in two norms on {dataset}", "How much more does l2 leave?",
+        "At its budget l2 leaves far more than linf.", on=dataset,
+        pairs=[Pair(f"{name} l2 64/255 x20", f"{name} linf 8/255 x20") for name in ("pgd", "segpgd", "cospgd")],
+        listed=("model", *ATTACKS))  # fmt: skip
+for number, dataset in ((22, "voc"), (23, "cityscapes"), (24, "ade20k")):
+    add(f"figure-{number}", f"Each corruption against size on {dataset}", "Do larger models bear corruptions better?",
+        "Weakly; exceptions are failed runs.", on=dataset,
+        pairs=[Pair(name, "parameters") for name in CORRUPTED])  # fmt: skip
+add("table-2", "The models", "Which models are there?", "76 checkpoints of 71 rows.", kind="list", least_models=1,
+    listed=("model", "architecture", "backbone", "backbone_type", "crop_size", "parameters", "clean"))  # fmt: skip
+add("table-3", "Adversarially trained models", "What does adversarial training keep?",
+    "PSPNet without, with SAT, with DDC-AT under CosPGD: 0.13, 17.05, 23.04 mIoU; UPerNet with PIR-AT 34.6 under SEA.",
+    kind="list", least_models=1, published=figures("adversarially_trained"),
+    listed=("model", "clean", "bim linf 8/255 x10", "segpgd linf 8/255 x10", "cospgd linf 8/255 x10",
+            "cosapgd linf 8/255 x10", "sea linf 8/255 x100"),
+    unknown="The dataset. Halmosi et al. find that DDC-AT falls to 0.")  # fmt: skip
+
+# DetecBench
+
+RELIABILITY = "pgd linf 8/255 x1"
+add_detection("figure-1", "Progress over time", "Do robust figures rise with the years as clean ones do?",
+    "Clean mAP rises, ReM and GAM lag behind.",
+    pairs=[Pair("year", "clean", judge_positive, "Fig. 1"), Pair("year", LINF), Pair("year", GAM)])  # fmt: skip
+add_detection("figure-3a", "Clean mAP, ReM and GAM", "Do the three go together?",
+    "Clean and ReM weakly, clean and GAM strongly, ReM and GAM not.",
+    pairs=[Pair("clean", LINF, judge_not_correlated, "Sec. 4.2.1"), Pair("clean", GAM, judge_strong, "Sec. 4.2.1"),
+           Pair(LINF, GAM, judge_not_correlated, "Sec. 4.2.1"), Pair("clean", RELIABILITY)],
+    unknown="Called weak and none in two places.")  # fmt: skip
+add_detection("figure-3b", "Convolution or transformer backbone", "Which backbones are better?",
+    "Transformers marginally in clean mAP and ReM, clearly in GAM.",
+    groups=[Groups("backbone_type", ("clean", LINF, GAM), "convolution", "transformer")])  # fmt: skip
+add_detection("figure-3c", "Number of parameters", "Are larger detectors better?", "Moderately in all three.",
+    pairs=[Pair("parameters", score, judge_moderate, "Sec. 4.3") for score in ("clean", LINF, GAM)])  # fmt: skip
+add_detection("figure-11", "Kinds of proposals", "Do object queries make a detector robust?",
+    "They are best on clean images only.", groups=[Groups("proposal_type", ("clean", LINF, GAM))],
+    unknown="TOOD is called YOLO, RetinaNet two-stage.")  # fmt: skip
+add_detection("figure-12", "Corruptions in 2D against 3D", "Do 2D corruptions predict 3D ones?", "Very strongly.",
+    table=dimensions_table, pairs=[Pair("mean 2D", "mean 3D", judge_very_strong, "App. B.2")],
+    needs="own detectors under all 23 corruptions; none are published")  # fmt: skip
+add_detection("figure-13", "Metrics of detection", "Do mAP and its sizes agree?", "Very strongly.",
+    table=partial(metric_table, metrics=DETECTOR_METRICS),
+    pairs=crossed(("clean", "fog 3", "low_light 3"), DETECTOR_METRICS))  # fmt: skip
+add_detection("figure-28", "FGSM", "Is FGSM's figure more than the clean one?",
+    "FGSM is correlated highly with clean mAP, not with size.",
+    pairs=[Pair("clean", name, judge_strong, "App. O.2.1") for name in (RELIABILITY, "fgsm linf 8/255 x1")]
+    + [Pair("parameters", name, judge_not_correlated, "App. O.2.1") for name in (RELIABILITY, "fgsm linf 8/255 x1")],
+    unknown="The code moves one step of 2.55 grey levels, not of 8.")  # fmt: skip
+for number, names in ((30, COMMON_CORRUPTIONS), (31, COMMON_3D)):
+    add_detection(f"figure-{number}", "Each corruption against size", "Do larger detectors bear corruptions better?",
+        "3D motion blurs and 3D fog are a complete failure.", pairs=[Pair(f"{name} 3", "parameters") for name in names],
+        needs="own detectors under corruptions; none are published")  # fmt: skip
+add_detection("table-4", "The models", "Which detectors are there?", "61 detectors.", kind="list", least_models=1,
+    listed=("model", "architecture", "backbone", "backbone_type", "proposal_type", "clean"))  # fmt: skip

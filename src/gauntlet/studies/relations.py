@@ -1,0 +1,263 @@
+"""Studies of figures: those of many models against each other, published ones or those of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from gauntlet.analysis import compare_groups, correlate
+from gauntlet.analysis.correlation import COEFFICIENTS
+from gauntlet.errors import GauntletError
+from gauntlet.report.charts import Axis, Chart, Panel, PointChart, Series
+from gauntlet.report.document import Block, Document, Part, Section, Text, made_now
+from gauntlet.report.tables import Cell, Column, Interval, Table
+from gauntlet.studies.contract import AnyStudy, Kind
+from gauntlet.studies.correlation_rules import NO, RULES, WORDS, YES, Judge
+from gauntlet.studies.drawings import slug
+from gauntlet.studies.figure_tables import label, score_table
+from gauntlet.studies.page import finding_blocks, write_page
+
+LEAST_MODELS = 3
+EVERYTHING = ("*",)
+"""As `listed`: the model, its view and every figure."""
+PUBLISHED = "published"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two figures of a model, and what the paper says of them.
+
+    Attributes:
+        x, y: columns of the study's table.
+        claim: which correlation it claims, or None where it claims none.
+        place: where it says so.
+    """
+
+    x: str
+    y: str
+    claim: Judge | None = None
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Figures by a property of the model.
+
+    Attributes:
+        by: the property ("backbone_type").
+        scores: which figures.
+        first, second: two of its values, the second of which the paper calls better; "" for no claim.
+    """
+
+    by: str
+    scores: Sequence[str]
+    first: str = ""
+    second: str = ""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim, the figures for it, and what follows."""
+
+    claim: str
+    evidence: str
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureStudy(AnyStudy):
+    """A table or figure of a paper that is drawn from figures of many models.
+
+    Attributes:
+        published: the published figures that belong to it.
+        table: from tidy figures to a row per model.
+        pairs: what is set against each other.
+        groups: what is compared by a property of the models.
+        listed: columns of a plain list of models; empty for none.
+        color: the property that points are coloured by.
+    """
+
+    published: Callable[[], pd.DataFrame]
+    table: Callable[[pd.DataFrame], pd.DataFrame] = score_table
+    pairs: Sequence[Pair] = ()
+    groups: Sequence[Groups] = ()
+    listed: Sequence[str] = ()
+    color: str = "architecture"
+    kind: Kind = "relate"
+    least_models: int = LEAST_MODELS
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a study of figures gives: sections of a page, and verdicts."""
+
+    sections: Sequence[Section]
+    judged: Sequence[Judged]
+
+
+def draw_figures(study: FigureStudy, frame: pd.DataFrame, origin: str) -> Drawn:
+    """Draws a study from tidy figures.
+
+    Args:
+        study: which.
+        frame: figures of a store, or the published ones.
+        origin: "published", or the address of the store.
+    """
+    table = study.table(frame)
+    sections: list[Section] = []
+    judged: list[Judged] = []
+    missing: set[str] = set()
+    for dataset, rows in table.groupby("dataset", sort=False):
+        if len(rows) < study.least_models:
+            continue
+        name = str(dataset)
+        pairs = [pair for pair in study.pairs if _present(rows, pair.x, pair.y)]
+        missing |= {each for pair in study.pairs for each in (pair.x, pair.y) if not _present(rows, each)}
+        blocks: list[Block] = []
+        if pairs:
+            made, verdicts = _relate(study, name, rows, pairs, origin)
+            blocks, judged = [*blocks, *made], [*judged, *verdicts]
+        for group in study.groups:
+            scores = [score for score in group.scores if _present(rows, score)]
+            missing |= set(group.scores) - set(scores)
+            if group.by in rows and scores:
+                made, verdicts = _compare(name, rows, group, scores)
+                blocks, judged = [*blocks, *made], [*judged, *verdicts]
+        if study.listed:
+            blocks.append(_listing(study, name, rows))
+        if blocks:
+            sections.append(Section(f"on-{slug(name)}", name, blocks))
+    if not sections:
+        raise GauntletError(
+            f"the figures of {origin} do not have what the study '{study.name}' needs: {study.least_models} models "
+            f"with {', '.join(sorted(missing)) or 'figures on one dataset'}."
+        )
+    if missing:
+        text = f"Without figures here: {', '.join(label(each) for each in sorted(missing))}."
+        sections.append(Section("missing", "What is not there", [Text(text)]))
+    return Drawn(sections, judged)
+
+
+def figures_page(study: FigureStudy, drawn: Drawn, origin: str, command: str) -> Document:
+    """The page of a study of figures."""
+    verdicts = Table(
+        "verdicts",
+        "Claims",
+        [Column("claim"), Column("figures"), Column("verdict")],
+        [[each.claim, each.evidence, each.verdict] for each in drawn.judged],
+        RULES.replace("*", ""),
+    )
+    sections = [
+        Section("finding", "What the paper found", finding_blocks(study)),
+        *([Section("verdicts", "Does it hold?", [verdicts])] if drawn.judged else []),
+        *drawn.sections,
+        Section("made", "How this page was made", [Text(command)]),
+    ]
+    origin = "the published figures" if origin == PUBLISHED else f"the store {origin}"
+    subtitle = f"{study.question} From {origin}; intervals by resampling models."
+    part = Part("study", study.title, subtitle, sections)
+    return Document(f"{study.name}: {study.title}", subtitle, [part], made_now())
+
+
+def _present(rows: pd.DataFrame, *columns: str) -> bool:
+    """Whether enough models have all the figures."""
+    if any(column not in rows for column in columns):
+        return False
+    return int(rows[list(columns)].notna().all(axis=1).sum()) >= LEAST_MODELS
+
+
+def _relate(
+    study: FigureStudy, dataset: str, rows: pd.DataFrame, pairs: Sequence[Pair], origin: str
+) -> tuple[list[Block], list[Judged]]:
+    """Scatters of pairs of figures and their correlations."""
+    charts: dict[str, Chart] = {}
+    cells: list[list[Cell]] = []
+    judged = []
+    for pair in pairs:
+        both = rows.dropna(subset=[pair.x, pair.y])
+        found = correlate(both[pair.x].astype(float), both[pair.y].astype(float)).to_dict("records")
+        by_name = {str(each["coefficient"]): each for each in found}
+        values = [Interval(*(float(by_name[name][each]) for each in ("value", "low", "high"))) for name in COEFFICIENTS]
+        words, verdict = "", ""
+        if pair.claim is not None:
+            words, verdict = WORDS[pair.claim], pair.claim(by_name["spearman"])
+            claim = f"{dataset}: {label(pair.x)} and {label(pair.y)}: {words}" + (f" ({pair.place})" * bool(pair.place))
+            judged.append(Judged(claim, _rho(values[1], len(both)), verdict))
+        cells.append([label(pair.x), label(pair.y), len(both), *values, words, verdict])
+        charts[f"{label(pair.x)} and {label(pair.y)}"] = _scatter(study, pair, both, values[1], origin)
+    name = slug(f"{study.name}-{dataset}")
+    columns = [Column("figure"), Column("with"), Column("models", "count")]
+    columns += [*(Column(name.title(), "number") for name in COEFFICIENTS), Column("claimed"), Column("verdict")]
+    table = Table(f"table-{name}", f"Correlations, {dataset}", columns, cells, "95 % intervals over models.")
+    return [Panel(f"panel-{name}", dataset, "A point is a model.", charts, "pair"), table], judged
+
+
+def _scatter(study: FigureStudy, pair: Pair, rows: pd.DataFrame, rho: Interval, origin: str) -> PointChart:
+    groups = rows[study.color].fillna("").astype(str) if study.color in rows else pd.Series(origin, rows.index)
+    series = [
+        Series(
+            str(name) or "?",
+            of_group[pair.x].astype(float).tolist(),
+            of_group[pair.y].astype(float).tolist(),
+            labels=of_group["model"].astype(str).tolist(),
+            style=index,
+        )
+        for index, (name, of_group) in enumerate(rows.groupby(groups, sort=True))
+    ]
+    x, y = (Axis(label(each), percent=each not in ("parameters", "year")) for each in (pair.x, pair.y))
+    alt = f"One point per model ({origin}): {label(pair.x)} across, {label(pair.y)} up."
+    note = f"Spearman {_rho(rho, len(rows))}"
+    return PointChart(f"{label(pair.y)} against {label(pair.x)}", alt, x, y, series=series, note=note)
+
+
+def _compare(
+    dataset: str, rows: pd.DataFrame, group: Groups, scores: Sequence[str]
+) -> tuple[list[Block], list[Judged]]:
+    """Means of the groups, and a difference with its interval where one group is claimed to be better."""
+    cells: list[list[Cell]] = []
+    judged = []
+    for score in scores:
+        for value, of_group in rows.groupby(group.by, sort=True):
+            figures = of_group[score].dropna()
+            cells.append([label(score), str(value), len(figures), float(figures.mean()), float(figures.median())])
+        kinds = set(rows.loc[rows[score].notna(), group.by])
+        if {group.first, group.second} <= kinds and group.first:
+            found = compare_groups(rows, score, group.by, group.first, group.second).iloc[0]
+            evidence = (
+                f"{100 * found['difference']:+.1f} points [{100 * found['low']:+.1f}, {100 * found['high']:+.1f}]"
+            )
+            claim = f"{dataset}: {label(score)} is better for {group.second} than for {group.first}"
+            judged.append(Judged(claim, evidence, YES if found["low"] > 0 else NO))
+    columns = [Column("figure"), Column(group.by.replace("_", " ")), Column("models", "count")]
+    columns += [Column("mean", "percent", heat=True), Column("median", "percent", heat=True)]
+    title = f"By {group.by.replace('_', ' ')}, {dataset}"
+    return [Table(f"table-{slug(title)}", title, columns, cells)], judged
+
+
+def _listing(study: FigureStudy, dataset: str, rows: pd.DataFrame) -> Table:
+    names = [name for name in study.listed if name in rows]
+    if study.listed == EVERYTHING:
+        hidden = {"source", "table", "task", "dataset", "split", "seed", "model_digest", "dataset_digest"}
+        names = [name for name in map(str, rows.columns) if name not in hidden and rows[name].notna().any()]
+    columns = [Column(label(name), "text" if rows[name].dtype == object else _kind(name)) for name in names]
+    cells = [[None if pd.isna(value) else value for value in row] for row in rows[names].itertuples(index=False)]
+    return Table(f"list-{slug(dataset)}", f"{len(rows)} models, {dataset}", columns, cells)
+
+
+def _kind(name: str) -> str:
+    return {"parameters": "count", "year": "number"}.get(name, "percent")
+
+
+def _rho(value: Interval, models: int) -> str:
+    return f"{value.value:.2f} ({value.low:.2f} to {value.high:.2f}), {models} models"
+
+
+def write_figures(
+    study: FigureStudy, frame: pd.DataFrame, folder: Path, origin: str, command: str
+) -> tuple[list[Path], Sequence[Judged]]:
+    """Draws a study of figures and writes its page; the paths and the verdicts."""
+    drawn = draw_figures(study, frame, origin)
+    return write_page(study, figures_page(study, drawn, origin, command), folder), drawn.judged

@@ -1,0 +1,438 @@
+"""Calibration and failure detection against the reference values of docs/specs/beyond.md, section 1."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gauntlet.analysis.bravo import bravo_index, harmonic_mean
+from gauntlet.evaluation.prediction import predict_dense
+from gauntlet.metrics import REGION, WHOLE, DensePrediction, SegmentationMetric, Views
+from gauntlet.metrics.segmentation import calibration
+from gauntlet.metrics.segmentation.confidence_counts import ConfidenceCounts
+from gauntlet.metrics.segmentation.counts import ImageCounts
+from gauntlet.models import SegmentationModel, wrap_model
+from paths import DATA
+
+REFERENCE = json.loads((DATA / "beyond_reference_1_to_4.json").read_text())["calibration"]
+EXACT = 1e-9
+FLOAT32 = 2e-6
+VOID = 255
+METRIC = SegmentationMetric(list("abcd"))
+FloatArray = npt.NDArray[np.float64]
+
+
+def fixture() -> tuple[FloatArray, npt.NDArray[np.int64]]:
+    """Logits (3, 4, 6, 8) and labels (3, 6, 8) of the specification."""
+    n, k, r, q = np.indices((3, 4, 6, 8)).astype(float)
+    logits = 3 * np.sin(0.9 * k + 0.35 * r * (1 + 0.1 * n) + 0.5 * q) + 1.5 * np.cos(0.21 * r * q + 1.3 * k + 0.4 * n)
+    probabilities = softmax(logits)
+    confidence = probabilities.max(axis=1)
+    n, r, q = np.indices((3, 6, 8))
+    wrong = (((2 * r + 3 * q + n) % 3 == 0) & (confidence < 0.8)) | ((r * q + 2 * n) % 13 == 5)
+    labels = (logits.argmax(axis=1) + wrong) % 4
+    return logits, np.where((r + q + n) % 9 == 0, VOID, labels)
+
+
+def softmax(logits: FloatArray) -> FloatArray:
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+LOGITS, LABELS = fixture()
+PROBABILITIES = softmax(LOGITS)
+
+
+def prediction(logits: FloatArray) -> DensePrediction:
+    """What a model with logits (K, H, W) says, computed in float64."""
+    probabilities = softmax(logits[None])[0]
+    confidence = probabilities.max(axis=0)
+
+    def scores(labels: npt.NDArray[np.integer]) -> tuple[Any, Any]:
+        known = np.where(labels == VOID, 0, labels)
+        truth = np.take_along_axis(probabilities, known[None], 0)[0]
+        return -np.log(truth), (probabilities**2).sum(axis=0) - 2 * truth + 1
+
+    with np.errstate(divide="ignore"):
+        odds = np.log(confidence) - np.log(np.sort(probabilities, axis=0)[:-1].sum(axis=0))
+    return DensePrediction(logits.argmax(axis=0), confidence, None, odds, scores)
+
+
+def counts(region: npt.NDArray[np.bool_] | None = None, scale: float = 1.0) -> list[ImageCounts]:
+    return [METRIC.update(prediction(scale * z), y, region) for z, y in zip(LOGITS, LABELS, strict=True)]
+
+
+def pooled(images: list[ImageCounts]) -> calibration.PooledConfidence:
+    return calibration.pool([calibration.flat_row(each.confidence, 0) for each in images])
+
+
+def headline(images: list[ImageCounts], views: Views = WHOLE) -> dict[str, float]:
+    return {f.metric: f.value for f in METRIC.compute(images, views) if f.view == "all" and not f.class_name}
+
+
+def unbinned() -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Right and wrong pixels and the confidence at every confidence that occurs, rising."""
+    valid = LABELS != VOID
+    confidence = PROBABILITIES.max(axis=1)[valid]
+    right = (LOGITS.argmax(axis=1) == LABELS)[valid]
+    order = np.argsort(confidence)
+    return right[order].astype(float), (~right[order]).astype(float), confidence[order]
+
+
+def test_the_fixture_is_that_of_the_specification() -> None:
+    valid = LABELS != VOID
+    assert int(valid.sum()) == REFERENCE["pixels_valid"]
+    assert int((LOGITS.argmax(axis=1) == LABELS)[valid].sum()) == REFERENCE["correct"]
+    np.testing.assert_allclose(PROBABILITIES[0].max(axis=0)[0], REFERENCE["conf_first_image_row0"], atol=1e-11)
+    rows = ["".join("." if value == VOID else str(value) for value in row) for row in LABELS[0]]
+    assert rows == REFERENCE["labels_image0"]
+
+
+def test_bins_are_those_of_the_reference() -> None:
+    of_all, expected = pooled(counts()), REFERENCE["bins15_all_images"]
+    assert (of_all.right + of_all.wrong)[0].tolist() == expected["count"]
+    assert of_all.right[0].tolist() == expected["correct"]
+    np.testing.assert_allclose(of_all.confidence[0], expected["sum_confidence"], atol=EXACT)
+    occupied = np.flatnonzero((of_all.right_odds + of_all.wrong_odds)[0])
+    found = [[int(j), int(of_all.right_odds[0, j]), int(of_all.wrong_odds[0, j])] for j in occupied]
+    assert found == REFERENCE["gauntlet_bins256"]["nonzero_bins"]
+
+
+def test_calibration_errors_are_those_of_the_references() -> None:
+    of_all = pooled(counts()).figures()
+    assert of_all["ECE"][0] == pytest.approx(REFERENCE["bravo_ece_reference_15"], abs=EXACT)
+    peer = REFERENCE["torchmetrics_multiclass_calibration_error"]
+    assert of_all["ECE"][0] == pytest.approx(peer["l1"], abs=1e-6)
+    assert of_all["ECE_rms"][0] == pytest.approx(peer["l2"], abs=1e-6)
+    assert of_all["ECE_max"][0] == pytest.approx(peer["max"], abs=1e-6)
+    assert of_all["Brier"][0] == pytest.approx(REFERENCE["brier_multiclass_sum_over_classes"], abs=EXACT)
+    assert of_all["NLL"][0] == pytest.approx(REFERENCE["nll_nats"], abs=EXACT)
+    assert of_all["NLL"][0] == pytest.approx(REFERENCE["sklearn_log_loss"], abs=EXACT)
+    single = [pooled([each]).figures()["ECE"][0] for each in counts()]
+    np.testing.assert_allclose(single, REFERENCE["torchmetrics_l1_per_image"], atol=1e-6)
+
+
+def test_other_bins_groups_and_classes() -> None:
+    right, wrong, confidence = unbinned()
+    assert calibration.adaptive_error(right, wrong, confidence) == pytest.approx(
+        REFERENCE["adaptive_ece_equal_mass_15"], abs=EXACT
+    )
+    place = np.minimum((10 * confidence).astype(int), 9)
+    of_ten = [np.bincount(place, each, 10) for each in (right, wrong, confidence)]
+    assert calibration.calibration_errors(*of_ten)["ECE"] == pytest.approx(
+        REFERENCE["torchmetrics_l1_10_bins"], abs=1e-6
+    )
+    assert np.mean((confidence - right) ** 2) == pytest.approx(REFERENCE["brier_top_label"], abs=EXACT)
+    valid = LABELS != VOID
+    probabilities = np.moveaxis(PROBABILITIES, 1, -1)[valid]
+    assert calibration.classwise_error(probabilities, LABELS[valid]) == pytest.approx(
+        REFERENCE["classwise_ece"], abs=EXACT
+    )
+    for index, expected in enumerate(REFERENCE["classwise_ece_per_class"]):
+        one = np.stack([probabilities[:, index]], axis=1)
+        of_class = calibration.classwise_error(one, np.where(LABELS[valid] == index, 0, 1))
+        assert of_class == pytest.approx(expected, abs=EXACT)
+
+
+def test_curves_of_unbinned_pixels_are_those_of_sklearn_and_bravo() -> None:
+    right, wrong, _ = unbinned()
+    exact, bravo = REFERENCE["sklearn_exact"], REFERENCE["bravo_from_65536_levels"]
+    assert calibration.auroc(right, wrong) == pytest.approx(exact["auroc"], abs=EXACT)
+    assert calibration.auroc(right, wrong) == pytest.approx(bravo["auroc"], abs=2e-5)
+    success = calibration.aupr(right, wrong, even=False)
+    error = calibration.aupr(wrong[::-1], right[::-1], even=False)
+    assert success == pytest.approx(exact["aupr_success"], abs=EXACT)
+    assert error == pytest.approx(exact["aupr_error"], abs=EXACT)
+    assert success == pytest.approx(bravo["auprc_success"], abs=2e-5)
+    assert error == pytest.approx(bravo["auprc_error"], abs=2e-5)
+    assert calibration.fpr_at_95(right, wrong) == pytest.approx(REFERENCE["fpr95_exact"], abs=EXACT)
+    assert calibration.fpr_at_95(right, wrong) == pytest.approx(bravo["fpr95"], abs=2e-5)
+    assert pooled(counts()).figures()["ECE"][0] == pytest.approx(bravo["ece15"], abs=2e-5)
+    # The area over a curve of risk over coverage: the mean share of wrong pixels among the n most confident.
+    risk = np.cumsum(wrong[::-1]) / np.arange(1, len(wrong) + 1)
+    assert risk.mean() == pytest.approx(REFERENCE["AURC_exact"], abs=EXACT)
+
+
+def test_figures_from_bins_are_those_of_the_specification() -> None:
+    values, expected = headline(counts()), REFERENCE["gauntlet_bins256"]
+    for name in ("AUROC", "AUPR_success", "AUPR_error", "FPR95", "ECE", "overconfidence"):
+        assert values[name] == pytest.approx(expected[name], abs=EXACT), name
+    of_all = pooled(counts())
+    right, wrong = of_all.right_odds[0], of_all.wrong_odds[0]
+    assert calibration.aupr(right, wrong, even=False) == pytest.approx(expected["AUPR_success_step"], abs=EXACT)
+    step = calibration.aupr(wrong[::-1], right[::-1], even=False)
+    assert step == pytest.approx(expected["AUPR_error_step"], abs=EXACT)
+
+
+@pytest.mark.parametrize("case", REFERENCE["bravo_test_cases"]["auroc"])
+def test_areas_of_bravo(case: dict[str, Any]) -> None:
+    assert calibration.auroc(case["right"], case["wrong"]) == pytest.approx(case["value"], abs=EXACT)
+
+
+@pytest.mark.parametrize("case", REFERENCE["bravo_test_cases"]["aupr_success"])
+def test_precision_recall_areas_of_bravo(case: dict[str, Any]) -> None:
+    value = calibration.aupr(case["right"], case["wrong"], even=False)
+    if not any(case["right"]):  # nothing to find: BRAVO says 0, which would look like a failure
+        assert np.isnan(value)
+    else:
+        assert value == pytest.approx(case["value"], abs=EXACT)
+
+
+@pytest.mark.parametrize("name", ["edge_case_confidences", "edge_case_one_has_its_own_bin"])
+def test_certain_pixels_share_the_last_bin(name: str) -> None:
+    case = REFERENCE[name]
+    confidence, right = np.array(case["confidence"]), np.array(case["correct"])
+    edges = np.round(15 * confidence) / 15  # the file gives 1/15 and 14/15 in twelve digits
+    confidence = np.where(np.abs(confidence - edges) < 1e-9, edges, confidence)
+    nothing = np.zeros(len(right))
+    said = DensePrediction(1 - right, confidence, None, nothing, lambda labels: (nothing, nothing))
+    of_image = SegmentationMetric(["a", "b"]).update(said, np.zeros(len(right), int))
+    error = pooled([of_image]).figures()["ECE"][0]
+    assert error == pytest.approx(case["bravo_reference"], abs=EXACT)
+    assert abs(error - case["torchmetrics"]) > 0.01
+
+
+REGION_OF_T1 = np.zeros((6, 8), bool)
+REGION_OF_T1[:2, :3] = True
+
+
+def frame_of_t1_and_t2() -> Any:
+    import pandas as pd
+
+    inside = [METRIC.stack([each, each]) for each in counts(REGION_OF_T1)]
+    figures = {"T1": METRIC.compute(inside, REGION), "T2": METRIC.compute(counts()[:2], WHOLE)}
+    rows = [
+        {"task": "segmentation", "model": "m", "dataset": "d", "threat": threat, "view": f.view, "metric": f.metric}
+        | {"class_name": f.class_name, "value": f.value}
+        for threat, each in figures.items()
+        for f in each
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_the_index_from_bins_is_that_of_the_specification() -> None:
+    frame, expected = frame_of_t1_and_t2(), REFERENCE["gauntlet_bins256"]["summary"]
+    values = frame[frame["view"].eq("all") & frame["class_name"].eq("")].set_index(["threat", "metric"])["value"]
+    names = ("mIoU", "ECE", "AUROC", "FPR95", "AUPR_success", "AUPR_error")
+    for threat, suffix in (("T1", "_Mbar"), ("T2", "")):
+        found = [values[threat, name + suffix] for name in names]
+        found[1], found[3] = 1 - found[1], 1 - found[3]
+        np.testing.assert_allclose(found, expected[f"{threat}_semantic"], atol=EXACT)
+    region = [values["T1", f"{name}_region"] for name in ("AUROC", "AUPR", "FPR95")]
+    np.testing.assert_allclose([region[0], region[1], 1 - region[2]], expected["T1_region"], atol=EXACT)
+    row = bravo_index(frame).iloc[0]
+    assert row["semantic_hmean"] == expected["semantic_hmean"] == 0
+    assert row["ood_hmean"] == pytest.approx(expected["ood_hmean"], abs=EXACT)
+    assert row["bravo_index"] == expected["bravo_index"] == 0
+    assert row["zero"] == "FPR95 under T2"
+    assert row["threats"] == "T1, T2"
+
+
+def test_the_index_from_unbinned_figures_is_that_of_bravo() -> None:
+    values = REFERENCE["bravo_summary_T1_region_split_T2_first_images"]
+    names = ("miou", "auroc", "auprc_success", "auprc_error")
+    semantic = {
+        threat: [values[f"{threat}_{name}_valid"] for name in names]
+        + [1 - values[f"{threat}_{name}_valid"] for name in ("ece", "fpr95")]
+        for threat in ("T1", "T2")
+    }
+    region = [values["T1_auroc_ood"], values["T1_auprc_ood"], 1 - values["T1_fpr95_ood"]]
+    assert harmonic_mean(semantic["T1"] + region) == pytest.approx(values["T1_hmean"], abs=EXACT)
+    assert harmonic_mean(semantic["T2"]) == pytest.approx(values["T2_hmean"], abs=EXACT)
+    whole = harmonic_mean(semantic["T1"] + semantic["T2"])
+    assert whole == pytest.approx(values["semantic_hmean"], abs=EXACT)
+    ood = harmonic_mean(region)
+    assert ood == pytest.approx(values["ood_hmean"], abs=EXACT)
+    assert harmonic_mean([whole, ood]) == pytest.approx(values["bravo_index"], abs=EXACT)
+
+
+def test_unbinned_figures_outside_and_of_the_region_are_those_of_bravo() -> None:
+    values = REFERENCE["bravo_summary_T1_region_split_T2_first_images"]
+    right_map, confidence = LOGITS.argmax(axis=1) == LABELS, PROBABILITIES.max(axis=1)
+    for threat, chosen in (
+        ("T1", (LABELS != VOID) & ~REGION_OF_T1),
+        ("T2", (LABELS != VOID) & (np.arange(3) < 2)[:, None, None]),
+    ):
+        order = np.argsort(confidence[chosen])
+        right = right_map[chosen][order].astype(float)
+        assert calibration.auroc(right, 1 - right) == pytest.approx(values[f"{threat}_auroc_valid"], abs=EXACT)
+        assert calibration.fpr_at_95(right, 1 - right) == pytest.approx(values[f"{threat}_fpr95_valid"], abs=EXACT)
+        success, error = (
+            calibration.aupr(right, 1 - right, even=False),
+            calibration.aupr(1 - right[::-1], right[::-1], even=False),
+        )
+        assert success == pytest.approx(values[f"{threat}_auprc_success_valid"], abs=EXACT)
+        assert error == pytest.approx(values[f"{threat}_auprc_error_valid"], abs=EXACT)
+    rows = [calibration.flat_row(each.confidence, 1) for each in counts(REGION_OF_T1)]
+    assert calibration.pool(rows).figures()["ECE"][0] == pytest.approx(values["T1_ece_valid"], abs=2e-5)
+    assert pooled(counts()[:2]).figures()["ECE"][0] == pytest.approx(values["T2_ece_valid"], abs=2e-5)
+    valid = LABELS != VOID
+    order = np.argsort(-confidence[valid])
+    inside = np.broadcast_to(REGION_OF_T1, LABELS.shape)[valid][order].astype(float)
+    ood = REFERENCE["bravo_ood_with_region_rows_0_1_columns_0_2"]
+    assert calibration.auroc(inside, 1 - inside) == pytest.approx(ood["auroc"], abs=EXACT)
+    assert calibration.fpr_at_95(inside, 1 - inside) == pytest.approx(ood["fpr95"], abs=EXACT)
+    assert calibration.aupr(inside, 1 - inside, even=False) == pytest.approx(ood["auprc"], abs=EXACT)
+
+
+@pytest.mark.parametrize(("threat", "view"), [("T1", "outside"), ("T2", "all")])
+def test_iou_outside_the_region_is_that_of_bravo(threat: str, view: str) -> None:
+    frame = frame_of_t1_and_t2()
+    rows = frame[frame["threat"].eq(threat) & frame["metric"].eq("IoU") & frame["view"].eq(view)]
+    expected = REFERENCE["bravo_summary_T1_region_split_T2_first_images"]
+    known = [np.nan if value is None else value for value in expected[f"{threat}_iou_valid"]]
+    np.testing.assert_allclose(rows["value"], known, atol=EXACT)
+    mean = frame[frame["threat"].eq(threat) & frame["metric"].eq("mIoU_Mbar" if view == "outside" else "mIoU")]
+    assert mean["value"].item() == pytest.approx(expected[f"{threat}_miou_valid"], abs=EXACT)
+
+
+class Given(torch.nn.Module):
+    """Says the same logits whatever it sees."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        super().__init__()
+        self.logits = logits
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.logits[: len(images)]
+
+
+def model_of(logits: FloatArray) -> SegmentationModel:
+    return wrap_model(Given(torch.from_numpy(logits).float()), num_classes=logits.shape[1])
+
+
+def said(logits: FloatArray) -> list[DensePrediction]:
+    count, _, height, width = logits.shape
+    return predict_dense(model_of(logits), torch.zeros(count, 3, height, width), [str(n) for n in range(count)])
+
+
+def test_what_a_model_says_in_float32_has_the_same_histograms() -> None:
+    ours = [METRIC.update(each, labels) for each, labels in zip(said(LOGITS), LABELS, strict=True)]
+    for one, other in zip(ours, counts(), strict=True):
+        assert one.confidence is not None
+        assert other.confidence is not None
+        assert np.array_equal(one.confidence.bins, other.confidence.bins)
+        assert np.array_equal(one.confidence.log_odds, other.confidence.log_odds)
+        np.testing.assert_allclose(one.confidence.confidence, other.confidence.confidence, rtol=FLOAT32, atol=FLOAT32)
+        np.testing.assert_allclose(one.confidence.scores, other.confidence.scores, rtol=FLOAT32)
+
+
+def test_predictions_are_what_torch_says() -> None:
+    logits = LOGITS.copy()
+    logits[0, 2] = -np.inf  # a class that the model rules out
+    logits[1, :, 0, 0] = 1.0  # a tie: the first class
+    tensor = torch.from_numpy(logits).float()
+    for each, z in zip(said(logits), tensor, strict=True):
+        assert np.array_equal(each.labels, z.max(dim=0).indices.numpy())
+        p = z.softmax(dim=0)
+        assert each.confidence is not None
+        assert each.entropy is not None
+        np.testing.assert_allclose(each.confidence, p.amax(dim=0), rtol=1e-6)
+        np.testing.assert_allclose(each.entropy, torch.special.entr(p).sum(dim=0), atol=2e-6)
+    assert said(logits)[1].log_odds[0, 0] == pytest.approx(-np.log(3), abs=1e-6)  # type: ignore[index]
+
+
+def test_log_odds_do_not_saturate() -> None:
+    logits = np.zeros((1, 2, 1, 3))
+    logits[0, 0, 0] = [15.0, 16.5, 40.0]
+    (each,) = said(logits)
+    assert each.confidence is not None
+    assert each.log_odds is not None
+    assert each.confidence[0, 2] == 1
+    np.testing.assert_allclose(each.log_odds[0], [15.0, 16.5, 40.0], atol=1e-5)
+    of_image = METRIC.update(each, np.zeros((1, 3), int)).confidence
+    assert of_image is not None
+    assert np.flatnonzero(of_image.log_odds[0, 0]).tolist() == [233, 250, 255]
+
+
+def test_one_class_is_always_sure() -> None:
+    metric = SegmentationMetric(["only"])
+    of_image = metric.update(said(np.zeros((1, 1, 2, 2)))[0], np.array([[0, 0], [0, VOID]]))
+    values = {f.metric: f.value for f in metric.compute([of_image], WHOLE)}
+    assert (values["ECE"], values["NLL"], values["Brier"]) == (0, 0, 0)
+    assert np.isnan(values["AUROC"])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.permutations(range(3)), st.integers(0, 3))
+def test_any_order_and_split_of_images_gives_the_same_counts(order: list[int], cut: int) -> None:
+    images = [ImageCounts.from_bytes(counts()[index].to_bytes()) for index in order]
+    rows = [calibration.flat_row(each.confidence, 0) for each in images]
+    both = sum(np.array(part).reshape(-1, 559).sum(axis=0) for part in (rows[:cut], rows[cut:]))
+    whole = np.array([calibration.flat_row(each.confidence, 0) for each in counts()]).sum(axis=0)
+    integers = np.r_[0:30, 45:557]
+    assert np.array_equal(both[integers], whole[integers])
+    np.testing.assert_allclose(both, whole, rtol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 3), st.integers(0, 2**32 - 1), st.booleans())
+def test_histograms_come_back_from_bytes_as_they_were(views: int, seed: int, measured: bool) -> None:
+    generator = np.random.default_rng(seed)
+    bins = generator.integers(0, 3, (views, 2, 15)) * generator.integers(0, 2**20, (views, 2, 15))
+    sums = np.where(bins.any(axis=1), generator.random((views, 15)), 0.0)
+    odds = generator.integers(0, 2, (views, 2, 256)) * generator.integers(0, 2**20, (views, 2, 256))
+    full = ConfidenceCounts(bins, odds, sums, generator.random((views, 2)))
+    whole = full if measured else ConfidenceCounts.stack([full, ConfidenceCounts.empty(1, np.nan)])
+    again = ConfidenceCounts.from_bytes(whole.to_bytes())
+    for name in ("bins", "log_odds", "confidence", "scores"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
+
+
+def test_counts_without_histograms_give_no_figure_and_some_without_give_nan() -> None:
+    bare = [ImageCounts(each.confusion, each.scalars) for each in counts()]
+    assert ImageCounts.from_bytes(bare[0].to_bytes()).confidence is None
+    assert "ECE" not in headline(bare)
+    mixed = headline([bare[0], *counts()[1:]])
+    assert all(np.isnan(mixed[name]) for name in calibration.FIGURES)
+    assert mixed["mIoU"] == headline(counts())["mIoU"]
+
+
+def test_undefined_figures_are_nan() -> None:
+    labels = LOGITS.argmax(axis=1)
+    right = headline([METRIC.update(prediction(z), y) for z, y in zip(LOGITS, labels, strict=True)])
+    assert all(np.isnan(right[name]) for name in ("AUROC", "AUPR_error", "FPR95"))
+    assert right["AUPR_success"] == pytest.approx(1, abs=EXACT)
+    wrong = headline([METRIC.update(prediction(z), (y + 1) % 4) for z, y in zip(LOGITS, labels, strict=True)])
+    assert all(np.isnan(wrong[name]) for name in ("AUROC", "AUPR_success", "FPR95"))
+    assert wrong["AUPR_error"] == pytest.approx(1, abs=EXACT)
+    assert wrong["ECE"] == pytest.approx(wrong["overconfidence"], abs=EXACT)
+    nothing = headline([METRIC.update(prediction(LOGITS[0]), np.full((6, 8), VOID))])
+    assert all(np.isnan(nothing[name]) for name in calibration.FIGURES)
+
+
+def test_sharper_logits_are_surer_and_no_better() -> None:
+    plain, sharp = headline(counts()), headline(counts(scale=10.0))
+    assert sharp["mIoU"] == plain["mIoU"]
+    assert sharp["overconfidence"] > plain["overconfidence"]
+    assert sharp["NLL"] > plain["NLL"]
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_a_temperature_never_changes_the_order_of_two_classes(temperature: float) -> None:
+    right, wrong, _ = unbinned()
+    two = np.stack([np.linspace(0.1, 3, len(right)), np.zeros(len(right))])  # (2, pixels), confidence rises
+    labels = np.where(right > 0, 0, 1)[None]
+    metric = SegmentationMetric(["a", "b"])
+    figures = [
+        pooled([metric.update(prediction(two[:, None] * factor), labels)]).figures() for factor in (1.0, temperature)
+    ]
+    assert figures[0]["ECE"][0] != pytest.approx(figures[1]["ECE"][0], abs=1e-3)
+    exact = calibration.auroc(right, wrong)
+    for each in figures:  # bins blur a little
+        assert each["AUROC"][0] == pytest.approx(exact, abs=0.02)
+
+
+def test_a_battery_has_the_figures_of_the_images_it_chose() -> None:
+    worse = [METRIC.update(prediction(-z), y) for z, y in zip(LOGITS, LABELS, strict=True)]
+    stacked = [METRIC.stack(pair) for pair in zip(counts(), worse, strict=True)]
+    figures = {(f.metric, f.view): f.value for f in METRIC.compute(stacked, Views.of_candidates(["clean", "negated"]))}
+    assert figures["ECE", "clean"] == pytest.approx(headline(counts())["ECE"], abs=EXACT)
+    assert figures["ECE", "all"] == figures["ECE", "negated"] == pytest.approx(headline(worse)["ECE"], abs=EXACT)

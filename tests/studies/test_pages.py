@@ -1,0 +1,101 @@
+"""Pages of the documentation as studies: what they take, that they are written from their runs, who they refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gauntlet.errors import GauntletError
+from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
+from gauntlet.results import Store
+from gauntlet.studies import studies
+from gauntlet.studies.pages.attack_strength import ATTACK_STRENGTH, BATTERY
+from gauntlet.studies.pages.camvid import CAMVID, Spread
+from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, plan_page, write_markdown
+from program import Call
+
+NETWORK = ModelEntry(address="python:nets:street_network", options={"num_classes": 11, "mean": [0.5] * 3})
+SMALL = DatasetEntry(name="streets", options={"size": [32, 64], "length": 4})
+
+
+def little_page() -> PageStudy:
+    def write(runs: PageRuns, command: str) -> str:
+        few, some = runs["few"], runs["some"]
+        counts = f"{len(few.dataset)} and {len(some.dataset)}"
+        return f"{command}: {counts}, {few.models}, {few.row('fog')[0].threat}, {some.threats}"
+
+    def draw(runs: PageRuns, folder: Path) -> None:
+        (folder / "drawn.txt").write_text(str(len(runs)))
+
+    return PageStudy(
+        name="little/page",
+        title="Little",
+        question="Is it?",
+        file="little.md",
+        models=lambda options: [NETWORK],
+        dataset=SMALL,
+        parts=lambda: {
+            "few": Part({"clean": "clean", "fog": {"corruption": {"name": "fog", "severity": 2}}}, 1),
+            "some": Part({"clean": "clean"}, 3),
+        },
+        write=write,
+        draw=draw,
+    )
+
+
+def test_a_page_is_written_from_the_runs_of_its_parts(tmp_path: Path) -> None:
+    plan = plan_page(little_page(), limit=2, prepare="off")
+    assert [(part, threat, len(job.dataset)) for (part, _, threat), job in plan.jobs.items()] == [
+        ("few", "clean", 1),
+        ("few", "fog", 1),
+        ("some", "clean", 2),
+    ]
+    paths = write_markdown(little_page(), plan.run(Store()), tmp_path / "docs", "the command")
+    assert [path.name for path in paths] == ["little.md", "images"]
+    assert paths[0].read_text() == f"the command: 1 and 2, ['{NETWORK.address}'], fog 2, ['clean']"
+    assert (tmp_path / "docs/images/drawn.txt").read_text() == "2"
+
+
+def test_the_page_of_strength_says_where_an_attack_is_weaker_than_it_should_be() -> None:
+    def cheap() -> dict[str, Part]:
+        """The same labels under clean images: nothing is weaker than anything else but the battery."""
+        whole = ATTACK_STRENGTH.parts()["all"]
+        members = {name: {"name": "fgsm", "epsilon": "1/255"} for name in ("pgd", "segpgd")}
+        battery = {"battery": {"name": BATTERY, "members": members, "skip": False}}
+        return {"all": Part({**dict.fromkeys(whole.threats, "clean"), BATTERY: battery}, 1)}
+
+    page = replace(ATTACK_STRENGTH, models=lambda options: [NETWORK], dataset=SMALL, parts=cheap)
+    text = page.write(plan_page(page, prepare="off").run(Store()), "made so")
+    assert "Made by `made so`" in text
+    assert f"## {NETWORK.address}:" in text
+    assert text.count("| yes |") == 5
+    assert "NOT at" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "evaluations"), [("shipped/models", 99), ("shipped/detectors", 114), ("shipped/attack-strength", 84)]
+)
+def test_the_plans_of_pages_can_be_made(name: str, evaluations: int) -> None:
+    assert len(plan_page(studies[name], limit=1).jobs) == evaluations
+
+
+def test_images_at_equal_distances() -> None:
+    from gauntlet.evaluation.plan import open_dataset
+
+    whole = open_dataset(SMALL)
+    assert list(Spread(whole, 2).ids()) == [whole.ids()[0], whole.ids()[2]]
+
+
+def test_what_pages_refuse(tmp_path: Path, call: Call) -> None:
+    with pytest.raises(GauntletError, match="say with --weights in which folder"):
+        plan_page(CAMVID)
+    with pytest.raises(GauntletError, match=r"has no file enet_camvid\.pth"):
+        plan_page(CAMVID, options={"weights": str(tmp_path)})
+    with pytest.raises(GauntletError, match="takes no weights: its models are its own"):
+        plan_page(ATTACK_STRENGTH, options={"weights": "file.pth"})
+    code, _, err = call("study", "run", "shipped/models", "--published")
+    assert (code, "made of runs" in err) == (2, True)
+    code, _, err = call("study", "run", "shipped/models", "--model", "streets/enet")
+    assert (code, "models and images of its own" in " ".join(err.split())) == (2, True), err

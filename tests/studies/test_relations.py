@@ -1,0 +1,132 @@
+"""Studies of figures: the rules of correlation, tables, pages from published figures and from a store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from gauntlet.errors import GauntletError
+from gauntlet.evaluation import evaluate
+from gauntlet.models import load_model
+from gauntlet.results import open_store
+from gauntlet.studies import correlation_rules as rules
+from gauntlet.studies import studies
+from gauntlet.studies.figure_tables import GAM, MEAN, dataset_table, metric_table, score_table
+from gauntlet.studies.relations import FigureStudy, Groups, Pair, draw_figures
+from program import Call
+
+Numbers = tuple[float, float, float]
+"""A coefficient and its interval."""
+
+
+def row(value: float, low: float, high: float, warning: str = "") -> dict[Hashable, Any]:
+    return {"value": value, "low": low, "high": high, "warning": warning}
+
+
+@pytest.mark.parametrize(
+    ("judge", "holds", "fails"),
+    [
+        (rules.judge_very_strong, (0.95, 0.8, 0.99), (0.95, 0.6, 0.99)),
+        (rules.judge_strong, (0.8, 0.6, 0.9), (0.8, 0.4, 0.9)),
+        (rules.judge_not_strong, (0.6, 0.1, 0.8), (0.75, 0.5, 0.9)),
+        (rules.judge_moderate, (0.5, 0.1, 0.8), (0.3, 0.1, 0.5)),
+        (rules.judge_weak, (0.3, -0.1, 0.6), (0.5, 0.2, 0.7)),
+        (rules.judge_not_correlated, (0.5, -0.1, 0.8), (0.65, 0.4, 0.8)),
+        (rules.judge_positive, (0.2, 0.1, 0.3), (0.2, -0.1, 0.4)),
+    ],
+)
+def test_the_rules(judge: rules.Judge, holds: Numbers, fails: Numbers) -> None:
+    assert judge(row(*holds)) == rules.YES
+    assert judge(row(*fails)) == rules.NO
+    assert judge(row(*holds, warning="floor")) == rules.OPEN
+    assert judge in rules.WORDS
+
+
+def figures(values: dict[str, list[float]], **columns: list[str]) -> pd.DataFrame:
+    """Tidy clean figures of models a, b, c, ... on one dataset, by metric."""
+    rows = []
+    for metric, numbers in values.items():
+        for index, value in enumerate(numbers):
+            facts = {name: texts[index] for name, texts in columns.items()}
+            rows.append(
+                {"task": "segmentation", "model": "abcdefg"[index], "dataset": "d", "split": "", "view": "all"}
+                | {"threat": "clean", "kind": "clean", "description": '{"clean": {}}', "class_name": ""}
+                | {"metric": metric, "value": value, **facts}
+            )
+    return pd.DataFrame(rows)
+
+
+def study(**settings: Any) -> FigureStudy:
+    texts: dict[str, Any] = {"name": "little/figure-1", "title": "Little", "question": "Is it?", "finding": "It is."}
+    return FigureStudy(**texts, published=pd.DataFrame, **settings)
+
+
+def test_pairs_are_correlated_and_judged() -> None:
+    frame = figures({"mIoU": [0.1, 0.2, 0.3, 0.4, 0.5], "mAcc": [0.2, 0.3, 0.5, 0.6, 0.9]})
+    pair = Pair("clean mIoU", "clean mAcc", rules.judge_very_strong, "Sec. 1")
+    drawn = draw_figures(study(table=metric_table, pairs=[pair, Pair("clean mIoU", "clean aAcc")]), frame, "here")
+    assert [each.verdict for each in drawn.judged] == ["confirmed"]
+    assert drawn.judged[0].claim == "d: clean mIoU and clean mAcc: very strong (Sec. 1)"
+    assert [section.title for section in drawn.sections] == ["d", "What is not there"]
+
+
+def test_groups_are_compared() -> None:
+    kinds = ["convolution"] * 3 + ["transformer"] * 3
+    frame = figures({"mIoU": [0.1, 0.11, 0.12, 0.5, 0.51, 0.52]}, backbone_type=kinds)
+    groups = Groups("backbone_type", ("clean",), "convolution", "transformer")
+    drawn = draw_figures(study(groups=[groups]), frame, "here")
+    assert (drawn.judged[0].verdict, drawn.judged[0].evidence[:12]) == ("confirmed", "+40.0 points")
+
+
+def test_too_few_models_or_figures_are_told() -> None:
+    with pytest.raises(GauntletError, match="'little/figure-1' needs: 3 models with GAM_3"):
+        draw_figures(study(pairs=[Pair("clean", GAM)]), figures({"mIoU": [0.1, 0.2, 0.3]}), "here")
+
+
+def test_tables_of_the_published_figures() -> None:
+    frame = studies["semsegbench/figure-6"].published()
+    table = dataset_table(frame)
+    both = table[["clean cityscapes", "clean ade20k"]].dropna()
+    assert len(both) >= 5
+    cityscapes = frame[frame["dataset"].eq("cityscapes")]
+    assert {"acdc all", "fog 3", MEAN, "gap", "parameters"} <= set(score_table(cityscapes))
+
+
+def test_what_the_figures_say_of_real_weather() -> None:
+    made = studies["semsegbench/figure-4"]
+    judged = draw_figures(made, made.published(), "published").judged
+    words = {each.claim.split(": ", 1)[1].partition(" (")[0]: each.verdict for each in judged}
+    assert words["mean of corruptions and ACDC: very strong"] == "confirmed"
+    assert words["snow 3 and ACDC: strong"] == "confirmed"
+    assert words["fog 3 and ACDC: weak"] == "not confirmed"
+
+
+def test_the_command_draws_published_figures(call: Call, tmp_path: Path) -> None:
+    code, out, err = call("study", "run", "semsegbench/figure-5", "--published", "--json", "-o", str(tmp_path))
+    assert code == 0, err
+    written = json.loads(out)
+    assert written["verdicts"][0]["verdict"] == "confirmed"
+    assert "published figures" in Path(written["written"][0]).read_text()
+    code, _, err = call("study", "run", "spatial/figure-11", "--published")
+    assert (code, "are not published" in err) == (2, True)
+    code, out, err = call("study", "run", "arnab/table-1", "--published", "-o", str(tmp_path))
+    assert code == 0, err
+    assert "Published figures" in (tmp_path / "arnab-table-1.md").read_text()
+
+
+def test_the_command_draws_figures_of_a_store(call: Call, tmp_path: Path) -> None:
+    with open_store(tmp_path / "own.db") as store:
+        for index in range(3):
+            model = load_model("python:nets:street_network", num_classes=11, mean=(0.5,) * 3, name=f"net-{index}")
+            evaluate(model, "streets", "clean", limit=1, store=store)
+    arguments = ("--store", str(tmp_path / "own.db"), "-o", str(tmp_path), "--json")
+    code, out, err = call("study", "run", "semsegbench/table-2", *arguments)
+    assert code == 0, err
+    assert "net-2" in Path(json.loads(out)["written"][0]).read_text()
+    code, _, err = call("study", "run", "semsegbench/figure-4", *arguments)
+    assert (code, "needs: 3 models with" in " ".join(err.split())) == (2, True)
