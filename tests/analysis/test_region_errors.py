@@ -59,7 +59,7 @@ def test_models_under_different_sets_are_not_compared() -> None:
     frame = two_models()
     frame = frame[~(frame["model"].eq("b") & frame["description"].str.contains("fog"))]
     table = mean_over_corruptions(frame, reference="b").set_index("model")
-    assert table.loc["a", "corruptions"] != table.loc["b", "corruptions"]
+    assert table["corruptions"].tolist() == ["fog, snow", "snow"]
     assert table["CE"].isna().tolist() == [True, False]
 
 

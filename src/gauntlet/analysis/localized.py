@@ -68,7 +68,7 @@ def mean_over_corruptions(frame: pd.DataFrame, reference: str | None = None) -> 
     keys = [*unit_columns(rows), "setting", "region"]
     groups = rows.groupby(keys, sort=False, dropna=False)
     names = groups["corruption"].agg(lambda values: ", ".join(sorted(set(values))))
-    means = groups[["accuracy", "clean"]].agg(lambda values: values.mean(skipna=False))
+    means = groups[["accuracy", "clean"]].mean()
     table = means.assign(corruptions=names).reset_index()
     return _with_errors(table, reference, ["setting", "corruptions", "region"])
 
