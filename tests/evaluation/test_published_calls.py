@@ -20,15 +20,31 @@ from gauntlet.errors import GauntletError
 from gauntlet.evaluation import cases, detecbench_tasks, triple
 from gauntlet.models import GauntletModel, SegmentationModel
 from gauntlet.models.sources.contract import LoadedModel, ModelSource, sources
-from gauntlet.results import published
+from gauntlet.results import Evaluation, published
 from gauntlet.results.published import find
 from gauntlet.semsegbench.evals import evaluate, load_model
 from gauntlet.threats.corruptions import COMMON, COMMON_3D
 from tiny import TinyDataset
 from tiny_detector import TinyBoxes, TinyDetector
 
-MIT_B0 = {"model_name": "SegFormer", "backbone": "MIT-B0", "dataset": "ADE20K"}
-ON_CITYSCAPES = {**MIT_B0, "dataset": "Cityscapes", "crop_size": "512x1024"}
+Result = tuple[GauntletModel | ModelSource, Evaluation]
+
+
+def on_ade20k(threat_config: str, **options: Any) -> Result:
+    """SegFormer with MIT-B0 on ADE20K, under the threat of a file."""
+    return evaluate(model_name="SegFormer", backbone="MIT-B0", dataset="ADE20K", threat_config=threat_config, **options)
+
+
+def on_cityscapes(threat_config: str, **options: Any) -> Result:
+    """The same on Cityscapes, where two crop sizes were published."""
+    return evaluate(
+        model_name="SegFormer",
+        backbone="MIT-B0",
+        dataset="Cityscapes",
+        crop_size="512x1024",
+        threat_config=threat_config,
+        **options,
+    )
 
 
 def written(folder: Path, text: str, name: str = "threat.yml") -> str:
@@ -96,7 +112,7 @@ def test_a_threat_file_is_yaml_or_key_equals_value(tmp_path: Path, text: str) ->
 @pytest.mark.parametrize(("norm", "epsilon"), [("Linf", 8), ("L2", 64)])
 def test_every_printed_attack_is_retrieved(tmp_path: Path, name: str, threat: str, norm: str, epsilon: int) -> None:
     text = f"threat_model: {name}\niterations: 20\nepsilon: {epsilon}\nalpha: 0.01\nlp_norm: '{norm}'\n"
-    _, results = evaluate(**MIT_B0, retrieve_existing=True, threat_config=written(tmp_path, text))
+    _, results = on_ade20k(retrieve_existing=True, threat_config=written(tmp_path, text))
     key = f"{threat} {norm.lower()} {epsilon}/255 x20"
     assert results.figures["mIoU"] == pytest.approx(published_mean("ade20k", [key]))
 
@@ -105,7 +121,7 @@ def test_every_printed_attack_is_retrieved(tmp_path: Path, name: str, threat: st
     "text", ['threat_model: "None"', "threat_model: None", "threat_model: null", 'threat_model="None"']
 )
 def test_none_is_clean(tmp_path: Path, text: str) -> None:
-    _, results = evaluate(**MIT_B0, threat_config=written(tmp_path, text))
+    _, results = on_ade20k(threat_config=written(tmp_path, text))
     assert results.figures["mIoU"] == pytest.approx(0.3741)
 
 
@@ -116,7 +132,7 @@ def test_fgsm_and_bim_are_threats_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["2DCommonCorruption", "2DCommonCorruptions"])
 def test_corruptions_give_each_their_mean_and_their_minimum(tmp_path: Path, name: str) -> None:
-    model, results = evaluate(**MIT_B0, threat_config=written(tmp_path, f"threat_model: {name}\nseverity: 3\n"))
+    model, results = on_ade20k(threat_config=written(tmp_path, f"threat_model: {name}\nseverity: 3\n"))
     assert isinstance(model, ModelSource)
     assert list(results.members) == list(COMMON)
     values = [published_mean("ade20k", [f"{each} 3"]) for each in COMMON]
@@ -130,14 +146,14 @@ def test_corruptions_give_each_their_mean_and_their_minimum(tmp_path: Path, name
 
 
 def test_acdc_gives_the_conditions_and_their_mean(tmp_path: Path) -> None:
-    _, results = evaluate(**ON_CITYSCAPES, threat_config=written(tmp_path, "threat_model: ACDC\n"))
+    _, results = on_cityscapes(threat_config=written(tmp_path, "threat_model: ACDC\n"))
     assert list(results.members) == ["fog", "night", "rain", "snow"]
     names = [f"acdc {each}" for each in results.members]
     assert results.figures["mIoU"] == pytest.approx(published_mean("cityscapes", names, crop_size="512x1024"))
-    _, pooled = evaluate(**ON_CITYSCAPES, threat_config=written(tmp_path, "threat_model: ACDC\ncondition: all\n"))
+    _, pooled = on_cityscapes(threat_config=written(tmp_path, "threat_model: ACDC\ncondition: all\n"))
     assert pooled.figures["mIoU"] == pytest.approx(published_mean("cityscapes", ["acdc all"], crop_size="512x1024"))
     with pytest.raises(GauntletError, match="ACDC has the classes of Cityscapes, but the model is one of ADE20K"):
-        evaluate(**MIT_B0, threat_config=written(tmp_path, "threat_model: ACDC\n"))
+        on_ade20k(threat_config=written(tmp_path, "threat_model: ACDC\n"))
 
 
 def test_without_retrieval_a_family_is_computed_with_one_model(
@@ -158,14 +174,14 @@ def test_without_retrieval_a_family_is_computed_with_one_model(
     monkeypatch.setattr(triple, "load_dataset", lambda name, *, root, limit: TinyDataset(1, ((32, 40),)))
     monkeypatch.setattr(cases, "load_dataset", weather)
     config = written(tmp_path, "threat_model: 2DCommonCorruptions\nseverity: 1\n")
-    model, results = evaluate(**MIT_B0, retrieve_existing=False, threat_config=config)
+    model, results = on_ade20k(retrieve_existing=False, threat_config=config)
     assert (model, loads) == (tiny_model, ["loaded"])
     assert len({each.key for each in results.members.values()}) == 15
     assert not results.from_store
     values = [each.figures["mIoU"] for each in results.members.values()]
     assert results.figures["mIoU"] == pytest.approx(np.mean(values))
     acdc = written(tmp_path, "threat_model: ACDC\n")
-    _, weathers = evaluate(**ON_CITYSCAPES, retrieve_existing=False, threat_config=acdc)
+    _, weathers = on_cityscapes(retrieve_existing=False, threat_config=acdc)
     assert {each.dataset for each in weathers.members.values()} == {
         f"acdc-{c}" for c in ("fog", "night", "rain", "snow")
     }

@@ -40,6 +40,7 @@ OPTIONAL = {
     "Weights & Biases": ("wandb", "wandb", "tracking"),
     "MLflow": ("mlflow", "mlflow", "tracking"),
     "TensorBoard": ("tensorboard", "tensorboard", "tracking"),
+    "H.265 corruptions": ("av", "av", "video"),
     "Hugging Face models": ("transformers:PreTrainedModel", "transformers", "zoo"),
     "torchvision models": ("torchvision", "torchvision", "zoo"),
     "segmentation_models_pytorch": ("segmentation_models_pytorch", "segmentation-models-pytorch", "zoo"),

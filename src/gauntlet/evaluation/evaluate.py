@@ -20,7 +20,7 @@ from gauntlet.evaluation.cases import Case, Cases, find_cases
 from gauntlet.evaluation.counting import Importance
 from gauntlet.evaluation.detecbench_tasks import STORE_NAME, folder_dataset, folder_model, task_cases, told_to
 from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, options_for, plan_job
-from gauntlet.evaluation.local import run_one
+from gauntlet.evaluation.local import LoadedOnce, run_one
 from gauntlet.evaluation.plan import PlannedThreats, fitting_threats
 from gauntlet.evaluation.progress import Logged, Progress
 from gauntlet.evaluation.rereading import read_as_asked
@@ -190,7 +190,11 @@ def evaluate(  # type: ignore[misc]
     _check_models(models)
     asked = _asked(wanted, as_task=task is not None)
     data = _Data(dataset, model_folder, root, limit)
-    groups = [group for each in models for group in _groups(each, data, asked, settings, progress, address)]
+    groups = [
+        group
+        for each in models
+        for group in _groups(each, data, asked, settings, progress, address, keep=len(models) == 1)
+    ]
     results: dict[str, Evaluation] = {}
     with _opened(store) as opened, told_to(logger, log_dir) as tell:
         for key, planned in {planned.job.key: planned for _, jobs in groups for planned in jobs}.items():
@@ -278,8 +282,16 @@ def _groups(
     settings: Settings,
     progress: Progress,
     address: dict[str, Any] | None,
+    *,
+    keep: bool,
 ) -> list[tuple[Cases, list[PlannedJob]]]:
-    """The cases of one model and their jobs, in the order of what was asked for."""
+    """The cases of one model and their jobs, in the order of what was asked for.
+
+    Args:
+        model, data, asked, settings, progress: of the call.
+        address: of the model, where the call knows it.
+        keep: the model in memory between its jobs; not where there are several models.
+    """
     if isinstance(model, str):
         source: GauntletModel | ModelSource = resolve_model(model)
         options = options_for({}, data.own()) if source.needs_num_classes else {}
@@ -287,6 +299,8 @@ def _groups(
         address = {"address": model, "options": options}
     else:
         source = model
+    if keep:
+        source = LoadedOnce(source)
     every = [cases for each in asked for cases in _cases(each, source.task, data, progress)]
     return [
         (cases, [plan_job(source, data.of(case), case.threat, settings, address) for case in cases.cases])

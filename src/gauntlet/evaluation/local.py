@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -85,7 +86,7 @@ def _prepared(
     source: GauntletModel | ModelSource, model: GauntletModel, dataset: Dataset, steps: tuple[str, ...]
 ) -> GauntletModel:
     """A model with some steps taken, once for all jobs of a source."""
-    if isinstance(source, _LoadedOnce):
+    if isinstance(source, LoadedOnce):
         if source.prepared is None or source.prepared[0] != steps:
             source.prepared = (steps, prepare_for(model, dataset, steps))
         return source.prepared[1]
@@ -170,11 +171,11 @@ def _run_here(
     jobs: Sequence[PlannedJob], store: Store, progress: Progress, again: bool
 ) -> Iterator[Evaluation | Failure]:
     """One job after the other; a model is loaded once for all its jobs, images are loaded in the background."""
-    loaded: _LoadedOnce | None = None
+    loaded: LoadedOnce | None = None
     datasets: dict[int, SampleCache] = {}
     for index, planned in enumerate(jobs):
         if loaded is None or loaded.source is not planned.model:
-            loaded = _LoadedOnce(planned.model)  # the model before it is released
+            loaded = LoadedOnce(planned.model)  # the model before it is released
         dataset = datasets.setdefault(id(planned.dataset), SampleCache(planned.dataset))
         numbered = _Numbered(progress, index, len(jobs))
         try:
@@ -240,7 +241,7 @@ class _Shared:
         return self._models[id(planned.model)], self._datasets[id(planned.dataset)]
 
 
-class _LoadedOnce(ModelSource):
+class LoadedOnce(ModelSource):
     """A source that keeps what it loaded."""
 
     def __init__(self, source: GauntletModel | ModelSource) -> None:
@@ -255,6 +256,10 @@ class _LoadedOnce(ModelSource):
     @property
     def task(self) -> str:
         return self.source.task
+
+    @property
+    def origin(self) -> Mapping[str, Any] | None:
+        return self.source.origin
 
     def load(self) -> GauntletModel:
         if self._model is None:
