@@ -93,7 +93,8 @@ def _roi_align(input: Tensor, rois: Tensor, shape: Pair, scale: float, sampling_
         if across < 1 or down < 1:
             continue
         chosen = (rois[:, 0] == image) & (counts[:, 0] == across) & (counts[:, 1] == down)
-        for some in chosen.nonzero()[:, 0].split(64):
+        places = chosen.nonzero()[:, 0]
+        for some in (places[start : start + 64] for start in range(0, len(places), 64)):
             x = corners[some, 0, None] + bins[some, :1] * (torch.arange(shape[1] * across) + 0.5) / across
             y = corners[some, 1, None] + bins[some, 1:] * (torch.arange(shape[0] * down) + 0.5) / down
             inside = ((y >= -1) & (y <= height))[:, :, None] & ((x >= -1) & (x <= width))[:, None]
