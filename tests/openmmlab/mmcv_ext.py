@@ -49,7 +49,8 @@ def softnms(
     method: int,
     offset: int,
 ) -> Tensor:
-    scores, left, kept = scores.clone(), torch.arange(len(boxes)), []
+    kept: list[Tensor] = []
+    scores, left = scores.clone(), torch.arange(len(boxes))
     while len(left):
         best = left[scores[left].argmax()]
         dets[len(kept)] = torch.cat([boxes[best], scores[best][None]])
@@ -87,18 +88,23 @@ def _roi_align(input: Tensor, rois: Tensor, shape: Pair, scale: float, sampling_
     bins = sizes / sizes.new_tensor([shape[1], shape[0]])
     counts = torch.full_like(bins, sampling_ratio) if sampling_ratio > 0 else bins.ceil()
     pooled = input.new_zeros(len(rois), input.shape[1], *shape)
-    for image, across, down in torch.cat([rois[:, :1], counts], 1).unique(dim=0).long().tolist():
+    groups = {tuple(map(int, group)) for group in torch.cat([rois[:, :1], counts], 1).tolist()}
+    for image, across, down in sorted(groups):
         if across < 1 or down < 1:
             continue
         chosen = (rois[:, 0] == image) & (counts[:, 0] == across) & (counts[:, 1] == down)
-        for some in chosen.nonzero()[:, 0].split(64):
+        places = chosen.nonzero()[:, 0]
+        for some in (places[start : start + 64] for start in range(0, len(places), 64)):
             x = corners[some, 0, None] + bins[some, :1] * (torch.arange(shape[1] * across) + 0.5) / across
             y = corners[some, 1, None] + bins[some, 1:] * (torch.arange(shape[0] * down) + 0.5) / down
             inside = ((y >= -1) & (y <= height))[:, :, None] & ((x >= -1) & (x <= width))[:, None]
-            points = _grid(*torch.broadcast_tensors(x[:, None], y[:, :, None]), width, height).flatten(0, 1)
+            shape_of_points = (len(some), y.shape[1], x.shape[1])
+            points = _grid(
+                x[:, None].expand(shape_of_points), y[:, :, None].expand(shape_of_points), width, height
+            ).flatten(0, 1)
             values = F.grid_sample(input[image, None], points[None], padding_mode="border", align_corners=False)[0]
-            values = values.unflatten(1, (len(some), -1)).transpose(0, 1) * inside[:, None]
-            values = values.unflatten(3, (shape[1], across)).unflatten(2, (shape[0], down)).mean((3, 5))
+            values = values.reshape(len(values), *shape_of_points).transpose(0, 1) * inside[:, None]
+            values = values.reshape(len(some), -1, shape[0], down, shape[1], across).mean((3, 5))
             pooled = pooled.index_copy(0, some, values)
     return pooled
 
@@ -248,7 +254,7 @@ def modulated_deform_conv_backward(
     **settings: int,
 ) -> None:
     geometry = _modulated_geometry(settings)
-    found = _gradients(lambda *t: _deform(*t, *geometry), [input, offset, mask, weight], grad_output)
+    found = _gradients(lambda i, o, m, w: _deform(i, o, m, w, *geometry), [input, offset, mask, weight], grad_output)
     for target, value in zip((grad_input, grad_offset, grad_mask, grad_weight), found, strict=True):
         target += value
     if with_bias:

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, first_line
 from gauntlet.models.contract import Candidates, GauntletModel, ModelIdentity
 from gauntlet.models.sources.adapting import check_options
 from gauntlet.models.sources.contract import ModelSource
@@ -81,8 +81,11 @@ class MMDetDetector(LibraryDetector):
 
         inputs, samples, placed = self._prepare(image[None])
         samples[0].gt_instances = InstanceData(bboxes=placed.to_canvas(boxes), labels=labels)
-        with _losses_on(self.network):
-            parts = self.network.loss(inputs, samples)
+        try:
+            with _losses_on(self.network):
+                parts = self.network.loss(inputs, samples)
+        except ImportError as error:  # PAA's needs scikit-learn
+            raise GauntletError(f"the loss of {self.identity.name} cannot be computed: {first_line(error)}") from None
         total: torch.Tensor = self.network.parse_losses(parts)[0]
         return total
 
@@ -125,7 +128,7 @@ def source(config: str, options: Mapping[str, Any]) -> ModelSource:
 
 def _count_classes(network: Any, address: str) -> int:
     heads = getattr(network, "roi_head", network)
-    head = getattr(heads, "bbox_head", None)
+    head: Any = getattr(heads, "bbox_head", None)
     head = head[-1] if isinstance(head, nn.ModuleList) else head
     if not isinstance(getattr(head, "num_classes", None), int):
         raise GauntletError(f"{address} is no detector of boxes: it has no bbox_head with classes.")

@@ -38,7 +38,7 @@ def _kind(network: Any) -> Callable[[Any, torch.Tensor, Sequence[Any]], Proposed
     if hasattr(network, "roi_head"):
         return _learned_proposals if hasattr(network.rpn_head, "num_proposals") else _proposals
     head = network.bbox_head
-    known = {"CenterNetHead": _centres, "TOODHead": _decoded, "RepPointsHead": _points}
+    known = {"CenterNetHead": _centres, "TOODHead": _decoded, "RepPointsHead": _points, "FoveaHead": _points}
     if type(head).__name__ in known:
         return known[type(head).__name__]
     if _decodes_as_usual(head):
@@ -89,7 +89,6 @@ def _proposals(network: Any, inputs: torch.Tensor, samples: Sequence[Any]) -> Pr
     facts = [sample.metainfo for sample in samples]
     if hasattr(roi_head, "num_stages"):
         rois, logits, changes = roi_head._refine_roi(features, rois, facts, counts)
-        rois = rois.split(counts) if isinstance(rois, torch.Tensor) else rois
         bbox_head = roi_head.bbox_head[-1]
     else:
         found = roi_head._bbox_forward(features, rois)
@@ -116,9 +115,9 @@ def _split(bbox_head: Any, changes: Any, counts: list[int]) -> Sequence[Any]:
     """The outputs for boxes, image by image: None for a head without any, more than a tensor for SABL's."""
     if changes is None:
         return [None] * len(counts)
-    if isinstance(changes, torch.Tensor):
-        return changes.split(counts)
-    parts: Sequence[Any] = bbox_head.bbox_pred_split(changes, counts)
+    parts: Sequence[Any] = (
+        bbox_head.bbox_pred_split(changes, counts) if isinstance(changes, tuple) else changes.split(counts)
+    )
     return parts
 
 
@@ -161,14 +160,15 @@ def _places(network: Any, inputs: torch.Tensor, samples: Sequence[Any]) -> Propo
 
 
 def _points(network: Any, inputs: torch.Tensor, samples: Sequence[Any]) -> Proposed:
-    """RepPoints: the box around the points of every place."""
+    """RepPoints and FoveaBox: every place, with boxes in a unit of its level."""
     head = network.bbox_head
+    units = head.point_strides if hasattr(head, "point_strides") else head.base_edge_list
     maps, changes = network._forward(inputs, samples)
     priors = head.prior_generator.grid_priors([each.shape[-2:] for each in maps], device=inputs.device)
     limits = samples[0].metainfo["img_shape"]
     boxes = [
-        torch.stack([head._bbox_decode(prior, each, stride, limits) for each in level])
-        for prior, level, stride in zip(priors, _levels(changes, 4), head.point_strides, strict=True)
+        torch.stack([head._bbox_decode(prior, each, unit, limits) for each in level])
+        for prior, level, unit in zip(priors, _levels(changes, 4), units, strict=True)
     ]
     logits = torch.cat(_levels(maps, head.cls_out_channels), dim=1)
     scores, objectness = _over_background(logits, bool(head.use_sigmoid_cls))

@@ -21,6 +21,8 @@ from gauntlet.errors import GauntletError
 # What brings images and annotations in, and what hands them on.
 _AROUND = ("Load", "Pack", "InferencerLoader", "mmdet.Load", "mmdet.Pack")
 _RESAMPLING = ("bilinear", "bicubic")
+# What post-processing and losses ask a data sample for.
+_FACTS: tuple[str, ...] = ("img_shape", "ori_shape", "scale_factor", "border")
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Pipeline:
         for step in self.steps:
             results = step(results)
             placed = self._followed(placed, step, results)
-        facts = {key: results[key] for key in ("img_shape", "ori_shape", "scale_factor", "border") if key in results}
+        facts = {key: results[key] for key in _FACTS if key in results}
         return replace(placed, facts={"scale_factor": (1.0, 1.0), "flip": False, "flip_direction": None, **facts})
 
     @staticmethod

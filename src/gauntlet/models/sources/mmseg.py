@@ -53,7 +53,7 @@ class OwnInference(nn.Module):
     def __init__(self, network: Any) -> None:
         super().__init__()
         self.network = network
-        head = network.decode_head
+        head: Any = network.decode_head
         head = head[-1] if isinstance(head, nn.ModuleList) else head
         self.threshold: float | None = head.threshold if network.out_channels == 1 else None
         self.num_classes = 2 if self.threshold is not None else int(network.num_classes)

@@ -11,6 +11,7 @@ import importlib
 import io
 import logging
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ PACKAGES = {"mmseg": "mmsegmentation", "mmdet": "mmdet"}
 """The package that has a library's module."""
 PLACES = ("weights", "checkpoint", "checkpoints", "trust")
 """Options that say where the checkpoint is and that its code may run."""
+# Buffers that training fills.
+_STATISTICS = ("running_mean", "running_var")
 # Only training reads these.
 _TRAINING_ONLY = ("auxiliary_head.",)
 
@@ -114,16 +117,21 @@ class OpenMMLabSource(ModelSource):
         raise GauntletError(f"there is no file {self.checkpoint}; the checkpoint of {self.config} is expected there.")
 
     def _fill(self, network: nn.Module, content: Mapping[str, Any], path: Path) -> None:
-        state = {name.removeprefix("module."): value for name, value in content["state_dict"].items()}
+        given = content["state_dict"]
+        state = OrderedDict((name.removeprefix("module."), value) for name, value in given.items())
+        # The versions of its layers, by which some rename their tensors.
+        state._metadata = getattr(given, "_metadata", OrderedDict())  # type: ignore[attr-defined]
         try:
             outcome = network.load_state_dict(state, strict=False)
         except RuntimeError as error:  # shapes that do not fit, one a line below the first
             reason = str(error).strip().splitlines()[-1].strip().rstrip(".")
             raise GauntletError(f"the checkpoint {path} is not of {self.config}: {reason}.") from None
+        # Other buffers are constants, which the network has made by itself.
+        learned = {name for name, _ in network.named_parameters()}
         missing = [
             name
             for name in outcome.missing_keys
-            if not name.endswith("num_batches_tracked") and not name.startswith(_TRAINING_ONLY)
+            if (name in learned or name.endswith(_STATISTICS)) and not name.startswith(_TRAINING_ONLY)
         ]
         if missing:
             raise GauntletError(
