@@ -113,7 +113,7 @@ def test_the_command_draws_published_figures(call: Call, tmp_path: Path) -> None
     assert written["verdicts"][0]["verdict"] == "confirmed"
     assert "published figures" in Path(written["written"][0]).read_text()
     code, _, err = call("study", "run", "spatial/figure-11", "--published")
-    assert (code, "are not published" in err) == (2, True)
+    assert (code, "nothing is published" in err) == (2, True)
     code, out, err = call("study", "run", "arnab/table-1", "--published", "-o", str(tmp_path))
     assert code == 0, err
     assert "Published figures" in (tmp_path / "arnab-table-1.md").read_text()

@@ -132,7 +132,7 @@ class DetectionMetric(Metric):
         """TIDE's gains and counts at IoU 0.5, and what became of the objects."""
         errors = error_types(*_columns(pairs), len(self.class_names))
         values = {f"dAP_{name}": value for name, value in errors.gains.items()}
-        values |= {f"errors_{name}": float(count) for name, count in errors.counts.items()}
+        values |= {f"errors_{name}": float(count) if pairs else NAN for name, count in errors.counts.items()}
         return values | {name: float(value[0]) for name, value in fates.figures().items()}
 
     def _class_figures(self, per_class: dict[str, FloatArray], view: str = "all") -> list[Figure]:
