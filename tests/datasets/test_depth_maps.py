@@ -18,6 +18,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.results import open_store
 from gauntlet.samples import Sample
 from gauntlet.threats import suites
+from gauntlet.threats.build import ThreatLike
 from gauntlet.threats.corruptions import write_corrupted
 from tiny_detector import CLASSES, TinyBoxes, TinyDetector
 
@@ -52,7 +53,8 @@ MILLIMETRES = {"folder": "depth", "scale": 0.001}
 
 
 def test_maps_beside_the_images(coco: Path) -> None:
-    plain, deep = (gauntlet.load_dataset("coco", root=coco, **more) for more in ({}, {"depth": MILLIMETRES}))
+    plain = gauntlet.load_dataset("coco", root=coco)
+    deep = gauntlet.load_dataset("coco", root=coco, depth=MILLIMETRES)
     assert (plain.has_depth, deep.has_depth) == (False, True)
     depth = deep[0].depth
     assert depth is not None
@@ -173,7 +175,7 @@ def test_a_network_estimates_depth(monkeypatch: pytest.MonkeyPatch, kind: str) -
 
 def test_gam_of_a_detector_on_images_in_cocos_form_is_a_number(coco: Path) -> None:
     data = gauntlet.load_dataset("coco", root=coco, depth=MILLIMETRES, limit=2)
-    threats = [each for each in suites.build("detecbench", "detection") if "corruption" in each]
+    threats: list[ThreatLike] = [each for each in suites.build("detecbench", "detection") if "corruption" in each]
     assert len(threats) == 23
     with open_store() as store:
         gauntlet.evaluate(TinyDetector(), data, threats, store=store)

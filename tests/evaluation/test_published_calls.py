@@ -32,12 +32,15 @@ Result = tuple[GauntletModel | ModelSource, Evaluation]
 
 def on_ade20k(threat_config: str, **options: Any) -> Result:
     """SegFormer with MIT-B0 on ADE20K, under the threat of a file."""
-    return evaluate(model_name="SegFormer", backbone="MIT-B0", dataset="ADE20K", threat_config=threat_config, **options)
+    result: Result = evaluate(
+        model_name="SegFormer", backbone="MIT-B0", dataset="ADE20K", threat_config=threat_config, **options
+    )
+    return result
 
 
 def on_cityscapes(threat_config: str, **options: Any) -> Result:
     """The same on Cityscapes, where two crop sizes were published."""
-    return evaluate(
+    result: Result = evaluate(
         model_name="SegFormer",
         backbone="MIT-B0",
         dataset="Cityscapes",
@@ -45,6 +48,7 @@ def on_cityscapes(threat_config: str, **options: Any) -> Result:
         threat_config=threat_config,
         **options,
     )
+    return result
 
 
 def written(folder: Path, text: str, name: str = "threat.yml") -> str:

@@ -7,6 +7,7 @@ import gzip
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,7 +147,7 @@ def test_an_address_leads_back_to_its_row() -> None:
 
 def test_a_folder_of_checkpoints_means_openmmlabs_weights(tmp_path: Path) -> None:
     """Where a row has both, weights of another training and OpenMMLab's, and what is missing is said."""
-    triple = {"model_name": "DETR", "backbone": "ResNet50", "dataset": "coco"}
+    triple: dict[str, Any] = {"model_name": "DETR", "backbone": "ResNet50", "dataset": "coco"}
     with pytest.raises(GauntletError, match=r"there is no detr_r50_8xb2-150e_coco_\S+\.pth in \S+; it is at https://"):
         _ = resolve_model(**triple, checkpoints=tmp_path, trust=True).identity
     name = zoo.find(*triple.values()).openmmlab_weights.rsplit("/", 1)[-1]

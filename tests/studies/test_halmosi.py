@@ -18,6 +18,7 @@ from gauntlet.report.render import plotly
 from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from gauntlet.studies import run_study, studies
+from gauntlet.studies.contract import Drawing
 from gauntlet.studies.papers.halmosi import ATTACKED, CLEAN, MINIMUM, PLAIN, alma_leads, small_objects_lose
 from gauntlet.studies.results import FOREGROUND, Results
 from gauntlet.studies.running import study_jobs
@@ -40,7 +41,7 @@ CHEAP = {
 
 
 def run(name: str, store: Store, **changes: object) -> Results:
-    study = replace(studies[name], **changes)  # type: ignore[arg-type]
+    study = replace(studies[name], **changes)
     return run_study(study, [NETWORK], SMALL, store, prepare="off", batch_size=8).of(NETWORK.address)
 
 
@@ -52,7 +53,7 @@ def sized(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 def drawn(name: str, results: Results) -> Sequence[Block]:
-    drawing = studies[name].drawing
+    drawing: Drawing | None = studies[name].drawing
     assert drawing is not None
     return drawing(results)
 

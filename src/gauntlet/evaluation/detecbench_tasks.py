@@ -40,7 +40,7 @@ Tell = Callable[[Evaluation], None]
 
 def task_cases(task: ThreatLike | Sequence[Threat]) -> Cases:
     """The cases of a task: a threat, the corruptions of a family, or a name of either as the paper prints it."""
-    if isinstance(task, (list, tuple)):
+    if isinstance(task, Sequence) and not isinstance(task, str):
         in_3d = all(isinstance(each, CorruptionThreat) and registry[each.options.name].group == "3d" for each in task)
         return corruption_family("3DCommonCorruptions" if in_3d else "2DCommonCorruptions", task)
     if isinstance(task, str):

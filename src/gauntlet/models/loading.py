@@ -77,13 +77,13 @@ def resolve_model(
     if address not in shipped.names():
         own = trained.find(address, options)
         if own is None:
-            names = [*shipped.names(), *camvid.names(), *trained.names()]
-            raise suggest_address(address) or unknown_name("model", address, names)
+            known = [*shipped.names(), *camvid.names(), *trained.names()]
+            raise suggest_address(address) or unknown_name("model", address, known)
         return own
     # Nothing of a shipped model is unpickled, so trusting it changes nothing.
-    given = [name for name in options if name != "trust"]
-    if given:
-        raise GauntletError(f"the shipped model '{address}' takes no options, but got {', '.join(given)}.")
+    taken = [name for name in options if name != "trust"]
+    if taken:
+        raise GauntletError(f"the shipped model '{address}' takes no options, but got {', '.join(taken)}.")
     return shipped.find(address)
 
 

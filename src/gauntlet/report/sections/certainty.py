@@ -39,8 +39,15 @@ def section(scope: Scope) -> Section | None:
                 axis,
                 Axis(f"{scope.metric} ratio (%)", percent=True),
                 series=[
-                    Series(str(model), [float(sure.at[model, name])], [float(share)], labels=[str(model)], style=style)
-                    for style, (model, share) in enumerate(kept.items())
+                    Series(model, [across], [share], labels=[model], style=style)
+                    for style, (model, across, share) in enumerate(
+                        zip(
+                            map(str, kept.index),
+                            sure.loc[kept.index, name].astype(float),
+                            kept.astype(float),
+                            strict=True,
+                        )
+                    )
                 ],
                 note=f"Spearman {rho.value:.2f}, n = {len(kept)}",
             )
@@ -80,5 +87,6 @@ def _ratio(scope: Scope, model: str, threat: str) -> float:
 
 
 def _spearman(first: pd.Series, second: pd.Series) -> Interval:
-    found = correlate(first, second).set_index("coefficient").loc["spearman"]
-    return Interval(float(found["value"]), float(found["low"]), float(found["high"]))
+    found = correlate(first, second).set_index("coefficient")
+    value, low, high = found.loc[["spearman"], ["value", "low", "high"]].to_numpy(float)[0]
+    return Interval(float(value), float(low), float(high))

@@ -83,7 +83,7 @@ LINES = ("clean error", "natural error", "adversarial error")
 
 def mixtures(scope: Scope) -> list[Mixture]:
     """Pairs of models whose ensembles were evaluated at several weights."""
-    names = dict(scope.evaluations[["address", "model"]].itertuples(index=False))
+    names: dict[str, str] = dict(scope.evaluations[["address", "model"]].itertuples(index=False))
     found: dict[tuple[str, ...], Mixture] = {}
     for stored, model in names.items():
         read = read_name(str(stored))

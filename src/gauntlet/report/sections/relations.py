@@ -104,8 +104,11 @@ def _transfers(scope: Scope) -> list[Block]:
                 index="target", columns="made_on", values="ratio"
             )
             order = {model: place for place, model in enumerate(scope.models)}  # white boxes on the diagonal
-            matrix = matrix.sort_index(axis=0, key=lambda names: [order.get(name, len(order)) for name in names])
-            matrix = matrix.sort_index(axis=1, key=lambda names: [order.get(name, len(order)) for name in names])
+            targets, sources = (
+                sorted(names, key=lambda name: order.get(str(name), len(order)))
+                for names in (matrix.index, matrix.columns)
+            )
+            matrix = matrix.reindex(index=targets, columns=sources)
             charts[str(threat)] = HeatChart(
                 f"Transfer of {threat}",
                 "Kept share of the clean figure: the model in the row sees images made with the model in the column.",

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, overload
+from typing import Final, Literal, overload
 
 from gauntlet.errors import unknown_name
 from gauntlet.threats.compat.semsegbench import describe_corruption
 from gauntlet.threats.corruptions import COMMON, COMMON_3D, VIDEO, names, registry
 from gauntlet.threats.kinds.corruption import CorruptionThreat
 
-ALL = "all"
+ALL: Final = "all"
 PREFIX_3D = "cc3d_"
 """With it the paper prints names of corruptions in 3D ('cc3d_near_focus'); its list has them without."""
 
 
 @overload
-def CommonCorruption(name: Literal["all"], severity: int = 3) -> list[CorruptionThreat]: ...
+def CommonCorruption(name: Literal["all"], severity: int = 3) -> list[CorruptionThreat]: ...  # type: ignore[overload-overlap]
 
 
 @overload
@@ -34,7 +34,7 @@ def CommonCorruption(name: str, severity: int = 3) -> CorruptionThreat | list[Co
 
 
 @overload
-def CommonCorruption3d(name: Literal["all"], severity: int = 3) -> list[CorruptionThreat]: ...
+def CommonCorruption3d(name: Literal["all"], severity: int = 3) -> list[CorruptionThreat]: ...  # type: ignore[overload-overlap]
 
 
 @overload
