@@ -8,7 +8,6 @@ from gauntlet.analysis import curve
 from gauntlet.analysis.curves import curve_options, settings
 from gauntlet.report.charts import Axis, Chart, LineChart, Panel, Series
 from gauntlet.report.document import Section
-from gauntlet.report.naming import slug
 from gauntlet.report.scope import Scope
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.results.descriptions import grey_levels
@@ -16,7 +15,7 @@ from gauntlet.results.descriptions import grey_levels
 
 def section(scope: Scope, ranking: Ranking) -> Section | None:
     """One panel per setting that was varied."""
-    views = [CurveView(scope.metric), CurveView(scope.metric, relative=True), *REGION_VIEWS]
+    views = [CurveView(scope.metric), CurveView(scope.metric, relative=True, prefix="kept"), *REGION_VIEWS]
     made = [curve_panel(scope, ranking, parameter, view) for parameter in curve_options() for view in views]
     panels = [panel for panel in made if panel is not None]
     return Section(f"curves-{scope.id}", "Curves", panels) if panels else None
@@ -30,23 +29,23 @@ class CurveView:
         metric: the figure.
         relative: its share of the clean figure instead: Arnab et al.'s IoU ratio.
         words: what it is called, its name where this is empty.
+        prefix: of the panel's name.
     """
 
     metric: str
     relative: bool = False
     words: str = ""
+    prefix: str = "curve"
 
     @property
     def title(self) -> str:
         return self.words or (f"{self.metric} ratio" if self.relative else self.metric)
 
-    @property
-    def prefix(self) -> str:
-        """Of the panel's name: "curve", "kept", "rce-inside"."""
-        return slug(self.words.split(" (")[0]) if self.words else "kept" if self.relative else "curve"
 
-
-REGION_VIEWS = (CurveView("RCE_M", words="RCE inside (M)"), CurveView("RCE_Mbar", words="RCE outside (Mbar)"))
+REGION_VIEWS = (
+    CurveView("RCE_M", words="RCE inside (M)", prefix="rce-inside"),
+    CurveView("RCE_Mbar", words="RCE outside (Mbar)", prefix="rce-outside"),
+)
 """Relative corruption errors of threats with a region."""
 
 
