@@ -21,7 +21,7 @@ from gauntlet.threats import suites
 from pages import DOCS, Runs, cards_section, percent, section, shipped_models, short, table
 
 PAGE = DOCS / "shipped-models.md"
-NORMAL = ("streets/enet", "streets/pspnet", "streets/segformer")
+NORMAL = tuple(f"streets/{name}" for name in ("enet", "pspnet", "segformer", "bisenetv2", "ddrnet", "fcn8s", "pidnet"))
 CNN, TRANSFORMER = "streets/enet", "streets/segformer"
 FULL, HALF = "streets/enet-at", "streets/enet-at50"
 ROUNDS = (1, 2, 4)
