@@ -13,7 +13,7 @@ from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, Runs, sui
 from gauntlet.studies.pages.markdown import cards_section, percent, section, short, table
 from gauntlet.studies.pages.shipped import SEGMENTATION, entries, localized_noise, region_aware
 
-NORMAL = ("streets/enet", "streets/pspnet", "streets/segformer")
+NORMAL = tuple(f"streets/{name}" for name in ("enet", "pspnet", "segformer", "bisenetv2", "ddrnet", "fcn8s", "pidnet"))
 CNN, TRANSFORMER = "streets/enet", "streets/segformer"
 FULL, HALF = "streets/enet-at", "streets/enet-at50"
 SHARES = (CNN, HALF, FULL)
