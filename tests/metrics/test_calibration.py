@@ -436,3 +436,15 @@ def test_a_battery_has_the_figures_of_the_images_it_chose() -> None:
     figures = {(f.metric, f.view): f.value for f in METRIC.compute(stacked, Views.of_candidates(["clean", "negated"]))}
     assert figures["ECE", "clean"] == pytest.approx(headline(counts())["ECE"], abs=EXACT)
     assert figures["ECE", "all"] == figures["ECE", "negated"] == pytest.approx(headline(worse)["ECE"], abs=EXACT)
+
+
+def test_intervals_hold_the_figure_and_are_those_of_resampled_images() -> None:
+    figures = {f.metric: f for f in METRIC.compute(counts(), WHOLE) if not f.class_name}
+    for name in ("ECE", "overconfidence", "AUROC", "NLL", "Brier"):
+        assert figures[name].low <= figures[name].high
+    single = [pooled([each]).figures()["Brier"][0] for each in counts()]
+    assert min(single) <= figures["Brier"].low <= figures["Brier"].value <= figures["Brier"].high <= max(single)
+    same = [counts()[0]] * 5  # every resample of equal images is the same dataset
+    of_same = {f.metric: f for f in METRIC.compute(same, WHOLE) if not f.class_name}
+    assert of_same["ECE"].low == pytest.approx(of_same["ECE"].value, abs=EXACT)
+    assert of_same["AUROC"].high == pytest.approx(of_same["AUROC"].value, abs=EXACT)
