@@ -26,7 +26,7 @@ def section(scope: Scope) -> Section | None:
     charts: dict[str, Chart] = {}
     rows: list[list[Cell]] = []
     for threat in scope.of_kind("attack") if len(sure) >= LEAST_MODELS else ():
-        kept = pd.Series({model: _ratio(scope, model, threat) for model in sure.index}).dropna()
+        kept = pd.Series({str(model): _ratio(scope, str(model), threat) for model in sure.index}).dropna()
         if len(kept) < LEAST_MODELS:
             continue
         values = {}
@@ -39,14 +39,9 @@ def section(scope: Scope) -> Section | None:
                 axis,
                 Axis(f"{scope.metric} ratio (%)", percent=True),
                 series=[
-                    Series(model, [across], [share], labels=[model], style=style)
-                    for style, (model, across, share) in enumerate(
-                        zip(
-                            map(str, kept.index),
-                            sure.loc[kept.index, name].astype(float),
-                            kept.astype(float),
-                            strict=True,
-                        )
+                    Series(model, [x], [y], labels=[model], style=style)
+                    for style, (model, x, y) in enumerate(
+                        zip(kept.index, sure.loc[kept.index, name].tolist(), kept.tolist(), strict=True)
                     )
                 ],
                 note=f"Spearman {rho.value:.2f}, n = {len(kept)}",
@@ -87,6 +82,6 @@ def _ratio(scope: Scope, model: str, threat: str) -> float:
 
 
 def _spearman(first: pd.Series, second: pd.Series) -> Interval:
-    found = correlate(first, second).set_index("coefficient")
-    value, low, high = found.loc[["spearman"], ["value", "low", "high"]].to_numpy(float)[0]
+    found = correlate(first, second)
+    value, low, high = found.loc[found["coefficient"].eq("spearman"), ["value", "low", "high"]].to_numpy(float)[0]
     return Interval(float(value), float(low), float(high))

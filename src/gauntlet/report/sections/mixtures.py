@@ -83,19 +83,20 @@ LINES = ("clean error", "natural error", "adversarial error")
 
 def mixtures(scope: Scope) -> list[Mixture]:
     """Pairs of models whose ensembles were evaluated at several weights."""
-    names: dict[str, str] = dict(scope.evaluations[["address", "model"]].itertuples(index=False))
+    pairs = scope.evaluations[["address", "model"]].itertuples(index=False)
+    names = {str(stored): str(model) for stored, model in pairs}
     found: dict[tuple[str, ...], Mixture] = {}
     for stored, model in names.items():
-        read = read_name(str(stored))
+        read = read_name(stored)
         if read is None or read.prefix != "ensemble" or len(read.inner) != 2:
             continue
         how = read.values["of"]
         words = " and ".join(map(address_of, read.inner)) + ("" if how == "probabilities" else f", of {how}")
         mixture = found.setdefault((*read.inner, how), Mixture(words))
-        mixture.models[round(1 - float(read.values["gamma"]), 9)] = str(model)
+        mixture.models[round(1 - float(read.values["gamma"]), 9)] = model
         for weight, member in zip((0.0, 1.0), read.inner, strict=True):
             if member in names:
-                mixture.models.setdefault(weight, str(names[member]))
+                mixture.models.setdefault(weight, names[member])
     return [mixture for mixture in found.values() if len(mixture.models) >= LEAST_WEIGHTS]
 
 

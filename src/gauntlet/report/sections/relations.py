@@ -103,12 +103,10 @@ def _transfers(scope: Scope) -> list[Block]:
             matrix = part.drop_duplicates(["target", "made_on"], keep="last").pivot(
                 index="target", columns="made_on", values="ratio"
             )
-            order = {model: place for place, model in enumerate(scope.models)}  # white boxes on the diagonal
-            targets, sources = (
-                sorted(names, key=lambda name: order.get(str(name), len(order)))
-                for names in (matrix.index, matrix.columns)
-            )
-            matrix = matrix.reindex(index=targets, columns=sources)
+            # Both in the order of the models: white boxes stand on the diagonal.
+            others = [name for name in matrix.columns if name not in scope.models]
+            rows_order = [model for model in scope.models if model in matrix.index]
+            matrix = matrix.loc[rows_order, [*(each for each in scope.models if each in matrix.columns), *others]]
             charts[str(threat)] = HeatChart(
                 f"Transfer of {threat}",
                 "Kept share of the clean figure: the model in the row sees images made with the model in the column.",
