@@ -171,7 +171,7 @@ class EstimatedDepth(DepthSource):
         largest = values.max()
         if largest <= 0:
             return np.full((height, width), np.inf, np.float32)
-        return (1 / np.maximum(values / largest, FARTHEST)).astype(np.float32)
+        return np.asarray(1 / np.maximum(values / largest, FARTHEST), np.float32)
 
     @property
     def is_metric(self) -> bool:

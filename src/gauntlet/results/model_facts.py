@@ -204,10 +204,11 @@ def _architectures() -> tuple[dict[str, str], dict[str, str]]:
     table = published_models()
     proposals: dict[str, str] = {}
     dates: dict[str, str] = {}
-    for row in table.itertuples():
-        name = canonical_architecture(str(row.architecture))
-        if row.proposal_type:
-            proposals.setdefault(name, str(row.proposal_type))
-        if not pd.isna(row.date):
-            dates.setdefault(name, row.date.date().isoformat())  # type: ignore[union-attr]
+    written = table["date"].dt.strftime("%Y-%m-%d").fillna("")
+    for architecture, proposal, date in zip(table["architecture"], table["proposal_type"], written, strict=True):
+        name = canonical_architecture(str(architecture))
+        if proposal:
+            proposals.setdefault(name, str(proposal))
+        if date:
+            dates.setdefault(name, str(date))
     return proposals, dates
