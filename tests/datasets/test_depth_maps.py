@@ -18,6 +18,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.results import open_store
 from gauntlet.samples import Sample
 from gauntlet.threats import suites
+from gauntlet.threats.build import ThreatLike
 from gauntlet.threats.corruptions import write_corrupted
 from tiny_detector import CLASSES, TinyBoxes, TinyDetector
 
@@ -52,11 +53,11 @@ MILLIMETRES = {"folder": "depth", "scale": 0.001}
 
 
 def test_maps_beside_the_images(coco: Path) -> None:
-    plain, deep = (gauntlet.load_dataset("coco", root=coco, **more) for more in ({}, {"depth": MILLIMETRES}))
+    plain, deep = (gauntlet.load_dataset("coco", root=coco, depth=depth) for depth in (None, MILLIMETRES))
     assert (plain.has_depth, deep.has_depth) == (False, True)
-    depth = deep[0].depth
-    assert depth is not None
-    assert depth[[0, -1], 0].tolist() == pytest.approx([30, 2])
+    metres = deep[0].depth
+    assert metres is not None
+    assert metres[[0, -1], 0].tolist() == pytest.approx([30, 2])
     assert (deep[1].image == plain[1].image).all()
     assert plain.identity != deep.identity
     assert deep.identity == gauntlet.load_dataset("coco", root=coco, depth=MILLIMETRES).identity
@@ -173,7 +174,7 @@ def test_a_network_estimates_depth(monkeypatch: pytest.MonkeyPatch, kind: str) -
 
 def test_gam_of_a_detector_on_images_in_cocos_form_is_a_number(coco: Path) -> None:
     data = gauntlet.load_dataset("coco", root=coco, depth=MILLIMETRES, limit=2)
-    threats = [each for each in suites.build("detecbench", "detection") if "corruption" in each]
+    threats: list[ThreatLike] = [each for each in suites.build("detecbench", "detection") if "corruption" in each]
     assert len(threats) == 23
     with open_store() as store:
         gauntlet.evaluate(TinyDetector(), data, threats, store=store)
