@@ -30,24 +30,19 @@ from tiny_detector import TinyBoxes, TinyDetector
 Result = tuple[GauntletModel | ModelSource, Evaluation]
 
 
-def on_ade20k(threat_config: str, **options: Any) -> Result:
+def on_ade20k(threat_config: str, retrieve_existing: bool = True) -> Result:
     """SegFormer with MIT-B0 on ADE20K, under the threat of a file."""
-    result: Result = evaluate(
-        model_name="SegFormer", backbone="MIT-B0", dataset="ADE20K", threat_config=threat_config, **options
-    )
+    names = {"model_name": "SegFormer", "backbone": "MIT-B0", "dataset": "ADE20K"}
+    asked: Any = evaluate
+    result: Result = asked(**names, retrieve_existing=retrieve_existing, threat_config=threat_config)
     return result
 
 
-def on_cityscapes(threat_config: str, **options: Any) -> Result:
+def on_cityscapes(threat_config: str, retrieve_existing: bool = True) -> Result:
     """The same on Cityscapes, where two crop sizes were published."""
-    result: Result = evaluate(
-        model_name="SegFormer",
-        backbone="MIT-B0",
-        dataset="Cityscapes",
-        crop_size="512x1024",
-        threat_config=threat_config,
-        **options,
-    )
+    names = {"model_name": "SegFormer", "backbone": "MIT-B0", "dataset": "Cityscapes", "crop_size": "512x1024"}
+    asked: Any = evaluate
+    result: Result = asked(**names, retrieve_existing=retrieve_existing, threat_config=threat_config)
     return result
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,9 @@ _NAMED: dict[str, Callable[[], Threat]] = {
 Tell = Callable[[Evaluation], None]
 
 
-def task_cases(task: ThreatLike | Sequence[Threat]) -> Cases:
+def task_cases(task: ThreatLike | list[Threat]) -> Cases:
     """The cases of a task: a threat, the corruptions of a family, or a name of either as the paper prints it."""
-    if isinstance(task, Sequence) and not isinstance(task, str):
+    if isinstance(task, list):
         in_3d = all(isinstance(each, CorruptionThreat) and registry[each.options.name].group == "3d" for each in task)
         return corruption_family("3DCommonCorruptions" if in_3d else "2DCommonCorruptions", task)
     if isinstance(task, str):

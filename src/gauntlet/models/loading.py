@@ -54,8 +54,8 @@ def resolve_model(
         options: what the source takes; most take those of `wrap_model`.
     """
     if facts is not None:
-        names: dict[str, Any] = {"model_name": model_name, "backbone": backbone, "dataset": dataset}
-        plain = resolve_model(address, **names, crop_size=crop_size, model_folder=model_folder, **options)
+        named: dict[str, Any] = {"model_name": model_name, "backbone": backbone, "dataset": dataset}
+        plain = resolve_model(address, **named, crop_size=crop_size, model_folder=model_folder, **options)
         return DescribedModel(plain, facts)
     triple = (model_name, backbone, dataset)
     if model_folder is not None:

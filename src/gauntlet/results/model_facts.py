@@ -204,11 +204,11 @@ def _architectures() -> tuple[dict[str, str], dict[str, str]]:
     table = published_models()
     proposals: dict[str, str] = {}
     dates: dict[str, str] = {}
-    days = pd.to_datetime(table["date"]).dt.strftime("%Y-%m-%d")
-    for architecture, proposal, day in zip(table["architecture"], table["proposal_type"], days, strict=True):
+    written = table["date"].dt.strftime("%Y-%m-%d").fillna("")
+    for architecture, proposal, date in zip(table["architecture"], table["proposal_type"], written, strict=True):
         name = canonical_architecture(str(architecture))
         if proposal:
             proposals.setdefault(name, str(proposal))
-        if isinstance(day, str):
-            dates.setdefault(name, day)
+        if date:
+            dates.setdefault(name, str(date))
     return proposals, dates

@@ -13,8 +13,8 @@ from gauntlet.errors import GauntletError
 from gauntlet.threats.compat.detecbench import corruptions as detecbench
 from gauntlet.threats.corruptions import VIDEO, corrupt, names, registry
 
-IMAGE = np.kron(np.random.default_rng(0).integers(0, 256, (5, 7, 3)), np.ones((8, 8, 1))).astype(np.uint8)[:35, :49]
-DEPTH = np.repeat(np.linspace(12, 2, 35)[:, None], 49, axis=1)
+IMAGE = np.kron(np.random.default_rng(0).integers(0, 256, (9, 13, 3)), np.ones((8, 8, 1))).astype(np.uint8)[:71, :97]
+DEPTH = np.repeat(np.linspace(12, 2, 71)[:, None], 97, axis=1)
 
 
 def test_they_are_corruptions_outside_gam() -> None:
@@ -46,6 +46,13 @@ def test_stronger_compression_changes_more(name: str) -> None:
     pytest.importorskip("av")
     changes = [change(name, severity) for severity in (1, 5)]
     assert 0 < changes[0] < changes[1]
+
+
+@pytest.mark.zoo
+def test_an_image_that_is_too_small_for_the_encoder_is_told() -> None:
+    pytest.importorskip("av")
+    with pytest.raises(GauntletError, match="at least 64 pixels in height and width, not 40x97"):
+        corrupt(IMAGE[:40], "h265_crf", 3, depth=DEPTH[:40])
 
 
 @pytest.mark.zoo

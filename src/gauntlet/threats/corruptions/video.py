@@ -27,6 +27,8 @@ QUALITIES = (24, 26, 32, 39, 41)
 DIVISORS = (2, 4, 8, 16, 32)
 """What h265_abr divides the bit rate of the source clip by, by severity."""
 CONTAINER = "mp4"
+SMALLEST = 64
+"""The least height and width of an image: one coding unit of H.265."""
 # One thread, so that the same versions give the same bytes. libx264's macroblock tree gives others from run to run even
 # then (found by repeating it), so it is off for the source clip, against the writer's defaults.
 _X264 = {"crf": str(SOURCE_QUALITY), "threads": "1", "x264-params": "mbtree=0"}
@@ -61,6 +63,9 @@ def _require_av() -> Any:
 def _source_clip(image: Image, draws: Draws, depth: Depth) -> bytes:
     """60 frames of a moving camera, then back without repeating the turning frame: 119, as H.264."""
     _require_av()
+    if min(image.shape[:2]) < SMALLEST:  # libx265 ends the whole process on smaller ones
+        size = f"{image.shape[0]}x{image.shape[1]}"
+        raise GauntletError(f"H.265 needs images of at least {SMALLEST} pixels in height and width, not {size}.")
     way = sideways(draws) if draws.integer(2) == 0 else forwards(draws)
     there = frames_of(image, depth, way)
     return _encoded([*there, *there[-2::-1]], "libx264", _X264)

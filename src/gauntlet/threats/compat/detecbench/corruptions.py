@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, overload
+from typing import Any
 
 from gauntlet.errors import unknown_name
 from gauntlet.threats.compat.semsegbench import describe_corruption
 from gauntlet.threats.corruptions import COMMON, COMMON_3D, VIDEO, names, registry
 from gauntlet.threats.kinds.corruption import CorruptionThreat
 
-ALL: Final = "all"
+ALL = "all"
 PREFIX_3D = "cc3d_"
 """With it the paper prints names of corruptions in 3D ('cc3d_near_focus'); its list has them without."""
 
 
-@overload
-def CommonCorruption(name: Literal["all"], severity: int = 3) -> list[CorruptionThreat]: ...  # type: ignore[overload-overlap]
-
-
-@overload
-def CommonCorruption(name: str, severity: int = 3) -> CorruptionThreat: ...
-
-
-def CommonCorruption(name: str, severity: int = 3) -> CorruptionThreat | list[CorruptionThreat]:
-    """One of the fifteen corruptions in 2D, at severity 1 to 5; "all" is every one of them.
+def CommonCorruption(name: str, severity: int = 3) -> Any:
+    """One of the fifteen corruptions in 2D, at severity 1 to 5; for "all" the list of every one of them.
 
     The paper's spellings (frosted_glass_blur, elastic, jpeg) are understood; a name with `cc3d_` is one in 3D.
     """
@@ -33,16 +25,8 @@ def CommonCorruption(name: str, severity: int = 3) -> CorruptionThreat | list[Co
     return _named(name, severity, "common corruption", COMMON, COMMON)
 
 
-@overload
-def CommonCorruption3d(name: Literal["all"], severity: int = 3) -> list[CorruptionThreat]: ...  # type: ignore[overload-overlap]
-
-
-@overload
-def CommonCorruption3d(name: str, severity: int = 3) -> CorruptionThreat: ...
-
-
-def CommonCorruption3d(name: str, severity: int = 3) -> CorruptionThreat | list[CorruptionThreat]:
-    """One of the corruptions in 3D, at severity 1 to 5; "all" is the eight of GAM. Some need a dataset with depth.
+def CommonCorruption3d(name: str, severity: int = 3) -> Any:
+    """One of the corruptions in 3D, at severity 1 to 5; for "all" the list of GAM's eight. Some need depth.
 
     The benchmark's images are made with estimated depth, so this is how depth is read.
     """
@@ -52,12 +36,12 @@ def CommonCorruption3d(name: str, severity: int = 3) -> CorruptionThreat | list[
 
 def AllCommonCorruptions(severity: int = 3) -> list[CorruptionThreat]:
     """All fifteen corruptions in 2D."""
-    return CommonCorruption(ALL, severity)
+    return [_threat(each, severity) for each in COMMON]
 
 
 def AllCommonCorruptions3d(severity: int = 3) -> list[CorruptionThreat]:
     """All eight corruptions in 3D that GAM counts."""
-    return CommonCorruption3d(ALL, severity)
+    return [_threat(each, severity) for each in COMMON_3D]
 
 
 def _named(
