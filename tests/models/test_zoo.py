@@ -66,9 +66,10 @@ def test_rows_are_unique_and_well_formed() -> None:
         assert bool(entry.openmmlab_weights) == bool(entry.openmmlab_match)
         assert entry.openmmlab_config or not entry.openmmlab_weights
         if entry.openmmlab_weights:
+            # Files that OpenMMLab's own pages point to are with their authors at times.
             assert re.fullmatch(
-                r"https://(download\.openmmlab\.com|huggingface\.co/OpenGVLab|github\.com/RistoranteRist/mmlab-weights)/"
-                r"\S+\.pth",
+                r"https://(download\.openmmlab\.com|huggingface\.co/OpenGVLab|github\.com/RistoranteRist/mmlab-weights"
+                r"|github\.com/orange0-jp/orange-weights)/\S+\.pth",
                 entry.openmmlab_weights,
             )
         # A checkpoint that is not the benchmark's own must say how it differs.
