@@ -1,4 +1,4 @@
-"""A plugin that tells what tests cost in processor time, also on a busy machine: PYTEST_ADDOPTS="-p processor_times".
+"""A plugin that tells what tests cost in processor time, also on a busy machine (CONTRIBUTING.md has the command).
 
 Processes that a test started count from when they ended and were waited for.
 """
