@@ -32,7 +32,7 @@ MINIMUM: dict[str, dict[str, Any]] = {
     "dag-0.003": {"name": "dag", "alpha": 0.003, "steps": 200},
     "pdpgd": {"name": "pdpgd"},
 }
-_MODELS = (
+SETTING = (
     "PSPNet and DeepLabv3 (ResNet-50) trained normally and adversarially in six ways, UPerNet-ConvNeXt with SEA-AT; "
     "PASCAL VOC and Cityscapes."
 )
@@ -110,7 +110,7 @@ def histogram_study(number: int, view: str, also: Sequence[int], unknown: str, *
         name=f"halmosi/figure-{number}",
         title="How the mIoU of single images is spread" + (", background ignored" if ignoring else ""),
         question="Does the mean over classes hide images that an attack destroys?",
-        setting=f"{_MODELS} Ten attacks at 8/255, the worst per image."
+        setting=f"{SETTING} Ten attacks at 8/255, the worst per image."
         + (" Pixels of the background are ignored by attacks and figures." if ignoring else ""),
         finding="SEA-AT-Small under attack: CmIoU 32.66, NmIoU 12.89 %; the gap is its size bias. Models trained with "
         "half adversarial batches look like normal ones, those with wholly adversarial ones keep something.",
@@ -128,6 +128,8 @@ def histogram_study(number: int, view: str, also: Sequence[int], unknown: str, *
                 measured(lambda results: np.asarray(gap(results, ATTACKED, view) - gap(results, CLEAN, view))),
             ),
         ],
+        needs="a dataset with a background class, such as voc" if ignoring else "",
+        background=ignoring,
         also=tuple(f"halmosi/figure-{each}" for each in also),
     )
 
@@ -294,6 +296,8 @@ def smallest_study(number: int, view: str, dataset: str, options: Mapping[str, A
                 measured(lambda results: alma_leads(results, view)),
             ),
         ],
+        needs="a dataset with a background class" if view == FOREGROUND else "",
+        background=view == FOREGROUND,
     )
 
 

@@ -157,12 +157,12 @@ def network_study(
         together=partial(drawing, names, LEVELS),
         claims=claims,
         printed=partial(printed, where, numbers),
-        also=tuple(f"arnab/table-{number}" for number in numbers.values()),
+        also=(*(f"arnab/table-{number}" for number in numbers.values()), f"arnab/{item}a", f"arnab/{item}b"),
     )
 
 
 _NINE, _SIX = f"Nine networks on the {VOC}", f"Six networks on the {CITYSCAPES}"
-_LABELS = "FGSM with the true label or the prediction; ours are the true labels (the suite has the prediction)."
+_LABELS = "The text has FGSM leave the true label, the authors' code the network's own prediction; so does ours."
 
 
 # Figure 4: clean against robust.
