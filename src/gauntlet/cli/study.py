@@ -229,7 +229,7 @@ class StudyCommand:
             frame, origin = study.published(), PUBLISHED
         else:
             with open_store(self.store, read_only=True) as opened:
-                frame, origin = opened.frame(), self.store
+                frame, origin = opened.frame(facts=True), self.store
             models, dataset = chosen
             frame = frame[frame["model"].isin(models)] if models else frame
             frame = frame[frame["dataset"].eq(dataset)] if dataset else frame

@@ -31,7 +31,7 @@ def corruption(name: str) -> Description:
 
 
 def patient_drawing(results: Figures) -> list[Block]:
-    """mIoU clean, under twenty steps at 8/255 and under forty at 2/255."""
+    """MIoU clean, under twenty steps at 8/255 and under forty at 2/255."""
     columns = {
         threat: lambda model, threat=threat: results.miou(NETWORK, threat, model)  # type: ignore[misc]
         for threat in ("clean", STRONG, PATIENT)

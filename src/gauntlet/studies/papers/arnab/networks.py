@@ -162,7 +162,7 @@ def network_study(
 
 
 _NINE, _SIX = f"Nine networks on the {VOC}", f"Six networks on the {CITYSCAPES}"
-_LABELS = "The text has FGSM leave the true label, the authors' code the network's own prediction; so does ours."
+_LABELS = "FGSM with the true label or the prediction; ours are the true labels (the suite has the prediction)."
 
 
 # Figure 4: clean against robust.

@@ -43,9 +43,8 @@ def label(name: str, level: float = EPSILON) -> str:
 
 
 def attack(name: str, level: float = EPSILON, **options: Any) -> dict[str, Any]:
-    """An attack of the paper on the model itself; FGSM leaves what the network says about the clean image."""
-    own = {"labels": "prediction"} if name == "fgsm" else {}
-    return {"attack": {"name": name, "epsilon": level_name(level), **own, **options}}
+    """An attack of the paper on the model itself."""
+    return {"attack": {"name": name, "epsilon": level_name(level), **options}}
 
 
 def transferred(name: str, source: str, level: float = EPSILON, **options: Any) -> dict[str, Any]:
