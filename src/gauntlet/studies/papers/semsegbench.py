@@ -198,7 +198,8 @@ add_detection("figure-3b", "Convolution or transformer backbone", "Which backbon
 add_detection("figure-3c", "Number of parameters", "Are larger detectors better?", "Moderately in all three.",
     pairs=DETECTOR_CAPACITY, needs=OWN_DETECTORS)  # fmt: skip
 add_detection("figure-3", "Clean mAP, ReM and GAM by backbone and size",
-    "What goes with reliability and generalization?", "Figures 3a, 3b and 3c.", pairs=[*DETECTOR_SCORES, *DETECTOR_CAPACITY], groups=[DETECTOR_BACKBONES])  # fmt: skip
+    "What goes with reliability and generalization?", "Figures 3a, 3b and 3c.",
+    pairs=[*DETECTOR_SCORES, *DETECTOR_CAPACITY], groups=[DETECTOR_BACKBONES])  # fmt: skip
 add_detection("figure-11", "Kinds of proposals", "Do object queries make a detector robust?",
     "They are best on clean images only.", groups=[Groups("proposal_type", ("clean", LINF, GAM))],
     unknown="TOOD is called YOLO, RetinaNet two-stage.")  # fmt: skip
