@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gauntlet.analysis import by_size, stored_objects
@@ -20,7 +21,7 @@ from gauntlet.results import Store
 from gauntlet.studies import run_study, studies
 from gauntlet.studies.contract import Drawing
 from gauntlet.studies.papers import halmosi_tables
-from gauntlet.studies.papers.halmosi import ATTACKED, CLEAN, MINIMUM, PLAIN, alma_leads, small_objects_lose
+from gauntlet.studies.papers.halmosi import ATTACKED, CLEAN, MINIMUM, PLAIN, alma_leads, rising, small_objects_lose
 from gauntlet.studies.papers.halmosi_tables import ATTACKS, METRICS
 from gauntlet.studies.results import FOREGROUND, Results
 from gauntlet.studies.running import study_jobs
@@ -129,28 +130,39 @@ def test_smallest_perturbations_are_drawn_on_a_logarithmic_axis(
     assert [column.name for column in table.columns][-1] == "optimality"
     assert table.rows[-1][-1] is None  # the best of all is what the others are measured by
     assert -1 <= alma_leads(results, "all")[0] <= 1
-    (chart,) = panel.charts.values()
-    assert isinstance(chart, LineChart)
-    assert plotly.figure(chart)["layout"]["xaxis"]["type"] == "log"
-    assert all(float(x) > 0 for series in chart.series for x in series.x)
+    assert list(panel.charts) == ["99 % wrong", "90 % wrong"]
+    for chart in panel.charts.values():
+        assert isinstance(chart, LineChart)
+        assert plotly.figure(chart)["layout"]["xaxis"]["type"] == "log"
+        assert all(float(x) > 0 for series in chart.series for x in series.x)
+
+
+def test_a_distribution_is_drawn_where_it_rises() -> None:
+    shares = pd.DataFrame({"share": [0.0, 0.0, 0.5, 1.0, 1.0], "grey_level": [1, 2, 3, 4, 5]})
+    assert rising(shares)["grey_level"].tolist() == [2, 3, 4]
+    assert rising(shares[2:3])["grey_level"].tolist() == [3]
 
 
 def test_tables_have_the_figures_of_the_evaluation(sized: Results) -> None:
     together: Drawing | None = studies["halmosi/table-4"].together
     assert together is not None
     frame = sized.store.frame()
-    frame = frame[frame["class_name"].eq("")].set_index(["key", "view", "metric"])["value"]
+    rows = frame[frame["class_name"].eq("")]
+    stored = {
+        (key, view, metric): float(value)
+        for key, view, metric, value in rows[["key", "view", "metric", "value"]].itertuples(index=False)
+    }
     key, clean = (sized.evaluation(PLAIN, threat).key for threat in (ATTACKED, CLEAN))
     for table, metric in zip(together(sized), METRICS.values(), strict=True):
         assert isinstance(table, Table)
         names = [column.name for column in table.columns[1:]]
         assert names == [CLEAN, *ATTACKS, ATTACKED]
         found = [cell.value for cell in table.rows[0][1:]]  # type: ignore[union-attr]
-        expected = [frame[clean, "all", metric], *(frame[key, name, metric] for name in ATTACKS)]
-        assert found == pytest.approx([*expected, frame[key, "all", metric]], abs=1e-12), metric
-    alone = min(float(frame[key, name, "NmIoU"]) for name in ATTACKS)
+        expected = [stored[clean, "all", metric], *(stored[key, name, metric] for name in ATTACKS)]
+        assert found == pytest.approx([*expected, stored[key, "all", metric]], abs=1e-12), metric
+    alone = min(stored[key, name, "NmIoU"] for name in ATTACKS)
     margin = halmosi_tables.together_stronger("all", sized)[0]
-    assert margin == pytest.approx(alone - frame[key, "all", "NmIoU"], abs=1e-12)
+    assert margin == pytest.approx(alone - stored[key, "all", "NmIoU"], abs=1e-12)
 
 
 def test_the_winner_of_an_image_is_the_attack_that_leaves_least(sized: Results) -> None:
