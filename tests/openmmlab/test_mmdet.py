@@ -73,6 +73,9 @@ def resized(steps: list[Any], scale: tuple[int, int] = SCALE) -> list[Any]:
 def make(folder: Path, name: str, *, scale: tuple[int, int] = SCALE, **meta: Any) -> Saved:
     network, changes = NETWORKS[name]
     config = read_config("mmdet", network, changes)
+    if name == "sparse":  # two of its six stages, each of twelve million weights
+        roi_head = config.model.roi_head
+        roi_head.update(num_stages=2, stage_loss_weights=[1, 1], bbox_head=roi_head.bbox_head[:2])
     config.test_pipeline = resized(config.get("test_pipeline") or config.test_dataloader.dataset.pipeline, scale)
     return save(folder, config, build(config, "mmdet", change=sharpen), meta)
 
@@ -280,6 +283,8 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     options: dict[str, Any] = {"weights": tmp_path / "w.pth", "trust": True}
     with pytest.raises(GauntletError, match="is told its classes as text"):
         gauntlet.load_model("mmdet:glip_atss_swin-t_a_fpn_dyhead_pretrain_obj365", **options)
+    with pytest.raises(GauntletError, match=r"w\.pth: No module named 'mmpretrain'\.$"):
+        gauntlet.load_model("mmdet:rtmdet_l_convnext_b_4xb32-100e_coco", **options)
     config = read_config("mmdet", "gfl_r50_fpn_1x_coco", PYRAMID)
     config.test_pipeline = resized(config.test_dataloader.dataset.pipeline)
     model = load(save(tmp_path, config, build(config, "mmdet")))

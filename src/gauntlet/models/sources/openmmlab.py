@@ -156,7 +156,7 @@ class OpenMMLabSource(ModelSource):
                 yield
         # OpenMMLab raises whatever its registries and its configuration code raise.
         except Exception as error:
-            reason = first_line(error)
+            reason = _reason(error)
             raise GauntletError(
                 f"{self.library} could not load {self.config} with {self.checkpoint}: {reason}"
             ) from error
@@ -178,6 +178,13 @@ class _ToLog(io.TextIOBase):
         if text.strip():
             _log.info(text.rstrip())
         return len(text)
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong at first, as a sentence: mmengine wraps a missing module in errors that list Python's path."""
+    while isinstance(error, ImportError) and isinstance(inner := error.__cause__ or error.__context__, ImportError):
+        error = inner
+    return first_line(error)
 
 
 @contextmanager
