@@ -30,7 +30,7 @@ KIND_WORDS = {
     "weather": ("weather", "Real weather"),
     "localized": ("localized corruption", "Localized corruptions"),
     "geometric": ("move of the camera", "Moves of the camera"),
-    "geometric_worst": ("worst of many views", "Worst of many views"),
+    "geometric_worst": ("view of many", "The worst of many views"),
     "attack": ("attack", "Attacks"),
     "region_aware": ("region-aware attack", "Region-aware attacks"),
     "battery": ("battery of attacks", "Batteries of attacks"),
