@@ -42,7 +42,7 @@ def test_what_full_does_not_run_says_how() -> None:
     assert len({kind.name for kind in KINDS}) == len(KINDS)
 
 
-def test_white_and_black_boxes_are_told_apart() -> None:
+def test_kinds_and_their_controls_are_told_apart() -> None:
     covers = {kind.name: kind.covers for kind in kinds_of_task(SEGMENTATION)}
     square = {"name": "square", "norm": "linf", "epsilon": 0.03}
     assert covers["attacks without gradients"]("attack", square)
@@ -53,3 +53,6 @@ def test_white_and_black_boxes_are_told_apart() -> None:
     assert not covers["common corruptions"]("corruption", {"name": "fog_3d"})
     assert not covers["common corruptions"]("corruption", {"name": "of another package"})
     assert covers["attacks in a region"]("attack", {"name": "pgd", "region": {"box": [0, 0, 1, 1]}})
+    assert covers["moves of the camera"]("geometric", {"name": "rotation", "degrees": 5})
+    assert not covers["moves of the camera"]("geometric", {"name": "rotation", "degrees": 5, "control": True})
+    assert not covers["adversarial patches"]("patch", {"content": "random", "artifact": "0123"})

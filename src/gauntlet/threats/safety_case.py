@@ -20,8 +20,11 @@ Covers = Callable[[str, Mapping[str, Any]], bool]
 """Whether a description, given as its kind and its options, is of a kind."""
 
 
-def _kind(*names: str) -> Covers:
-    return lambda kind, options: kind in names
+def _kind(name: str) -> Covers:
+    """A kind of description; what is run as a control of it answers no question."""
+    return lambda kind, options: (
+        kind == name and not options.get("control") and options.get("content", "fitted") == "fitted"
+    )
 
 
 def _white_box(norm: str) -> Covers:
@@ -127,13 +130,13 @@ KINDS: tuple[KindOfThreat, ...] = (
         "universal perturbations",
         "Is there one perturbation that breaks every image?",
         _kind("universal"),
-        how="fit one with 'gauntlet universal fit', then gauntlet run --threat '{universal: {file: FILE}}'",
+        how="fit one with 'gauntlet universal fit', then gauntlet run --threat '{universal: {artifact: FILE}}'",
     ),
     KindOfThreat(
         "adversarial patches",
         "Can a printed patch break it?",
         _kind("patch"),
-        how="fit one with 'gauntlet patch fit', then gauntlet run --threat '{patch: {file: FILE}}'",
+        how="fit one with 'gauntlet patch fit', then gauntlet run --threat '{patch: {artifact: FILE}}'",
     ),
     KindOfThreat(
         "common corruptions",
