@@ -57,3 +57,9 @@ def test_after_the_suite_full_only_what_needs_more_is_missing() -> None:
     sentences, _ = blocks(untested(fill_store(Store(), ("one",), threats, images=2)))
     missing = [kind.name for kind in kinds_of_task(SEGMENTATION) if not kind.threats]
     assert sentences == [f"one: {', '.join(missing)}."]
+
+
+def test_images_of_acdc_are_real_weather() -> None:
+    sentences, _ = blocks(untested(fill_store(Store(), ("one",), (CLEAN,), images=2, dataset="acdc")))
+    assert "real weather" not in sentences[0]
+    assert "clean images" not in sentences[0]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from gauntlet.analysis.scores import WEATHER_DATASET
 from gauntlet.report.document import Bullets, Section, Text
 from gauntlet.report.scope import Scope
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import Cell, Column, Table
 from gauntlet.threats.safety_case import KindOfThreat, kinds_of_task
-
-WEATHER_DATASETS = ("acdc",)
-"""Datasets whose clean images are real weather."""
 
 
 def section(scope: Scope, ranking: Ranking) -> Section:
@@ -48,14 +46,10 @@ def _runs(scope: Scope, model: str, kinds: list[KindOfThreat]) -> dict[str, int]
     """How many threats of every kind a model was run under, by the name of the kind."""
     rows = scope.evaluations
     texts = rows.loc[rows["model"].eq(model), "description"].unique()
-    described = [_described(json.loads(text), scope.dataset) for text in texts]
+    described = [next(iter(json.loads(text).items())) for text in texts]
+    if scope.dataset == WEATHER_DATASET and described:  # all of its images are real weather
+        described.append(("weather", {}))
     return {kind.name: sum(kind.covers(*each) for each in described) for kind in kinds}
-
-
-def _described(description: Mapping[str, Mapping[str, object]], dataset: str) -> tuple[str, Mapping[str, object]]:
-    """Kind and options of a threat; clean images of a weather dataset are weather."""
-    kind, options = next(iter(description.items()))
-    return ("weather" if kind == "clean" and dataset in WEATHER_DATASETS else kind), options
 
 
 def _sentence(model: str, runs: Mapping[str, int]) -> str:

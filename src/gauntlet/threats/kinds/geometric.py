@@ -14,7 +14,7 @@ import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.metrics.detection.figures import image_f1
+from gauntlet.metrics.detection.figures import SCORE, image_f1
 from gauntlet.models.contract import DetectionModel, GauntletModel
 from gauntlet.numbers import parse_fraction, parse_number
 from gauntlet.samples import Batch, Sample, images_to_tensor
@@ -235,7 +235,7 @@ def check_turn(degrees: float, task: str) -> None:
 
 def _control(
     model: GauntletModel, batch: Batch, moved: Moved, moves: Sequence[Move], seeds: Sequence[ImageSeed]
-) -> tuple[Any, list[float]]:
+) -> tuple[Any, list[float | None]]:
     """The moved clean predictions, and how far the model agrees with them on the moved images.
 
     The agreement is the share of pixels that show something, for a detector the F1 of its boxes.
@@ -245,10 +245,11 @@ def _control(
         with torch.inference_mode():
             before, after = model.predict(batch.images), model.predict(moved.images)
         expected = [move_detections(each, move, size) for each, move in zip(before, moves, strict=True)]
-        sure = [each.select(each.scores >= 0.5) for each in expected if each.scores is not None]
-        return expected, [image_f1(one, other) for one, other in zip(sure, after, strict=True)]
+        sure = [each.select(each.scores >= SCORE) for each in expected if each.scores is not None]
+        agreed: list[float | None] = [image_f1(one, other) for one, other in zip(sure, after, strict=True)]
+        return expected, agreed
     labels, said = (label_maps(model, images, seeds).cpu().numpy() for images in (batch.images, moved.images))
     maps = np.stack([grid.nearest(each, np.int64(0)) for grid, each in zip(moved.grids, labels, strict=True)])
     triples = zip(maps, said, moved.grids, strict=True)
-    agreement = [float(np.mean((one == other)[grid.valid])) for one, other, grid in triples]
+    agreement = [float((one == other)[g.valid].mean()) if g.valid.any() else None for one, other, g in triples]
     return torch.from_numpy(maps), agreement
