@@ -39,7 +39,7 @@ def patch() -> None:
     """One patch for all images: fitted over its places on one split, evaluated on another."""
 
 
-@patch_app.command(epilog="Example: gauntlet patch fit --model streets/enet --on billboard --steps 100 -o p")
+@patch_app.command(epilog="Example: gauntlet patch fit --model streets/enet --place billboard --steps 100 -o p")
 @takes_model_options()
 def fit(
     model: ModelOption,
@@ -60,7 +60,7 @@ def fit(
         str, typer.Option("--goal", help="Detectors: untargeted, vanishing or fabrication.")
     ] = "untargeted",
     target: Annotated[str | None, typer.Option("--target", help="Class that the rest is to become.")] = None,
-    on: Annotated[str, typer.Option("--on", help="image; in streets also facade, billboard or surface.")] = "image",
+    place: Annotated[str, typer.Option("--place", help="image; in streets facade, billboard or surface.")] = "image",
     move: Annotated[float, typer.Option("--move", help="Translation, in sides of the patch.")] = 0.5,
     scale: Annotated[float, typer.Option("--scale", help="Its size varies by this share.")] = 0.2,
     rotation: Annotated[float, typer.Option("--rotation", help="Degrees to either side.")] = 0.0,
@@ -92,7 +92,7 @@ def fit(
 
     sides = whole_numbers("--size", size, "x", "26x52", count=2)
     placement = Placement(
-        on=on,
+        place=place,
         move=move,
         scale=scale,
         rotation=rotation,
@@ -132,7 +132,7 @@ def apply(
     split: Annotated[str | None, typer.Option("--split", help="Held-out split.")] = None,
     root: RootOption = None,
     limit: LimitOption = None,
-    on: Annotated[str | None, typer.Option("--on", help="Another place than it was fitted for.")] = None,
+    place: Annotated[str | None, typer.Option("--place", help="Another place than it was fitted for.")] = None,
     draws: Annotated[int, typer.Option("--draws", min=1, help="Draws of the random patch.")] = 1,
     gap: Annotated[bool, typer.Option("--gap", help="Also on the images that it was fitted on.")] = False,
     device: DeviceOption = "auto",
@@ -160,7 +160,7 @@ def apply(
             source,
             data,
             fitted,
-            on=on,
+            place=place,
             fit_dataset=fit_images(fitted, root) if gap else None,
             draws=draws,
             store=store,

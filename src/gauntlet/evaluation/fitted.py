@@ -97,7 +97,7 @@ def apply_patch(
     dataset: Dataset,
     artifact: str | Path | Artifact,
     *,
-    on: str | None = None,
+    place: str | None = None,
     fit_dataset: Dataset | None = None,
     draws: int = 1,
     **options: Any,
@@ -107,24 +107,24 @@ def apply_patch(
     Args:
         model, dataset, fit_dataset, options: as for `apply_universal`.
         artifact: what was fitted, or its file.
-        on: another place than it was fitted for.
+        place: another one than it was fitted for.
         draws: of the random patch, whose figures are averaged.
     """
     fitted = load_artifact(artifact, "patch")
     figure = f"{get_task(model.task).main_figure}_Mbar"
-    place = {} if on is None else {"on": on}
+    elsewhere = {} if place is None else {"place": place}
 
     def control(content: str, **more: Any) -> dict[str, Any]:
-        return {"patch": {"artifact": fitted, "content": content, **place, **more}}
+        return {"patch": {"artifact": fitted, "content": content, **elsewhere, **more}}
 
     controls = {
         "random": [control("random", draw=draw) for draw in range(draws)],
         "grey": [control("grey")],
         "crop of an image": [control("crop")],
     }
-    rows = _rows(model, dataset, HELD_OUT, "patch", fitted, controls, figure, options, **place)
+    rows = _rows(model, dataset, HELD_OUT, "patch", fitted, controls, figure, options, **elsewhere)
     if fit_dataset is not None:
-        rows += _rows(model, fit_dataset, FIT, "patch", fitted, {}, figure, options, **place)
+        rows += _rows(model, fit_dataset, FIT, "patch", fitted, {}, figure, options, **elsewhere)
     if model.task != DETECTION:
         loaded = _loaded(model, dataset, options)
         for row in (each for each in rows if each.images == HELD_OUT and each.threat in ("fitted", "random")):

@@ -21,12 +21,26 @@ from gauntlet.tasks import DETECTION
 
 MINIMUM = "minimum"
 """An attack without a budget: it always wins in the end, and its size is its figure."""
-KIND_ORDER = ("clean", "corruption", "weather", "localized", "attack", "transfer", "region_aware", "battery", MINIMUM)
+KIND_ORDER = (
+    "clean",
+    "corruption",
+    "weather",
+    "localized",
+    "attack",
+    "universal",
+    "patch",
+    "transfer",
+    "region_aware",
+    "battery",
+    MINIMUM,
+)
 KIND_WORDS = {
     "corruption": ("corruption", "Corruptions"),
     "weather": ("weather", "Real weather"),
     "localized": ("localized corruption", "Localized corruptions"),
     "attack": ("attack", "Attacks"),
+    "universal": ("universal perturbation", "Universal perturbations"),
+    "patch": ("patch", "Patches"),
     "region_aware": ("region-aware attack", "Region-aware attacks"),
     "battery": ("battery of attacks", "Batteries of attacks"),
     "transfer": ("transferred attack", "Transferred attacks"),

@@ -29,7 +29,7 @@ class Placement:
     """Where a patch may lie and how it may look; every range is drawn from anew for each image and step.
 
     Attributes:
-        on: "image", flat in the picture; "facade", "billboard" or "surface" (either): in a scene of `streets`, in
+        place: "image", flat in the picture; "facade", "billboard" or "surface" (either): in a scene of `streets`, in
             perspective, behind what stands before it.
         centre: row and column of its centre, as shares of the image.
         move: translation up to this share of the patch's own height and width.
@@ -42,7 +42,7 @@ class Placement:
         corners: four points x, y in pixels, clockwise from the top left, instead of a place that is drawn.
     """
 
-    on: str = IMAGE
+    place: str = IMAGE
     centre: tuple[float, float] = (0.5, 0.5)
     move: float = 0.5
     scale: float = 0.2
@@ -55,8 +55,8 @@ class Placement:
     corners: tuple[tuple[float, float], ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.on not in PLACES:
-            raise unknown_name("place of a patch", str(self.on), PLACES)
+        if self.place not in PLACES:
+            raise unknown_name("place of a patch", str(self.place), PLACES)
         for each in ("move", "scale", "rotation", "perspective", "noise", "brightness", "contrast"):
             if getattr(self, each) < 0:
                 raise GauntletError(f"{each} of a patch's placement is a range from 0 on, not {getattr(self, each)}.")
@@ -67,7 +67,7 @@ class Placement:
 
     def fixed(self) -> Placement:
         """The same place without any draws (`eot` 0)."""
-        return Placement(on=self.on, centre=self.centre, metres=self.metres, corners=self.corners, **NO_DRAWS)
+        return Placement(place=self.place, centre=self.centre, metres=self.metres, corners=self.corners, **NO_DRAWS)
 
     def describe(self) -> dict[str, Any]:
         """JSON-able: all fields."""
@@ -119,8 +119,8 @@ def lay(placement: Placement, sample: Sample, patch: tuple[int, int], seed: int)
     draws = numpy_generator(seed)
     height, width = sample.image.shape[:2]
     hidden = None
-    if placement.on != IMAGE:
-        places = scene_places(sample, placement.on, (placement.metres * patch[0] / patch[1], placement.metres))
+    if placement.place != IMAGE:
+        places = scene_places(sample, placement.place, (placement.metres * patch[0] / patch[1], placement.metres))
         if not places:
             return None
         # Places come by falling size: without draws the largest.

@@ -40,7 +40,7 @@ class PatchOptions(BaseModel):
         content: "fitted"; the controls, in the same places: "random" (uniform pixels), "grey" (0.5), "crop" (a piece
             of an image of the fit set).
         draw: which random pixels.
-        on: "image", "facade", "billboard" or "surface" instead of the place that it was fitted for.
+        place: "image", "facade", "billboard" or "surface" instead of the place that it was fitted for.
         eot: whether place and light are drawn for each image; otherwise the middle of every range.
         fit_images: whether images that it was fitted on are allowed.
     """
@@ -50,7 +50,7 @@ class PatchOptions(BaseModel):
     artifact: Annotated[str | Path | Artifact, Option("always", swept=True)]
     content: Annotated[Literal["fitted", "random", "grey", "crop"], Option(swept=True)] = "fitted"
     draw: Annotated[int, Option(swept=True), Field(ge=0)] = 0
-    on: Annotated[str | None, Option(swept=True)] = None
+    place: Annotated[str | None, Option(swept=True)] = None
     eot: Annotated[bool, Option()] = True
     fit_images: Annotated[bool, Option()] = False
 
@@ -69,9 +69,9 @@ class PatchThreat(Threat):
         self.options = parse_options(KIND, PatchOptions, options)
         self.artifact = load_artifact(self.options.artifact, KIND)
         placement = Placement.of(dict(self.artifact.facts["placement"]))
-        self._elsewhere = None if self.options.on == placement.on else self.options.on
+        self._elsewhere = None if self.options.place == placement.place else self.options.place
         if self._elsewhere is not None:
-            placement = replace(placement, on=self._elsewhere)
+            placement = replace(placement, place=self._elsewhere)
         self.placement = placement if self.options.eot else placement.fixed()
         if self.options.draw and self.options.content != RANDOM:
             raise GauntletError("draw is the number of a random patch; leave it out, or set content: random.")
@@ -81,13 +81,13 @@ class PatchThreat(Threat):
         """Such as "patch fitted on image 0123456789abcdef"."""
         options = self.options
         content = f"{RANDOM} {options.draw}" if options.content == RANDOM else options.content
-        words = ["patch", content, "on", self.placement.on, self.artifact.digest]
+        words = ["patch", content, "on", self.placement.place, self.artifact.digest]
         words += [] if options.eot else ["fixed"]
         return " ".join([*words, *(["on fit images"] if options.fit_images else [])])
 
     @property
     def needs_depth(self) -> bool:
-        return self.placement.on != "image"
+        return self.placement.place != "image"
 
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
@@ -103,8 +103,8 @@ class PatchThreat(Threat):
         return {KIND: {**self._changed(), "artifact": self.artifact.address(self.options.artifact)}}
 
     def _changed(self) -> dict[str, Any]:
-        changed = self.options.model_dump(exclude={"artifact", "on"}, exclude_defaults=True)
-        return changed if self._elsewhere is None else {**changed, "on": self._elsewhere}
+        changed = self.options.model_dump(exclude={"artifact", "place"}, exclude_defaults=True)
+        return changed if self._elsewhere is None else {**changed, "place": self._elsewhere}
 
     def patch(self) -> torch.Tensor:
         """What is shown, (3, a, b) in [0, 1]."""
