@@ -201,7 +201,7 @@ def target_effects(
 
     A static target: `target_share`, the share of pixels that have its label, and the same on the clean images. A hidden
     class: `hidden`, the share of its clean pixels that are no longer seen as it, and `background_kept`, the share of
-    all others that are seen as before.
+    all others that are seen as before. A share of nothing is left out.
     """
     reached = np.zeros(2)
     hidden, others = np.zeros(2), np.zeros(2)
@@ -217,14 +217,15 @@ def target_effects(
             others += ((~own & (changed == clean)).sum(), (~own).sum())
     if artifact.facts["aim"] == STATIC:
         return {"target_share": reached[0] / pixels, "target_share_clean": reached[1] / pixels}
-    with np.errstate(invalid="ignore"):
-        return {"hidden": float(hidden[0] / hidden[1]), "background_kept": float(others[0] / others[1])}
+    shares = {"hidden": hidden, "background_kept": others}
+    return {name: float(part / of) for name, (part, of) in shares.items() if of}
 
 
 def ring_accuracy(model: GauntletModel, dataset: Dataset, threat: Threat, seed: int = 0) -> dict[str, float]:
     """The accuracy in rings around a patch: 0 to 1, 1 to 2, 2 to 4 and more than 4 sides of it away.
 
-    Distances are Chebyshev's to the nearest pixel of the patch, over the square root of its area.
+    Distances are Chebyshev's to the nearest pixel of the patch, over the square root of its area. A ring that no image
+    reaches is left out.
     """
     right, valid = np.zeros(len(RINGS)), np.zeros(len(RINGS))
     for _, changed, labels, region in _seen(model, dataset, threat, seed):
@@ -232,9 +233,8 @@ def ring_accuracy(model: GauntletModel, dataset: Dataset, threat: Threat, seed: 
             continue
         distance = ndimage.distance_transform_cdt(~region, metric="chessboard") / np.sqrt(region.sum())
         counted = ~region if dataset.ignore_index is None else ~region & (labels != dataset.ignore_index)
-        ring = np.searchsorted(RINGS, distance, side="left") - 1  # 0 is the patch itself
+        ring = np.searchsorted(RINGS, distance, side="left") - 1  # -1 is the patch itself, which does not count
         valid += np.bincount(ring[counted], minlength=len(RINGS))
         right += np.bincount(ring[counted & (changed == labels)], minlength=len(RINGS))
     names = [f"ring {low:g}-{high:g}" for low, high in itertools.pairwise(RINGS)] + [f"ring >{RINGS[-1]:g}"]
-    with np.errstate(invalid="ignore"):
-        return {name: float(value) for name, value in zip(names, right / valid, strict=True)}
+    return {name: float(part / of) for name, part, of in zip(names, right, valid, strict=True) if of}
