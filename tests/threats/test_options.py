@@ -53,7 +53,8 @@ def test_what_can_be_swept_and_drawn() -> None:
     known = known_options()
     assert {name for name, option in known.items() if option.swept} == {
         "name", "epsilon", "alpha", "steps", "norm", "restarts", "samples", "severity", "ratio", "mode", "rounds",
-        "threshold", "size", "patch", "position", "source_model", "sigma", "rank",
+        "threshold", "size", "patch", "position", "source_model", "sigma", "rank", "artifact", "control", "content",
+        "draw", "place",
     }  # fmt: skip
     assert {name for name, option in known.items() if option.axis} == {
         "severity", "epsilon", "ratio", "steps", "rounds", "sigma", "rank"
