@@ -90,8 +90,10 @@ class Counter(ABC):
         """The predictions that a threat made itself, one per image."""
 
     @abstractmethod
-    def _update(self, sample: Sample, prediction: Any, region: npt.NDArray[np.bool_] | None) -> Any:
-        """The counts of one image."""
+    def _update(
+        self, sample: Sample, prediction: Any, region: npt.NDArray[np.bool_] | None, covers: bool = False
+    ) -> Any:
+        """The counts of one image; `covers` as for `Perturbed`."""
 
     @abstractmethod
     def _skipped(self, sample: Sample) -> Any:
@@ -126,8 +128,8 @@ class Counter(ABC):
         regions = perturbed.region.cpu().numpy().astype(bool)
         clean = self._predict(model, batch.images, seeds)
         pairs = zip(
-            self._update_all(truth, predictions, regions),
-            self._update_all(batch.samples, clean, regions),
+            self._update_all(truth, predictions, regions, covers=perturbed.covers),
+            self._update_all(batch.samples, clean, regions, covers=perturbed.covers),
             strict=True,
         )
         return [self._stack(pair) for pair in pairs], REGION
@@ -154,12 +156,16 @@ class Counter(ABC):
         return [self._stack(views) for views in zip(*per_candidate, strict=True)], Views.of_candidates(candidates)
 
     def _update_all(
-        self, samples: Sequence[Sample], predictions: Sequence[Any], regions: npt.NDArray[np.bool_] | None
+        self,
+        samples: Sequence[Sample],
+        predictions: Sequence[Any],
+        regions: npt.NDArray[np.bool_] | None,
+        covers: bool = False,
     ) -> list[Any]:
         counts = []
         for index, (sample, prediction) in enumerate(zip(samples, predictions, strict=True)):
             try:
-                counts.append(self._update(sample, prediction, None if regions is None else regions[index]))
+                counts.append(self._update(sample, prediction, None if regions is None else regions[index], covers))
             except GauntletError as error:  # noqa: PERF203 - the message needs the image
                 raise GauntletError(f"image '{sample.id}': {error}") from None
         return counts
@@ -201,7 +207,9 @@ class SegmentationCounter(Counter):
     def _from_threat(self, predictions: torch.Tensor) -> list[DensePrediction]:
         return [DensePrediction(labels.cpu().numpy()) for labels in predictions]
 
-    def _update(self, sample: Sample, prediction: DensePrediction, region: npt.NDArray[np.bool_] | None) -> ImageCounts:
+    def _update(
+        self, sample: Sample, prediction: DensePrediction, region: npt.NDArray[np.bool_] | None, covers: bool = False
+    ) -> ImageCounts:
         weights = None if self.importance is None else weigh(self.importance, sample, region)
         return self.metric.update(prediction, need_label_map(sample), region, weights)
 
@@ -237,8 +245,10 @@ class DetectionCounter(Counter):
     def _from_threat(self, predictions: Sequence[Boxes]) -> Sequence[Boxes]:
         return predictions
 
-    def _update(self, sample: Sample, prediction: Boxes, region: npt.NDArray[np.bool_] | None) -> ImageObjects:
-        return self.metric.update(prediction, _objects(sample), region)
+    def _update(
+        self, sample: Sample, prediction: Boxes, region: npt.NDArray[np.bool_] | None, covers: bool = False
+    ) -> ImageObjects:
+        return self.metric.update(prediction, _objects(sample), region, covers=covers)
 
     def _skipped(self, sample: Sample) -> ImageObjects:
         return self.metric.skipped(_objects(sample))
@@ -270,7 +280,9 @@ class CertificationCounter(Counter):
     def _from_threat(self, predictions: Sequence[Votes]) -> Sequence[Votes]:
         return predictions
 
-    def _update(self, sample: Sample, prediction: Votes, region: npt.NDArray[np.bool_] | None) -> Votes:
+    def _update(
+        self, sample: Sample, prediction: Votes, region: npt.NDArray[np.bool_] | None, covers: bool = False
+    ) -> Votes:
         return self.metric.update(prediction, need_label_map(sample), region)
 
     def _skipped(self, sample: Sample) -> Any:

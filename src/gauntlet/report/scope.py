@@ -23,7 +23,7 @@ MINIMUM = "minimum"
 """An attack without a budget: it always wins in the end, and its size is its figure."""
 KIND_ORDER = (
     *("clean", "corruption", "weather", "localized", "geometric", "geometric_worst"),
-    *("attack", "transfer", "region_aware", "battery", MINIMUM),
+    *("attack", "universal", "patch", "transfer", "region_aware", "battery", MINIMUM),
 )
 KIND_WORDS = {
     "corruption": ("corruption", "Corruptions"),
@@ -32,6 +32,8 @@ KIND_WORDS = {
     "geometric": ("move of the camera", "Moves of the camera"),
     "geometric_worst": ("view of many", "The worst of many views"),
     "attack": ("attack", "Attacks"),
+    "universal": ("universal perturbation", "Universal perturbations"),
+    "patch": ("patch", "Patches"),
     "region_aware": ("region-aware attack", "Region-aware attacks"),
     "battery": ("battery of attacks", "Batteries of attacks"),
     "transfer": ("transferred attack", "Transferred attacks"),

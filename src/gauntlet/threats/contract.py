@@ -49,6 +49,8 @@ class Perturbed:
     Attributes:
         images: (N, 3, H, W) in [0, 1], what the model is to see.
         region: bool (N, H, W), where the threat acted, or None when everywhere.
+        covers: whether the region hides what was there (a patch): an object or a detection belongs to it with more
+            than half of its area, and not with its centre.
         candidates: one entry per attack of a battery, by name; its figures are worst cases over them, and `images` is
             then the choice by accuracy, for a detector by F1.
         predictions: (N, H, W) label maps that stand in for the model's output where a threat defines one (the
@@ -61,6 +63,7 @@ class Perturbed:
 
     images: torch.Tensor
     region: torch.Tensor | None = None
+    covers: bool = False
     candidates: Mapping[str, Candidate] = field(default_factory=dict)
     predictions: torch.Tensor | Sequence[Boxes] | Sequence[Votes] | None = None
     details: Mapping[str, Sequence[Any]] = field(default_factory=dict)
