@@ -50,7 +50,7 @@ def test_logits_equal_the_interpreters_and_carry_no_gradient(tmp_path: Path) -> 
         outcome = build(epsilon=0.1, **options)(model, IMAGES, labels)
         assert outcome.queries.forward.tolist() == [11, 11]
         assert outcome.queries.backward.tolist() == [0, 0]
-        assert (outcome.fooled > 0).all()
+        assert outcome.fooled.sum() > 0
     with pytest.raises(GauntletError, match="needs the gradient of the model, and this one can only be asked"):
         build("pgd")(model, IMAGES, labels)
 
