@@ -14,10 +14,12 @@ import torch
 from attack_fixture import IMAGES, LABELS, VOID, VOID_LABELS, close, correct, network
 
 from gauntlet.errors import GauntletError
+from gauntlet.samples import collate
 from gauntlet.threats.attacks import build
 from gauntlet.threats.attacks.algorithms import label_only, square
 from gauntlet.threats.attacks.algorithms.square_moves import bump, double_bump, l2_side, linf_side, square_share
 from paths import DATA
+from tiny_detector import TinyBoxes, TinyDetector
 
 REFERENCE: dict[str, Any] = json.loads((DATA / "beyond_reference_5.json").read_text())
 SQUARE, LABEL_ONLY = REFERENCE["square"], REFERENCE["label_only"]
@@ -276,3 +278,20 @@ def test_targets_are_approached() -> None:
 def test_bad_options_are_one_sentence(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(GauntletError, match=re.escape(sentence)):
         build(**options)
+
+
+def test_square_lowers_the_scores_of_a_detector() -> None:
+    dataset = TinyBoxes(2)
+    batch, detector = collate([dataset[index] for index in range(2)]), TinyDetector()
+    before = [float(each.scores.sum()) for each in detector.predict(batch.images) if each.scores is not None]
+    for loss in ("margin", "accuracy"):
+        attack = build("square", epsilon=0.3, queries=8, loss=loss)
+        outcome = attack(detector, batch.images, batch.boxes, seed=[1, 2])
+        assert outcome.queries.backward.tolist() == [0, 0]
+        alone = attack(detector, batch.images[1:], batch.boxes[1:], seed=2)
+        assert torch.equal(alone.images[0], outcome.images[1])
+    with pytest.raises(GauntletError, match="aims at pixels, not at boxes"):
+        build("square", loss="ce")(detector, batch.images, batch.boxes)
+    attacked = build("square", epsilon=0.3, queries=30)(detector, batch.images, batch.boxes, seed=[1, 2])
+    after = [float(each.scores.sum()) for each in detector.predict(attacked.images) if each.scores is not None]
+    assert sum(after) < sum(before)
