@@ -16,8 +16,8 @@ from attack_fixture import IMAGES, LABELS, VOID, VOID_LABELS, close, correct, ne
 from gauntlet.errors import GauntletError
 from gauntlet.samples import collate
 from gauntlet.threats.attacks import build
-from gauntlet.threats.attacks.algorithms import label_only, square
-from gauntlet.threats.attacks.algorithms.square_moves import bump, double_bump, l2_side, linf_side, square_share
+from gauntlet.threats.attacks.asking import label_only, square
+from gauntlet.threats.attacks.asking.square_moves import bump, double_bump, l2_side, linf_side, square_share
 from paths import DATA
 from tiny_detector import TinyBoxes, TinyDetector
 

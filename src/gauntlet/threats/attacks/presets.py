@@ -20,11 +20,11 @@ from gauntlet.threats.attacks.algorithms.gradient import (
     ProjectedAdam,
     SingleStep,
 )
-from gauntlet.threats.attacks.algorithms.label_only import LabelOnly
 from gauntlet.threats.attacks.algorithms.minimal_pgd import MinimalPgd
 from gauntlet.threats.attacks.algorithms.primal_dual import PrimalDual
-from gauntlet.threats.attacks.algorithms.square import Square
 from gauntlet.threats.attacks.algorithms.tog import Mislabeling, TargetedObjectness
+from gauntlet.threats.attacks.asking.label_only import LabelOnly
+from gauntlet.threats.attacks.asking.square import Square
 from gauntlet.threats.attacks.combined.members import battery_members, build_battery
 from gauntlet.threats.attacks.combined.region_aware import RegionAware
 from gauntlet.threats.attacks.detection.goals import FABRICATION, UNTARGETED, VANISHING

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from gauntlet.samples import Boxes
+from gauntlet.threats.attacks.asking.verdicts import Judge, Verdicts
 from gauntlet.threats.attacks.detection.goals import TowardsTargets
 from gauntlet.threats.attacks.detection.matching import ANY_SCORE, confident, counted, matched_detections
 from gauntlet.threats.attacks.detection.problem import ObjectProblem, unscored
-from gauntlet.threats.attacks.engine.verdicts import Judge, Verdicts
 
 
 @dataclass(frozen=True)

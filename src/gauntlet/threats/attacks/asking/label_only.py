@@ -11,11 +11,11 @@ import numpy.typing as npt
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.threats.attacks.algorithms.asking import Lowest, QueryAttack, Stream, bounding_box, uniform_stream
+from gauntlet.threats.attacks.asking.query_attack import Lowest, QueryAttack, Stream, bounding_box, uniform_stream
+from gauntlet.threats.attacks.asking.verdicts import LabelJudge
 from gauntlet.threats.attacks.engine.option_checks import one_of
 from gauntlet.threats.attacks.engine.problem import Problem
 from gauntlet.threats.attacks.engine.result import Result
-from gauntlet.threats.attacks.engine.verdicts import LabelJudge
 from gauntlet.threats.options import LOSS
 
 SCORES = ("accuracy", "miou")

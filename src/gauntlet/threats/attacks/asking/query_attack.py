@@ -13,13 +13,13 @@ import torch
 from gauntlet.errors import GauntletError
 from gauntlet.seeding import numpy_generator
 from gauntlet.tasks import SEGMENTATION
+from gauntlet.threats.attacks.asking.verdicts import Verdicts
 from gauntlet.threats.attacks.engine.constraints import Ball, ball
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.option_checks import radius, whole
 from gauntlet.threats.attacks.engine.outcome import reached
 from gauntlet.threats.attacks.engine.problem import BatchProblem
 from gauntlet.threats.attacks.engine.seeds import image_seed
-from gauntlet.threats.attacks.engine.verdicts import Verdicts
 from gauntlet.threats.options import EPSILON, QUERIES
 from gauntlet.threats.passes import Passes
 

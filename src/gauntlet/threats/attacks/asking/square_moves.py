@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from gauntlet.threats.attacks.algorithms.asking import Stream, Window, bounding_box
+from gauntlet.threats.attacks.asking.query_attack import Stream, Window, bounding_box
 
 FALLS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
 """Of 10000 steps, after which the share of pixels in a square halves."""

@@ -10,15 +10,15 @@ import torch
 
 from gauntlet.numbers import parse_fraction
 from gauntlet.tasks import DETECTION, SEGMENTATION
-from gauntlet.threats.attacks.algorithms.asking import Lowest, QueryAttack, uniform_stream
-from gauntlet.threats.attacks.algorithms.square_moves import L2Moves, LinfMoves, Moves, square_share
+from gauntlet.threats.attacks.asking.object_verdicts import first_look
+from gauntlet.threats.attacks.asking.query_attack import Lowest, QueryAttack, uniform_stream
+from gauntlet.threats.attacks.asking.square_moves import L2Moves, LinfMoves, Moves, square_share
+from gauntlet.threats.attacks.asking.verdicts import PIXEL_SCORES, Judge, PixelJudge, Verdicts
 from gauntlet.threats.attacks.detection.problem import ObjectProblem
-from gauntlet.threats.attacks.detection.verdicts import first_look
 from gauntlet.threats.attacks.engine.constraints import Ball
 from gauntlet.threats.attacks.engine.option_checks import one_of, whole
 from gauntlet.threats.attacks.engine.problem import BatchProblem
 from gauntlet.threats.attacks.engine.result import Result
-from gauntlet.threats.attacks.engine.verdicts import PIXEL_SCORES, Judge, PixelJudge, Verdicts
 from gauntlet.threats.options import LOSS, Option
 from gauntlet.threats.passes import Passes
 
