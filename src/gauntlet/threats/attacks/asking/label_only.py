@@ -11,7 +11,14 @@ import numpy.typing as npt
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.threats.attacks.asking.query_attack import Lowest, QueryAttack, Stream, bounding_box, uniform_stream
+from gauntlet.threats.attacks.asking.query_attack import (
+    Lowest,
+    QueryAttack,
+    Stream,
+    bounding_box,
+    regions_of,
+    uniform_stream,
+)
 from gauntlet.threats.attacks.asking.verdicts import LabelJudge
 from gauntlet.threats.attacks.engine.option_checks import one_of
 from gauntlet.threats.attacks.engine.problem import Problem
@@ -100,10 +107,9 @@ class LabelOnly(QueryAttack):
         best = Lowest(problem.images, judge.judge(problem.images), problem.counts, threshold=1.0)
         # The first lines are taken whatever their score; the clean image is what is returned if none is better.
         kept = torch.full_like(best.loss, math.inf)
-        regions = [None] * len(problem) if problem.region is None else list(problem.region)
         lines = [
             Lines(image, region, uniform_stream(seed, "lines"))
-            for image, region, seed in zip(problem.images, regions, seeds, strict=True)
+            for image, region, seed in zip(problem.images, regions_of(problem), seeds, strict=True)
         ]
         exploring = max(1, self.queries // EXPLORING)
         for turn in range(self.queries if self.epsilon > 0 else 0):

@@ -46,6 +46,11 @@ def bounding_box(image: torch.Tensor, region: torch.Tensor | None) -> Window:
     return slice(None), slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
 
 
+def regions_of(problem: BatchProblem) -> list[torch.Tensor | None]:
+    """For every image the pixels that may change, bool (H, W), or None for all."""
+    return [None] * len(problem) if problem.region is None else [*problem.region]
+
+
 @dataclass(frozen=True, kw_only=True)
 class QueryAttack(Attack):
     """An attack that asks the model about one point after the other.

@@ -11,7 +11,7 @@ import torch
 from gauntlet.numbers import parse_fraction
 from gauntlet.tasks import DETECTION, SEGMENTATION
 from gauntlet.threats.attacks.asking.object_verdicts import first_look
-from gauntlet.threats.attacks.asking.query_attack import Lowest, QueryAttack, uniform_stream
+from gauntlet.threats.attacks.asking.query_attack import Lowest, QueryAttack, regions_of, uniform_stream
 from gauntlet.threats.attacks.asking.square_moves import L2Moves, LinfMoves, Moves, square_share
 from gauntlet.threats.attacks.asking.verdicts import PIXEL_SCORES, Judge, PixelJudge, Verdicts
 from gauntlet.threats.attacks.detection.problem import ObjectProblem
@@ -85,10 +85,9 @@ class Square(QueryAttack):
     ) -> Lowest:
         """One run of every image: the first point counts as a query too."""
         allowed = self.ball(problem)
-        regions = [None] * len(problem) if problem.region is None else list(problem.region)
         moves = [
             MOVES[self.norm](image, region, self.epsilon, uniform_stream(seed, f"square|{restart}"))
-            for image, region, seed in zip(problem.images, regions, seeds, strict=True)
+            for image, region, seed in zip(problem.images, regions_of(problem), seeds, strict=True)
         ]
         points = start if start is not None else torch.stack([each.start() for each in moves])
         points = allowed.project(points) if start is not None else self._inside(allowed, points)
