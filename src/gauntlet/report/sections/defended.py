@@ -60,8 +60,8 @@ def transfer_stronger(scope: Scope) -> Iterator[Finding]:
     # Names as stored: those that are shown have addresses in the place of sources.
     names = [name.removesuffix(f" from {source}") for name, source in zip(rows["stored_threat"], sources, strict=True)]
     itself = [_made_on(digest, text) for digest, text in zip(rows["digest"], rows["description"], strict=True)]
-    white = rows["kind"].eq("attack") | np.array(itself, dtype=bool)
-    rows = rows.assign(attack=names, source=sources, white=white)
+    own_images = rows["kind"].eq("attack") | np.array(itself, dtype=bool)
+    rows = rows.assign(attack=names, source=sources, white=own_images)
     for (model, attack), part in rows.groupby(["model", "attack"], sort=False):
         white, crossed = part[part["white"]], part[~part["white"]]
         if white.empty or crossed.empty:
