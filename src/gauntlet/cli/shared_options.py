@@ -39,7 +39,8 @@ def _option(flag: str, help: str, **settings: Any) -> Any:
 
 def read_model_options(
     weights: Annotated[
-        str | None, _option("--weights", "File with the model's weights (camvid/, net:, python:, smp:, torchvision:).")
+        str | None,
+        _option("--weights", "File with the weights (camvid/, mmseg:, mmdet:, net:, python:, smp:, torchvision:)."),
     ] = None,
     checkpoints: Annotated[
         str | None, _option("--checkpoints", "Folder with OpenMMLab's files, for --zoo, mmseg: and mmdet:.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -244,10 +245,11 @@ def parse_severities(text: str) -> list[int]:
 def _corruption_sheet(sample: Sample, names: list[str], severities: list[int], seed: int, depth_rule: str) -> Image:
     from gauntlet.threats import corruptions
 
+    unable = () if find_spec("av") else corruptions.VIDEO  # they need PyAV
     every = [
         name
         for name, corruption in corruptions.registry.items()
-        if sample.depth is not None or not corruption.needs_depth
+        if (sample.depth is not None or not corruption.needs_depth) and name not in unable
     ]
     return corruptions.contact_sheet(
         sample.image,

@@ -44,14 +44,16 @@ def list_studies(
     """List every study with its other names, its kind and its title."""
     from gauntlet.studies import studies
 
-    found = [studies[name] for name in studies.names() if name.startswith(paper)]
+    every = (studies[name] for name in studies.names())
+    found = [study for study in every if any(name.startswith(paper) for name in (study.name, *study.also))]
     if as_json:
         facts = ("name", "title", "question", "finding", "kind", "least_models", "needs", "also")
         print_json([{fact: getattr(study, fact) for fact in facts} for study in found])
         return
     for study in found:
         needs = f" (needs {study.needs})" if study.needs else ""
-        also = "".join(f", {name.partition('/')[2]}" for name in study.also)
+        own = study.name.partition("/")[0] + "/"
+        also = "".join(f", {name.removeprefix(own)}" for name in study.also)
         typer.echo(f"{study.name + also:44} {study.kind:8} {study.title}{needs}")
 
 
@@ -237,7 +239,7 @@ class StudyCommand:
             frame, origin = study.published(), PUBLISHED
         else:
             with open_store(self.store, read_only=True) as opened:
-                frame, origin = opened.frame(), self.store
+                frame, origin = opened.frame(facts=True), self.store
             models, dataset = chosen
             frame = frame[frame["model"].isin(models)] if models else frame
             frame = frame[frame["dataset"].eq(dataset)] if dataset else frame

@@ -57,13 +57,13 @@ def build_gallery(evaluation: Evaluation, ids: Sequence[str], stored: Images, ti
         missing = [name for name in ids if name not in positions]
         if missing:
             raise GauntletError(f"the dataset '{evaluation.dataset}' has no image '{missing[0]}' here.")
-        maker = _picture_maker(model, dataset)
+        maker = picture_maker(model, dataset)
         exhibits = [_exhibit(dataset[positions[name]], model, maker, evaluation, right[name]) for name in ids]
     return Gallery(title, maker.painter.legend(maker.seen), exhibits)
 
 
 def _exhibit(
-    sample: Sample, model: GauntletModel, maker: _PictureMaker[Any], evaluation: Evaluation, stored: float
+    sample: Sample, model: GauntletModel, maker: PictureMaker[Any], evaluation: Evaluation, stored: float
 ) -> Exhibit:
     threat, painter = rebuild_threat(evaluation.description), maker.painter
     batch = collate([sample], model.device, painter.dataset.ignore_index)
@@ -92,15 +92,17 @@ def _exhibit(
 
 
 @dataclass
-class _PictureMaker(ABC, Generic[P]):
+class PictureMaker(ABC, Generic[P]):
     """Makes the encoded pictures of a gallery; one class per task.
 
     Attributes:
         painter: predicts and draws.
+        model: what is asked.
         seen: the classes that were drawn, for the legend.
     """
 
     painter: Painter[P]
+    model: GauntletModel
     seen: set[int] = field(default_factory=set)
 
     @abstractmethod
@@ -112,7 +114,7 @@ class _PictureMaker(ABC, Generic[P]):
         """A prediction; `image` is what the model saw."""
 
 
-class _LabelPictures(_PictureMaker[Labels]):
+class _LabelPictures(PictureMaker[Labels]):
     """Label maps; the legend names the classes of the ground truth."""
 
     painter: LabelPainter
@@ -129,7 +131,7 @@ class _LabelPictures(_PictureMaker[Labels]):
         return label_picture(caption, self.painter, labels)
 
 
-class _BoxPictures(_PictureMaker[Boxes]):
+class _BoxPictures(PictureMaker[Boxes]):
     """Boxes on the image that the detector saw; the legend names the classes of objects and detections."""
 
     painter: BoxPainter
@@ -150,11 +152,12 @@ class _BoxPictures(_PictureMaker[Boxes]):
         return _encoded(caption, self.painter.draw(shown, boxes, scale=times, named=False), ".jpg", _GOOD_JPEG)
 
 
-def _picture_maker(model: GauntletModel, dataset: Dataset) -> _PictureMaker[Any]:
+def picture_maker(model: GauntletModel, dataset: Dataset) -> PictureMaker[Any]:
+    """What draws for a model of its task."""
     if isinstance(model, SegmentationModel):
-        return _LabelPictures(LabelPainter(dataset, model))
+        return _LabelPictures(LabelPainter(dataset, model), model)
     if isinstance(model, DetectionModel):
-        return _BoxPictures(BoxPainter(dataset, model))
+        return _BoxPictures(BoxPainter(dataset, model), model)
     raise GauntletError(f"'{model.identity.name}' predicts neither labels nor boxes; galleries show those.")
 
 

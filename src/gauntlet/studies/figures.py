@@ -61,6 +61,10 @@ class Figures(ABC):
         """(R,) mean over images of their pixel accuracy; images without a counted pixel are left out."""
         return UNKNOWN
 
+    def nmiou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        """(R,) mean over images of their mIoU; images without a counted pixel are left out."""
+        return UNKNOWN
+
     def certainty(self, name: str, member: str, threat: str, model: str | None = None) -> FloatArray:
         """(R,) mean over pixels of "confidence" (largest class probability) or "entropy" (nats)."""
         return UNKNOWN

@@ -106,6 +106,11 @@ def study_jobs(
     kept_members, kept_threats = part_of(study, only)
     entry = DatasetEntry(name=dataset) if isinstance(dataset, str) else dataset
     data, chosen = open_dataset(entry), Settings(objects=study.objects, **settings)
+    if study.background and data.background_index is None:
+        raise GauntletError(
+            f"the study '{study.name}' leaves out the background, and '{data.name}' has none; use one with a "
+            "background class, such as voc."
+        )
     jobs: dict[Cell, PlannedJob] = {}
     for model in models:
         address = ModelEntry(address=model) if isinstance(model, str) else model
