@@ -27,7 +27,9 @@ def study_page(study: Study, results: Results, command: str) -> Document:
         command: what makes the page again.
     """
     one = next(iter(results.evaluations.values()))
-    subtitle = f"{study.question} {len(results.models)} models, {results.images} images of {one.dataset}/{one.split}."
+    count = len(results.models)
+    models = f"{count} model" if count == 1 else f"{count} models"
+    subtitle = f"{study.question} {models}, {results.images} images of {one.dataset}/{one.split}."
     return study_document(
         study,
         subtitle,
