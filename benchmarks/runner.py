@@ -6,6 +6,7 @@ python benchmarks/runner.py share memory planning store workers busy ray
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -34,6 +35,9 @@ from gauntlet.results import Store, open_store
 from gauntlet.results.record import ImageRow, Job
 
 MODEL = "streets/enet"
+BATCH = 4
+WINDOW = 30.0
+"""Seconds that `workers` and `busy` give to each side."""
 
 
 def share(images: int) -> None:
@@ -54,8 +58,9 @@ def share(images: int) -> None:
     evaluate(model, jobs[0].dataset.subset(4), "fog")
 
     def one_by_one() -> None:
+        store = Store()
         for planned in jobs:
-            evaluate(model, planned.dataset, planned.threat, store=Store(), prepare="off")
+            evaluate(model, planned.dataset, planned.threat, store=store, prepare="off")
 
     def as_run() -> None:
         unprepared = [
@@ -180,77 +185,85 @@ def _fill(store: Store, jobs: list[Job], images: int) -> None:
 
 
 def ray(images: int) -> None:
-    """Images per second of two Ray workers against two local ones."""
+    """Throughput of two Ray workers against two local ones."""
     from gauntlet.evaluation.cluster import RayExecutor
 
-    attack = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 20}}
-    content = {"models": [MODEL], "datasets": [{"name": "streets", "limit": images}], "threats": [attack]}
-    seconds = {
-        name: _throughput(content, executor, images)
+    rates = {
+        name: _rate(_under_pgd(20, images), executor)
         for name, executor in (("local", LocalExecutor(2)), ("ray", RayExecutor(workers=2)))
     }
-    print(f"ray: {seconds['local'] / seconds['ray']:.2f} times the throughput of two local workers")
+    print(f"ray: {rates['ray'] / rates['local']:.2f} times the throughput of two local workers")
 
 
-def workers(images: int, *, busy: bool = False) -> None:
+def workers(*, busy: bool = False) -> None:
     """Throughput of two worker processes against one process with two torch threads, E-Net under PGD.
 
     Two threads are what version 0.1.0 ran: the attack itself, without an executor that would set one thread. With
-    `busy`, two other processes compute all the while.
+    `busy`, two other processes compute all the while. Each side has so many seconds, however little it gets done: two
+    threads beside other work can be many times slower, so a number of images has no bound. Short attacks then, so that
+    something is done in time.
     """
-    attack: dict[str, object] = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 20}}
-    content = {
-        "models": [MODEL],
-        "datasets": [{"name": "streets", "limit": images}],
-        "threats": [attack],
-        "prepare": "off",
-    }
-    spin = "import torch; torch.set_num_threads(1); x = torch.rand(500, 500)\nwhile True: x @ x"
+    steps = 2 if busy else 20
+    spin = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(1_000_000))"
     others = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(2)] if busy else []
     try:
-        threaded = min(_two_threads(attack, images) for _ in range(2))
-        apart = min(_throughput(content, LocalExecutor(2), images) for _ in range(2))
+        apart = _rate(_under_pgd(steps, 10_000), LocalExecutor(2), WINDOW)
+        threaded = _two_threads(steps, WINDOW)
     finally:
         for other in others:
             other.kill()
     print(
-        f"workers{' beside two busy processes' if busy else ''}: {images / apart:.2f} images/s by two workers, "
-        f"{images / threaded:.2f} by one process with two threads, {threaded / apart:.2f} times"
+        f"workers{' beside two busy processes' if busy else ''}: {apart:.2f} images/s by two workers, {threaded:.2f} "
+        f"by one process with two threads, {apart / threaded:.2f} times (PGD of {steps} steps, {WINDOW} s each)"
     )
 
 
-def _two_threads(description: dict[str, object], images: int) -> float:
-    """Seconds of an attack on some scenes in batches of four, in this process with two torch threads."""
+def _pgd(steps: int) -> dict[str, object]:
+    return {"attack": {"name": "pgd", "epsilon": "8/255", "steps": steps}}
+
+
+def _under_pgd(steps: int, images: int) -> dict[str, object]:
+    """A plan: the model as it is, in batches of four."""
+    data = {"name": "streets", "options": {"length": images}}
+    return {"models": [MODEL], "datasets": [data], "threats": [_pgd(steps)], "prepare": "off", "batch_size": BATCH}
+
+
+def _two_threads(steps: int, seconds: float) -> float:
+    """Images per second of an attack in this process with two torch threads; one batch at least."""
     from gauntlet.datasets import load_dataset
     from gauntlet.samples import collate
     from gauntlet.seeding import ImageSeed
     from gauntlet.threats import build_threat
 
     torch.set_num_threads(2)
-    model, data, threat = load_model(MODEL), load_dataset("streets", limit=images), build_threat(description)
-    batches = [
-        collate([data[at] for at in range(start, min(start + 4, images))], ignore_index=data.ignore_index)
-        for start in range(0, images, 4)
-    ]
-    threat.perturb(model, batches[0], [ImageSeed(0, sample.id) for sample in batches[0].samples])  # warm-up
-    began = time.perf_counter()
-    for batch in batches:
-        threat.perturb(model, batch, [ImageSeed(0, sample.id) for sample in batch.samples])
-    return time.perf_counter() - began
+    model, data = load_model(MODEL), load_dataset("streets", length=BATCH)
+    batch = collate([data[index] for index in range(BATCH)], ignore_index=data.ignore_index)
+    seeds = [ImageSeed(0, sample.id) for sample in batch.samples]
+    build_threat(_pgd(1)).perturb(model, batch, seeds)  # warm-up
+    threat, batches, began = build_threat(_pgd(steps)), 0, time.perf_counter()
+    while batches == 0 or time.perf_counter() - began < seconds:
+        threat.perturb(model, batch, seeds)
+        batches += 1
+    return BATCH * batches / (time.perf_counter() - began)
 
 
-def _throughput(content: dict[str, object], executor: Executor | None, images: int) -> float:
-    """Seconds between the first and the last unit, start-up left out."""
+class _Enough(KeyboardInterrupt):
+    """Ends a run as Ctrl-C does."""
 
+
+def _rate(content: dict[str, object], executor: Executor, seconds: float = math.inf) -> float:
+    """Images per second of two workers: from when each has done a unit, to the last unit or the end of the time."""
     times: list[float] = []
 
     class Watch(Silent):
         def advance(self, count: int, figure: float = math.nan, name: str = "mIoU", text: str = "") -> None:
             times.append(time.perf_counter())
+            if len(times) > 2 and times[-1] - times[1] >= seconds:
+                raise _Enough
 
-    run_jobs(plan_jobs(parse_plan(content)), Store(), executor=executor, progress=Watch())
-    units = len(times)
-    return (times[-1] - times[0]) * units / (units - 1)
+    with contextlib.suppress(_Enough):
+        run_jobs(plan_jobs(parse_plan(content)), Store(), executor=executor, progress=Watch())
+    return BATCH * (len(times) - 2) / (times[-1] - times[1])
 
 
 def main() -> None:
@@ -259,16 +272,14 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=parts, default=[])
     parser.add_argument("--images", type=int, default=16)
     chosen = parser.parse_args()
-    if chosen.images < 8 and {"workers", "busy"} & set(chosen.parts):
-        parser.error("workers and busy measure from the first unit of four images to the last: --images 8 at least.")
     print(f"{os.cpu_count()} cores, torch {torch.__version__}, {torch.get_num_threads()} threads")
     actions: dict[str, Callable[[], None]] = {
         "share": lambda: share(chosen.images),
         "memory": memory,
         "planning": planning,
         "store": big_store,
-        "workers": lambda: workers(2 * chosen.images),
-        "busy": lambda: workers(chosen.images, busy=True),
+        "workers": workers,
+        "busy": lambda: workers(busy=True),
         "ray": lambda: ray(2 * chosen.images),
     }
     for part in chosen.parts or parts:

@@ -24,7 +24,6 @@ from gauntlet.threats.attacks import build
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "lean-battery.md"
 EPSILON = "8/255"
 PASSES = build("gauntlet").passes().forward
-ROBUST = ("streets/enet-at", "streets/enet-at50", "streets/segformer-at")
 BATTERIES = ("gauntlet", "sea", "halmosi")
 EQUAL_STEPS = dict.fromkeys(("pgd", "segpgd", "cospgd", "apgd"), PASSES - 1)
 """Steps of single attacks: the look at the last point is a pass too."""
@@ -34,6 +33,11 @@ SLACK, SHARE, NORMAL_SHARE = 0.005, 1 / 12, 1 / 20
 def shipped_models() -> list[str]:
     """Names of the shipped segmentation models."""
     return [name for name in shipped.names() if shipped.find(name).task == "segmentation"]
+
+
+def robust(model: str) -> bool:
+    """Whether a shipped model was trained adversarially, as its card says."""
+    return bool(shipped.find(model).card["kind"] != "clean")
 
 
 def battery(name: str) -> dict[str, Any]:
@@ -46,7 +50,7 @@ def attack(name: str) -> dict[str, Any]:
 
 def rows_for(model: str) -> dict[str, dict[str, Any]]:
     """What a model is attacked with, by the name in the table; single attacks on robust models only."""
-    singles = {name: attack(name) for name in EQUAL_STEPS} if model in ROBUST else {}
+    singles = {name: attack(name) for name in EQUAL_STEPS} if robust(model) else {}
     return {**singles, **{name: battery(name) for name in BATTERIES}}
 
 
@@ -83,8 +87,11 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=8)
     parser.add_argument("--models", nargs="*", default=shipped_models())
     chosen = parser.parse_args()
+    for missing in sorted(set(chosen.models) - set(shipped_models())):
+        print(f"{missing} is not shipped (yet) and is left out")
     if chosen.compute:
-        compute(chosen.store[-1], chosen.models, chosen.images, chosen.compute)
+        models = [model for model in shipped_models() if model in chosen.models]
+        compute(chosen.store[-1], models, chosen.images, chosen.compute)
     found = stored(chosen.store, chosen.images)
     parts = [model_section(model, found) for model in shipped_models()]
     PAGE.write_text("\n".join([head(chosen.images), verdicts(found), *parts]))
@@ -127,7 +134,7 @@ def verdicts(found: Stored) -> str:
     for model in shipped_models():
         lean, full = (look_up(found, model, battery(name)) for name in ("gauntlet", "halmosi"))
         name = short([model])[0]
-        most = (SHARE if model in ROBUST else NORMAL_SHARE) * build("halmosi").passes().forward
+        most = (SHARE if robust(model) else NORMAL_SHARE) * build("halmosi").passes().forward
         if lean is not None and full is None:
             left = [float(lean.images[each].mean()) for each in ("accuracy", "mIoU")] + [lean.greedy]
             passes = float(lean.images["forwards"].mean())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 
 import pytest
 
@@ -11,7 +12,9 @@ MODULES = ("mmcv.ops", "mmengine", "mmseg.apis", "mmdet.apis")
 
 def pytest_configure() -> None:
     try:
-        for module in MODULES:
-            importlib.import_module(module)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a hundred lines on what torch thinks of mmcv
+            for module in MODULES:
+                importlib.import_module(module)
     except ImportError as error:
         raise pytest.UsageError(f"the environment of OpenMMLab is not complete: {error}") from None

@@ -20,6 +20,11 @@ class Saved:
     weights: Path
     config: Any
 
+    def write(self) -> None:
+        """The configuration as a file; mmengine would spend seconds on its layout."""
+        settings = self.config.to_dict()
+        self.path.write_text("".join(f"{name} = {value!r}\n" for name, value in settings.items()))
+
     def options(self, **more: Any) -> dict[str, Any]:
         return {"weights": self.weights, "trust": True, **more}
 
@@ -61,10 +66,10 @@ def build(config: Any, library: str, *, change: Callable[[str, torch.Tensor], No
 
 def save(folder: Path, config: Any, network: Any, meta: Mapping[str, Any] | None = None) -> Saved:
     """The configuration and the weights as files of a folder."""
-    path, weights = folder / "network.py", folder / "network.pth"
-    config.dump(str(path))
-    torch.save({"state_dict": network.state_dict(), "meta": dict(meta or {})}, weights)
-    return Saved(path, weights, config)
+    saved = Saved(folder / "network.py", folder / "network.pth", config)
+    saved.write()
+    torch.save({"state_dict": network.state_dict(), "meta": dict(meta or {})}, saved.weights)
+    return saved
 
 
 def picture(height: int, width: int, seed: int = 0) -> np.ndarray:

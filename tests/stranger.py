@@ -57,6 +57,7 @@ models:
   - {address: "script:net.pt", options: {num_classes: 3, stride: 2, name: scripted, mean: [0.5, 0.5, 0.5]}}
 datasets: [{name: folder, root: photos, split: val}]
 threats: [clean, fgsm]
+prepare: "off"
 """
 
 RECIPE = """

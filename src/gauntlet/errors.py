@@ -14,7 +14,7 @@ class UnknownNameError(GauntletError):
     """A name that no registry knows, with the nearest known names."""
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of a library's error, or its type where it says nothing, as a sentence with one full stop."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".") + "."
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 from gauntlet import analysis
+from gauntlet.analysis.benchmark_sets import COMMON_CORRUPTIONS
 from gauntlet.analysis.corruption_performance import (
     corruption_errors,
     mean_corruption_error,
@@ -18,6 +20,7 @@ from gauntlet.analysis.corruption_performance import (
 )
 from gauntlet.analysis.optimality import complementarity, ensemble_gain, optimality, optimality_table
 from gauntlet.errors import GauntletError
+from gauntlet.results import published
 from paths import DATA
 
 SECTIONS = json.loads((DATA / "beyond_reference_1_to_4.json").read_text())
@@ -27,29 +30,48 @@ EXACT = 1e-9
 Cells = dict[str, np.ndarray[Any, np.dtype[np.float64]]]
 
 
+EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
+METRICS = {"bbox": ("mAP", "VOC_mAP50"), "segm": ("mask_mAP",)}
+
+
 @cache
-def published() -> pd.DataFrame:
-    return pd.read_csv(DATA / "michaelis_figures.csv.gz")
+def michaelis() -> pd.DataFrame:
+    return published.frame(source="michaelis")
 
 
-def cells(dataset: str, model: str, task: str, groups: tuple[str, ...] = ("benchmark",)) -> tuple[Cells, float]:
-    rows = published()
-    rows = rows[rows["dataset"].eq(dataset) & rows["model"].eq(model) & rows["task"].eq(task)]
-    clean = float(rows.loc[rows["corruption"].eq("clean"), "figure"].item())
-    wide = rows[rows["group"].isin(groups)].pivot(index="corruption", columns="severity", values="figure")
-    return {str(name): values.to_numpy(float) for name, values in wide.iterrows()}, clean
+@cache
+def series(corruptions: tuple[str, ...]) -> dict[str, dict[Hashable, Any]]:
+    """The rows of `mpc` by "dataset/model/task", as the reference names them."""
+    found = {}
+    for task, names in METRICS.items():
+        for name in names:
+            for row in analysis.mpc(michaelis(), name, corruptions=corruptions).to_dict("records"):
+                found[f"{row['dataset'].replace('voc0712', 'voc')}/{row['model']}/{task}"] = row
+    return found
 
 
-@pytest.mark.parametrize("series", SUMMARIES["michaelis_P_mPC_rPC"])
-def test_means_of_the_published_detectors(series: str) -> None:
-    expected = SUMMARIES["michaelis_P_mPC_rPC"][series]
-    dataset, model, task = series.split("/")
-    figures, clean = cells(dataset, model, task)
-    assert clean == pytest.approx(expected["P"], abs=PRINTED)
-    assert analysis.mean_performance_under_corruption(figures) == pytest.approx(expected["mPC"], abs=PRINTED)
-    assert analysis.relative_performance_under_corruption(figures, clean) == pytest.approx(expected["rPC"], abs=PRINTED)
-    every, _ = cells(dataset, model, task, ("benchmark", "extra"))
-    assert analysis.mean_performance_under_corruption(every) == pytest.approx(expected["mPC19"], abs=PRINTED)
+def test_every_run_of_michaelis_et_al() -> None:
+    expected = SUMMARIES["michaelis_P_mPC_rPC"]
+    benchmark, every = series(COMMON_CORRUPTIONS), series((*COMMON_CORRUPTIONS, *EXTRA))
+    assert set(benchmark) == set(every) == set(expected)
+    assert len(benchmark) == 37
+    for key, wanted in expected.items():
+        assert benchmark[key]["cells"] == "75 of 75"
+        figures = tuple(benchmark[key][name] for name in ("clean", "mPC", "rPC"))
+        assert figures == pytest.approx(tuple(wanted[name] for name in ("P", "mPC", "rPC")), abs=2e-6)
+        assert every[key]["mPC"] == pytest.approx(wanted["mPC19"], abs=2e-6)
+
+
+def cells(dataset: str, model: str) -> tuple[Cells, float]:
+    """Figures of boxes by corruption, one per severity, and the clean one."""
+    rows = michaelis()
+    dataset = dataset.replace("voc", "voc0712")
+    rows = rows[rows["dataset"].eq(dataset) & rows["model"].eq(model) & rows["metric"].isin(METRICS["bbox"])]
+    if dataset != "voc0712":
+        rows = rows[rows["metric"].eq("mAP")]
+    clean = float(rows.loc[rows["kind"].eq("clean"), "value"].item())
+    values = rows.set_index("threat")["value"]
+    return {name: np.array([values[f"{name} {s}"] for s in range(1, 6)], float) for name in COMMON_CORRUPTIONS}, clean
 
 
 COMPARED = [name for name in SUMMARIES if "|relative to " in name]
@@ -58,8 +80,8 @@ COMPARED = [name for name in SUMMARIES if "|relative to " in name]
 @pytest.mark.parametrize("name", COMPARED)
 def test_errors_of_the_published_detectors(name: str) -> None:
     dataset, model, reference, _ = name.split("|")
-    figures, clean = cells(dataset, model, "bbox")
-    base, base_clean = cells(dataset, reference.removeprefix("relative to "), "bbox")
+    figures, clean = cells(dataset, model)
+    base, base_clean = cells(dataset, reference.removeprefix("relative to "))
     errors = corruption_errors(figures, base)
     relative = relative_corruption_errors(figures, clean, base, base_clean)
     expected = SUMMARIES[name]
@@ -68,6 +90,10 @@ def test_errors_of_the_published_detectors(name: str) -> None:
     assert errors["gaussian_noise"] == pytest.approx(expected["CE_gaussian_noise"], abs=PRINTED)
     assert errors["fog"] == pytest.approx(expected["CE_fog"], abs=PRINTED)
     assert relative["fog"] == pytest.approx(expected["rCE_fog"], abs=5 * PRINTED)
+    metric = "VOC_mAP50" if dataset == "voc" else "mAP"
+    table = mean_corruption_error(michaelis(), reference.removeprefix("relative to "), metric).set_index("model")
+    assert table.loc[model, "mCE"] == pytest.approx(expected["mCE"], abs=PRINTED)
+    assert table.loc[model, "relative_mCE"] == pytest.approx(expected["relative_mCE"], abs=5 * PRINTED)
 
 
 def test_relative_errors_reward_a_bad_clean_figure() -> None:
@@ -99,6 +125,8 @@ def test_the_hand_case() -> None:
     assert mean == pytest.approx(hand["mPC_of_1_minus_error"], abs=EXACT)
     kept = analysis.relative_performance_under_corruption(figures, 1 - hand["clean_f"])
     assert kept == pytest.approx(hand["rPC"], abs=EXACT)
+    made = analysis.mpc(frame(), corruptions=("fog", "snow")).set_index("model").loc["f"]
+    assert (made["mPC"], made["rPC"]) == pytest.approx((mean, kept), abs=EXACT)
     reference = {name: 1 - np.array(errors) for name, errors in hand["errors_ref"].items()}
     errors = corruption_errors(figures, reference)
     assert errors == pytest.approx(hand["CE"], abs=EXACT)
@@ -121,6 +149,9 @@ def test_a_missing_cell_is_named_and_gives_nan() -> None:
     row = mean_corruption_error(rows, "ref", corruptions=("fog", "snow")).set_index("model").loc["f"]
     assert np.isnan(row["mCE"])
     assert row["undefined"] == "fog"
+    made = analysis.mpc(rows, corruptions=("fog", "snow")).set_index("model").loc["f"]
+    assert (made["cells"], made["missing"]) == ("9 of 10", "fog 3")
+    assert np.isnan([made["mPC"], made["rPC"]]).all()
     assert np.isnan(analysis.mean_performance_under_corruption({"fog": [0.5, np.nan]}))
 
 

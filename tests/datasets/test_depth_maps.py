@@ -172,6 +172,18 @@ def test_a_network_estimates_depth(monkeypatch: pytest.MonkeyPatch, kind: str) -
     assert data.protocol["depth"] == {"estimator": "owner/depth", "revision": "abc"}
 
 
+def test_an_estimator_that_does_not_load_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(model: str) -> None:
+        raise OSError("there is no such folder.")
+
+    library = StandIn("dpt")
+    library.from_pretrained = refuse  # type: ignore[assignment, method-assign]
+    library.AutoModelForDepthEstimation = library  # type: ignore[attr-defined]
+    monkeypatch.setattr(depth_maps, "_require_transformers", lambda: library)
+    with pytest.raises(GauntletError, match="no depth estimator can be loaded from 'hf:nobody/none'"):
+        depth_maps.with_depth(TinyBoxes(1), "hf:nobody/none", None)
+
+
 def test_gam_of_a_detector_on_images_in_cocos_form_is_a_number(coco: Path) -> None:
     data = gauntlet.load_dataset("coco", root=coco, depth=MILLIMETRES, limit=2)
     threats: list[ThreatLike] = [each for each in suites.build("detecbench", "detection") if "corruption" in each]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from defence_cases import images, labels, model
@@ -24,7 +25,7 @@ from gauntlet.evaluation.runner import run_jobs
 from gauntlet.metrics import Views
 from gauntlet.models import SegmentationModel, load_model, resolve_model, wrap_model
 from gauntlet.models.preparation import prepare, same_function
-from gauntlet.models.randomness import AttackDraws, EvaluationDraws, drawing, random_parts
+from gauntlet.models.randomness import AttackDraws, EvaluationDraws, drawing, flat_modules, random_parts
 from gauntlet.models.tiling import TiledModel
 from gauntlet.results import Store
 from gauntlet.seeding import ImageSeed
@@ -278,3 +279,11 @@ def test_bad_settings_are_one_sentence(address: str, sentence: str) -> None:
 def test_views_of_trials_come_back_from_a_store() -> None:
     assert Views.from_json(Views.of_trials(3).to_json()) == Views.of_trials(3)
     assert Views.from_json(["clean", "pgd"]) == Views.of_candidates(["clean", "pgd"])
+
+
+def test_modules_come_in_the_order_of_torch_each_once() -> None:
+    shared = nn.ReLU()
+    last = nn.Sequential(nn.Identity(), shared)
+    last.register_module("absent", None)
+    network = nn.Sequential(nn.Sequential(nn.Conv2d(3, 3, 1), shared), shared, last)
+    assert flat_modules(network) == list(network.modules())

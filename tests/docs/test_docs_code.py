@@ -6,8 +6,6 @@ import ast
 import importlib
 import inspect
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -15,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from fresh_python import FreshPython
 from paths import ROOT
-from subprocesses import environment
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```python[ \t]*$\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -112,11 +110,8 @@ def test_names_in_an_example_exist(place: str, code: str) -> None:
 
 
 @pytest.mark.parametrize("page", RUN)
-def test_the_examples_of_a_page_run(page: str, tmp_path: Path) -> None:
-    code = "\n".join([RUN[page], *(code for _, code in blocks(ROOT / page))])
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
-    )
+def test_the_examples_of_a_page_run(page: str, tmp_path: Path, fresh_python: FreshPython) -> None:
+    done = fresh_python.run("\n".join([RUN[page], *(code for _, code in blocks(ROOT / page))]), folder=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -164,7 +164,7 @@ def workers_of(process: int) -> list[int]:
 @pytest.mark.slow
 def test_a_killed_driver_leaves_no_process_and_no_file_and_goes_on(tmp_path: Path) -> None:
     plan, store = tmp_path / "plan.yaml", tmp_path / "results.db"
-    long = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 200}}
+    long = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 100}}
     plan.write_text(yaml.safe_dump(content(long, images=40)))
     command = [sys.executable, "-m", "gauntlet", "run", str(plan), "--store", str(store), "--json", "--workers", "2"]
     apart = environment(TESTS, TMPDIR=str(tmp_path))
@@ -323,6 +323,15 @@ def test_samples_are_made_once_and_the_cache_is_bounded() -> None:
     for index in (0, 1, 0, 2, 0, 1):  # 1 was asked for longest ago when 2 comes
         small[index]
     assert data.made == [0, 1, 2, 1]
+
+
+def test_threats_of_one_call_share_the_samples() -> None:
+    data, model = Counting(), wrap_model(nn.Conv2d(3, 3, 1), num_classes=3, mean=(0.5,) * 3, std=(0.5,) * 3)
+    threats: list[Any] = ["clean", "fgsm"]
+    together = evaluate(model, data, threats, prepare="off")
+    assert sorted(data.made) == list(range(6))
+    for threat, evaluation in zip(threats, together, strict=True):
+        assert evaluation.figures == evaluate(model, Counting(), threat, prepare="off").figures
 
 
 class Impatient:

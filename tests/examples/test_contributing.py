@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
+from fresh_python import FreshPython
 from paths import ROOT
-from subprocesses import environment
 
 RECIPES = ("An attack", "A corruption", "A model or a wrapper", "A dataset", "A metric", "A section of the report")
 
@@ -76,18 +74,11 @@ def blocks() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def outcome(tmp_path_factory: pytest.TempPathFactory, fresh_python: FreshPython) -> dict[str, Any]:
     """What the recipes give, in a fresh process, so that no other test sees their names."""
     folder = tmp_path_factory.mktemp("recipes")
     (folder / "program.py").write_text("\n".join([*blocks().values(), USE]))
-    done = subprocess.run(
-        [sys.executable, "program.py"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environment(),
-        check=False,
-    )
+    done = fresh_python.run(folder / "program.py", folder=folder)
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     return result

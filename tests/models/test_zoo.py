@@ -13,6 +13,7 @@ import pytest
 
 from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.models import resolve_model, zoo
+from gauntlet.models.sources.openmmlab import OpenMMLabSource
 from gauntlet.models.zoo import choosing
 from paths import DATA
 
@@ -161,10 +162,21 @@ def test_a_folder_of_checkpoints_means_openmmlabs_weights(tmp_path: Path) -> Non
     assert again.identity == source.identity
 
 
+def test_a_folder_may_have_weights_that_are_not_public(tmp_path: Path) -> None:
+    triple: dict[str, Any] = {"model_name": "RetinaNet", "backbone": "ResNet50", "dataset": "voc"}
+    with pytest.raises(GauntletError, match=r"retinanet_r50_fpn_1x_voc0712 needs its checkpoint"):
+        resolve_model(**triple, trust=True)
+    with pytest.raises(GauntletError, match=r"no retinanet_r50_fpn_1x_voc0712\.pth in \S+; put yours there under that"):
+        _ = resolve_model(**triple, checkpoints=tmp_path, trust=True).identity
+    (tmp_path / "retinanet_r50_fpn_1x_voc0712.pth").write_bytes(b"weights")
+    assert resolve_model(**triple, checkpoints=tmp_path, trust=True).identity.name == "retinanet_r50_fpn_1x_voc0712"
+
+
 def test_rows_that_can_be_loaded_are_chosen_and_the_others_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(choosing, "find_spec", lambda name: object() if name == "mmdet" else None)
+    monkeypatch.setattr(OpenMMLabSource, "read_config", lambda source: None)
     entry = zoo.find("ATSS", "ResNet101", "coco")
     (tmp_path / entry.openmmlab_weights.rsplit("/", 1)[-1]).write_bytes(b"weights")
     chosen, left_out = choosing.choose("detecbench", ["coco"], {"checkpoints": tmp_path, "trust": True})
@@ -175,6 +187,8 @@ def test_rows_that_can_be_loaded_are_chosen_and_the_others_named(
     assert reasons["glip-l with swin-l on coco"] == "it cannot be loaded: it needs a text encoder."
     assert reasons["mm-grounding-dino with swin-l on coco"] == "the package transformers is not installed."
     assert "no public checkpoint of paa with swin-s on coco is known" in reasons["paa with swin-s on coco"]
+    with pytest.raises(GauntletError, match=r"the checkpoints in \S+ are pickles .*; pass trust=True \(--trust\)"):
+        choosing.choose("detecbench", ["coco"], {"checkpoints": tmp_path})
     with pytest.raises(GauntletError, match=r"no model of detecbench was trained on streets; known: coco, voc\."):
         choosing.choose("detecbench", ["streets"], {})
     with pytest.raises(UnknownNameError, match="did you mean 'semsegbench'"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,15 @@ pytestmark = pytest.mark.mm
 RESNET = {"model.backbone.depth": 18}
 PYRAMID = {**RESNET, "model.neck.in_channels": [64, 128, 256, 512]}
 FEW = {"model.test_cfg.rpn.max_per_img": 30, "model.train_cfg.rpn_proposal.max_per_img": 40}
+TWO_STAGES = {**PYRAMID, **FEW, "model.roi_head.bbox_head.fc_out_channels": 64}
+STAGES = {f"model.roi_head.bbox_head.{stage}.fc_out_channels": 64 for stage in range(3)}
 TRANSFORMER = {"model.encoder.num_layers": 1, "model.decoder.num_layers": 2}
 DEFORMABLE = {**RESNET, **TRANSFORMER, "model.neck.in_channels": [128, 256, 512], "model.num_queries": 20}
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
-    "faster": ("faster-rcnn_r50_fpn_1x_coco", {**PYRAMID, **FEW}),
-    "cascade": ("cascade-rcnn_r50_fpn_1x_coco", {**PYRAMID, **FEW}),
-    "mask": ("mask-rcnn_r50_fpn_1x_coco", {**PYRAMID, **FEW}),
+    "faster": ("faster-rcnn_r50_fpn_1x_coco", TWO_STAGES),
+    "cascade": ("cascade-rcnn_r50_fpn_1x_coco", {**PYRAMID, **FEW, **STAGES}),
+    "mask": ("mask-rcnn_r50_fpn_1x_coco", TWO_STAGES),
+    "guided": ("ga-faster-rcnn_r50-caffe_fpn_1x_coco", TWO_STAGES),  # whose proposals take one image at a time
     "sparse": ("sparse-rcnn_r50_fpn_1x_coco", {**PYRAMID, "model.rpn_head.num_proposals": 20}),
     "retinanet": ("retinanet_r50_fpn_1x_coco", PYRAMID),
     "fcos": ("fcos_r50-caffe_fpn_gn-head_1x_coco", PYRAMID),
@@ -69,6 +73,9 @@ def resized(steps: list[Any], scale: tuple[int, int] = SCALE) -> list[Any]:
 def make(folder: Path, name: str, *, scale: tuple[int, int] = SCALE, **meta: Any) -> Saved:
     network, changes = NETWORKS[name]
     config = read_config("mmdet", network, changes)
+    if name == "sparse":  # two of its six stages, each of twelve million weights
+        roi_head = config.model.roi_head
+        roi_head.update(num_stages=2, stage_loss_weights=[1, 1], bbox_head=roi_head.bbox_head[:2])
     config.test_pipeline = resized(config.get("test_pipeline") or config.test_dataloader.dataset.pipeline, scale)
     return save(folder, config, build(config, "mmdet", change=sharpen), meta)
 
@@ -187,6 +194,10 @@ def test_detections_and_losses_equal_the_librarys(name: str, tmp_path: Path) -> 
     assert proposed.objectness.shape == proposed.scores.shape[:2]
     (slope,) = torch.autograd.grad(proposed.scores[0].clamp(min=-20).sum(), points)
     assert slope[0].abs().sum() > 0
+    alone = model.candidates(images[1:])
+    count = alone.scores.shape[1]  # fewer than in a batch where an image with more fills it up
+    torch.testing.assert_close(proposed.scores[1:, :count].detach(), alone.scores, rtol=1e-3, atol=1e-3)
+    assert torch.isneginf(proposed.objectness[1, count:]).all()
     # The best detection is one of the candidates; some heads cut boxes off at the border only afterwards.
     corners = proposed.boxes[0].detach()
     inside = corners.clamp(min=0).minimum(torch.tensor([SIZE[1], SIZE[0]] * 2))
@@ -194,13 +205,17 @@ def test_detections_and_losses_equal_the_librarys(name: str, tmp_path: Path) -> 
     assert min((each - best).abs().amax(dim=1).min().item() for each in (corners, inside)) < 0.05
 
 
+@pytest.fixture(scope="module")
+def atss(tmp_path_factory: pytest.TempPathFactory) -> DetectionModel:
+    return load(make(tmp_path_factory.mktemp("atss"), "atss"))
+
+
 @pytest.mark.parametrize("attack", ["pgd", "tog-vanishing", "tog-mislabeling", "dag"])
-def test_attacks_change_images(attack: str, tmp_path: Path) -> None:
-    model = load(make(tmp_path, "atss"))
+def test_attacks_change_images(attack: str, atss: DetectionModel) -> None:
     images = as_images(picture(*SIZE))
-    found = model.predict(images)[0].select(np.arange(3))  # DAG starts from proposals that are right
+    found = atss.predict(images)[0].select(np.arange(3))  # DAG starts from proposals that are right
     objects = Boxes(found.xyxy, found.classes)
-    result = attacks.build(attack, steps=2)(model, images, [objects])
+    result = attacks.build(attack, steps=2)(atss, images, [objects])
     assert (result.images - images).abs().amax() > 1e-4
 
 
@@ -246,11 +261,30 @@ def test_padding_steps_are_followed(tmp_path: Path) -> None:
     assert_same(load(saved).predict(as_images(pixels))[0], Library(saved).detections(pixels))
 
 
+def test_nothing_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DDOD's deformable layers tell mmengine's logger, which writes to the standard output, that they are loaded."""
+    from mmengine.logging import MMLogger
+
+    config = read_config("mmdet", "ddod_r50_fpn_1x_coco", PYRAMID)
+    config.test_pipeline = resized(config.test_dataloader.dataset.pipeline)
+    saved = save(tmp_path, config, build(config, "mmdet"))
+    monkeypatch.setattr(MMLogger, "_instance_dict", OrderedDict())  # a logger is made when it is first needed
+    capsys.readouterr()
+    model = load(saved)
+    assert model.losses(as_images(picture(*SIZE)), [OBJECTS]).isfinite().all()
+    assert capsys.readouterr().out == ""
+    assert MMLogger._instance_dict
+
+
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     (tmp_path / "w.pth").write_bytes(b"")
     options: dict[str, Any] = {"weights": tmp_path / "w.pth", "trust": True}
     with pytest.raises(GauntletError, match="is told its classes as text"):
         gauntlet.load_model("mmdet:glip_atss_swin-t_a_fpn_dyhead_pretrain_obj365", **options)
+    with pytest.raises(GauntletError, match=r"w\.pth: No module named 'mmpretrain'\.$"):
+        gauntlet.load_model("mmdet:rtmdet_l_convnext_b_4xb32-100e_coco", **options)
     config = read_config("mmdet", "gfl_r50_fpn_1x_coco", PYRAMID)
     config.test_pipeline = resized(config.test_dataloader.dataset.pipeline)
     model = load(save(tmp_path, config, build(config, "mmdet")))
@@ -264,7 +298,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
 
 
 def test_the_loss_of_dynamic_rcnn_does_not_remember(tmp_path: Path) -> None:
-    config = read_config("mmdet", "dynamic-rcnn_r50_fpn_1x_coco", {**PYRAMID, **FEW})
+    config = read_config("mmdet", "dynamic-rcnn_r50_fpn_1x_coco", TWO_STAGES)
     config.model.train_cfg.rcnn.dynamic_rcnn.update_iter_interval = 2
     config.test_pipeline = resized(config.test_dataloader.dataset.pipeline)
     model = load(save(tmp_path, config, build(config, "mmdet", change=sharpen)))

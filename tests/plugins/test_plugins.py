@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from subprocesses import environment
+from fresh_python import FreshPython
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src"
@@ -102,24 +102,26 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def run(installed: Path, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A fresh Python that sees the packages, in a folder of its own."""
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environment(installed, COLUMNS="400"),
-        check=False,
-    )
+class Python:
+    """Fresh processes that see the packages."""
+
+    def __init__(self, fresh: FreshPython, installed: Path) -> None:
+        self._fresh, self._installed = fresh, installed
+
+    def run(self, program: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        return self._fresh.run(program, *arguments, folder=folder, path=(self._installed,), COLUMNS="400")
+
+    def gauntlet(self, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        return self.run("from gauntlet.cli import main; main()", *arguments, folder=folder)
 
 
-def gauntlet(installed: Path, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return run(installed, "-c", "from gauntlet.cli import main; main()", *arguments, folder=folder)
+@pytest.fixture
+def python(fresh_python: FreshPython, installed: Path) -> Python:
+    return Python(fresh_python, installed)
 
 
-def test_every_kind_of_plugin_is_used_by_its_name_from_python(installed: Path, tmp_path: Path) -> None:
-    done = run(installed, "-c", PROGRAM, folder=tmp_path)
+def test_every_kind_of_plugin_is_used_by_its_name_from_python(python: Python, tmp_path: Path) -> None:
+    done = python.run(PROGRAM, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert {"pgd", "lab-step", "lab-pgd", "needs-more"} <= set(outcome["attacks"])
@@ -148,13 +150,13 @@ def test_every_kind_of_plugin_is_used_by_its_name_from_python(installed: Path, t
     assert outcome["unknown"] == "unknown attack 'lab-pdg'; did you mean 'lab-pgd' or 'lab-step'?"
 
 
-def test_plugins_are_used_by_their_names_from_the_command_line(installed: Path, tmp_path: Path) -> None:
+def test_plugins_are_used_by_their_names_from_the_command_line(python: Python, tmp_path: Path) -> None:
     (tmp_path / "haze.yaml").write_text("corruption: {name: haze, severity: 5, density: 0.15}\n")
     threats = ["haze.yaml", "{localized: {corruption: {name: haze, density: 1.0}, region: {box: [0, 0, 32, 10]}}}"]
     threats += ["veil", "{attack: {name: lab-step, epsilon: 0.7, alpha: 0.7}}", "{attack: {name: pgd, steps: 1}}"]
     chosen = [word for threat in threats for word in ("-t", threat)]
-    done = gauntlet(
-        installed, "run", "-m", "brightness:0.5", "-d", "scenes", *chosen, "--store", "s.db", "--json", folder=tmp_path
+    done = python.gauntlet(
+        "run", "-m", "brightness:0.5", "-d", "scenes", *chosen, "--store", "s.db", "--json", folder=tmp_path
     )
     assert done.returncode == 0, done.stderr
     rows = {row["threat"]: row["figures"]["mIoU"] for row in json.loads(done.stdout)}
@@ -166,28 +168,28 @@ def test_plugins_are_used_by_their_names_from_the_command_line(installed: Path, 
     assert rows["pgd linf 8/255 x1"] == 1
 
 
-def test_a_broken_plugin_does_not_disturb_the_command_line(installed: Path, tmp_path: Path) -> None:
+def test_a_broken_plugin_does_not_disturb_the_command_line(python: Python, tmp_path: Path) -> None:
     for what, there, broken in (
         ("attacks", "pgd", "needs-more"),
         ("batteries", "sea", "sevens"),
         ("corruptions", "haze", "seven"),
     ):
-        done = gauntlet(installed, "list", what, "--json", folder=tmp_path)
+        done = python.gauntlet("list", what, "--json", folder=tmp_path)
         assert done.returncode == 0, done.stderr
         names = [next(iter(row.values())) for row in json.loads(done.stdout)]
         assert there in names
         assert broken not in names
         assert "gauntlet-sicklab" in done.stderr
-    done = gauntlet(installed, "run", "-m", "streets/enet", "-t", "needs-more", "--limit", "1", folder=tmp_path)
+    done = python.gauntlet("run", "-m", "streets/enet", "-t", "needs-more", "--limit", "1", folder=tmp_path)
     assert done.returncode == 2
     assert MISSING in " ".join(done.stderr.split())
 
 
-def test_the_doctor_names_every_broken_plugin(installed: Path, tmp_path: Path) -> None:
-    done = gauntlet(installed, "doctor", "--json", folder=tmp_path)
+def test_the_doctor_names_every_broken_plugin(python: Python, tmp_path: Path) -> None:
+    done = python.gauntlet("doctor", "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)["broken plug-ins"]) == BROKEN
-    done = gauntlet(installed, "doctor", folder=tmp_path)
+    done = python.gauntlet("doctor", folder=tmp_path)
     assert f"Broken: {MISSING}" in done.stdout
 
 

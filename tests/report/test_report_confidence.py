@@ -13,7 +13,7 @@ from synthetic_store import fill_store
 from detection_cases import random_case
 from gauntlet.analysis import detection_errors
 from gauntlet.metrics import WHOLE, DensePrediction, DetectionMetric, SegmentationMetric
-from gauntlet.metrics.detection.error_types import error_types
+from gauntlet.metrics.detection.error_types import error_types, object_fates
 from gauntlet.report import build_report
 from gauntlet.report.charts import BarChart, Panel, ReliabilityChart
 from gauntlet.report.document import of_type
@@ -125,6 +125,8 @@ def test_bars_of_error_types() -> None:
     assert sum(float(series.x[0]) for series in fates.series) == pytest.approx(1, abs=1e-12)
     counts_table = next(each for each in of_type(report, Table) if each.id.startswith("error-counts"))
     assert counts_table.rows[1][7] == sum(int((~_crowd(truth)).sum()) for truth in truths)
+    made_up = object_fates(truths, detections).figures()["hallucinated_per_image"][0]
+    assert [row[8] for row in counts_table.rows] == [pytest.approx(made_up, abs=1e-12), 0]
 
 
 def test_error_types_of_version_0_1_0_are_counted_from_its_detections(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import pytest
 from synthetic_store import METRIC
 
 from gauntlet.metrics import Figure
+from gauntlet.models import zoo
 from gauntlet.report import build_report
+from gauntlet.report.sections.published import published_figure
 from gauntlet.report.tables import Table
 from gauntlet.results import Job, Store, open_store
 from program import Call
@@ -18,6 +20,7 @@ from program import Call
 SEGFORMER = "mmseg:segformer_mit-b0_8xb2-160k_ade20k-512x512"
 FOG = {"corruption": {"name": "fog", "severity": 3}}
 PGD = {"attack": {"name": "pgd", "norm": "linf", "epsilon": 8 / 255, "alpha": 0.01, "steps": 20}}
+BIM = {"attack": {"name": "bim", "norm": "linf", "epsilon": 8 / 255, "steps": 20}}
 
 
 def put(store: Store, address: str, description: dict[str, Any], figure: float, dataset: str = "ade20k") -> None:
@@ -56,6 +59,23 @@ def test_differences_of_more_than_half_a_point_are_marked(tmp_path: Path) -> Non
     assert rows["attack"][4] == ""
 
 
+@pytest.mark.parametrize(
+    ("triple", "description", "figure"),
+    [
+        (("TOOD", "ResNet101", "coco"), {"clean": {}}, (0.493, "detecbench_interim")),
+        (("TOOD", "ResNet101", "coco"), BIM, (0.459, "detecbench_notebook")),
+        (("VarifocalNet", "ResNeXt101", "coco"), {"clean": {}}, (0.504, "detecbench_notebook")),
+        (("TOOD", "ResNeXt101", "coco"), {"clean": {}}, (0.476, "OpenMMLab")),
+        (("TOOD", "ResNeXt101", "coco"), BIM, None),
+    ],
+)
+def test_the_benchmarks_figures_of_detectors_come_before_openmmlabs(
+    triple: tuple[str, str, str], description: dict[str, Any], figure: tuple[float, str] | None
+) -> None:
+    found = published_figure(zoo.find(*triple), description, "mAP")
+    assert (found and (round(found[0], 4), found[1])) == figure
+
+
 @pytest.mark.parametrize(("address", "dataset"), [(SEGFORMER, "cityscapes"), ("streets/enet", "ade20k")])
 def test_other_models_and_other_datasets_have_no_such_section(address: str, dataset: str, tmp_path: Path) -> None:
     with open_store(str(tmp_path / "s.db")) as store:
@@ -80,8 +100,8 @@ def test_the_list_of_the_zoo_shows_how_rows_load_and_figures(call: Call, tmp_pat
 
 
 def test_a_zoo_without_anything_to_load_names_every_row(call: Call, tmp_path: Path) -> None:
-    """The reasons differ with what is installed; here no file is there, and nobody trusts one."""
-    code, _, errors = call("run", "--zoo", "detecbench", "--dataset", "voc", "--checkpoints", tmp_path)
+    """The reasons differ with what is installed; here no file is there."""
+    code, _, errors = call("run", "--zoo", "detecbench", "--dataset", "voc", "--checkpoints", tmp_path, "--trust")
     assert code == 2
     assert errors.count("left out: ") == 2
     assert "retinanet with resnet50 on voc: " in errors

@@ -103,6 +103,9 @@ def test_find_covers_detectors() -> None:
     names = set(published.frame("detection")["metric"])
     ours = {"mAP", "mAP50", "mAP75", "mAP_small", "mAP_medium", "mAP_large", "VOC_mAP50"}
     assert names == ours | {"pascal_voc_mAP", "mask_mAP", "mask_mAP50"}
+    # Triples say less than the tables do: which TOOD, which ResNeXt.
+    assert set(published.find("TOOD", "ResNet101", "coco")["model"]) == {"TOOD_R-101-dcnv2"}
+    assert set(published.find("FreeAnchor", "ResNeXt101", "coco")["model"]) == {"FreeAnchor_X-101-32x4d-FPN"}
     assert set(published.find("FreeAnchor", "R-101", "voc2007")["model"]) == {"free_anchor_r101_voc0712"}
 
 

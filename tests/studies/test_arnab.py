@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,10 +108,14 @@ def test_every_plan_can_be_made(study: Study) -> None:
 def test_the_plain_network_is_attacked_with_one_gradient_where_it_draws_nothing() -> None:
     jobs = study_jobs(studies["arnab/figure-7"], ["streets/enet"], "streets")
     attacks = {
-        member: jobs["streets/enet", member, "8/255"].job.description["attack"].get("samples", 1)
+        member: jobs["streets/enet", member, "8/255"].job.description["transfer"]["attack"].get("samples", 1)
         for member in ("none", "blur")
     }
     assert attacks == {"none": 1, "blur": 10}
+    matrix = study_jobs(studies["arnab/table-2"], ["streets/enet"], "streets")
+    for member in ("none", "blur"):  # the diagonal of Table 2 is Figure 7 at 8/255: computed once
+        diagonal = matrix["streets/enet", member, member].job
+        assert diagonal.key == jobs["streets/enet", member, "8/255"].job.key
 
 
 def test_no_field_counts_twice_in_a_correlation() -> None:
@@ -163,6 +168,21 @@ def test_pictures_of_an_image_of_the_dataset(tmp_path: Path) -> None:
     assert "pixel accuracy" in galleries[0].exhibits[0].detail
     with pytest.raises(GauntletError, match="neither an image file nor an image of 'streets'"):
         picture_page(study, [SMALL_NETWORK], SMALL, "", image="7")
+
+
+def test_pictures_of_a_detector() -> None:
+    study = studies["detecbench/figure-25"]
+    quick = {"attack": {"name": "fgsm", "epsilon": "8/255"}}
+    study = replace(study, threats={"FGSM": quick, "fog_3d": study.threats["fog_3d"]})
+    data = DatasetEntry(name="streets", options={"size": [64, 128], "length": 1})
+    (gallery,) = of_type(picture_page(study, ["streets/fcos"], data, ""), Gallery)
+    captions = [picture.caption for picture in gallery.exhibits[0].pictures]
+    assert captions[1].startswith("ground truth: ")
+    assert captions[2].startswith("clean prediction: ")
+    assert [each.partition(": ")[0] for each in captions[3:]] == ["FGSM"] * 3 + ["fog_3d"] * 3
+    assert "F1 of the boxes" in gallery.exhibits[0].detail
+    with pytest.raises(GauntletError, match="a detector has none"):
+        picture_page(studies["spatial/figure-7"], ["streets/fcos"], data, "")
 
 
 def test_the_command_draws_a_picture_of_a_file_and_published_figures(call: Call, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gauntlet.analysis import by_size, stored_objects
@@ -19,7 +20,9 @@ from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from gauntlet.studies import run_study, studies
 from gauntlet.studies.contract import Drawing
-from gauntlet.studies.papers.halmosi import ATTACKED, CLEAN, MINIMUM, PLAIN, alma_leads, small_objects_lose
+from gauntlet.studies.papers import halmosi_tables
+from gauntlet.studies.papers.halmosi import ATTACKED, CLEAN, MINIMUM, PLAIN, alma_leads, rising, small_objects_lose
+from gauntlet.studies.papers.halmosi_tables import ATTACKS, METRICS
 from gauntlet.studies.results import FOREGROUND, Results
 from gauntlet.studies.running import study_jobs
 from gauntlet.threats import build_threat
@@ -30,11 +33,11 @@ CHEAP = {
     CLEAN: "clean",
     ATTACKED: {
         "battery": {
-            "name": "two",
+            "name": "ten",
             "members": {
-                "fgsm": {"name": "fgsm", "epsilon": "8/255"},
-                "pgd": {"name": "pgd", "epsilon": "8/255", "steps": 2},
+                name: {"name": "fgsm", "epsilon": f"{1 + 3 * index % 10}/255"} for index, name in enumerate(ATTACKS)
             },
+            "skip": False,
         }
     },
 }
@@ -124,11 +127,83 @@ def test_smallest_perturbations_are_drawn_on_a_logarithmic_axis(
     assert isinstance(table, Table)
     assert isinstance(panel, Panel)
     assert [row[0] for row in table.rows] == [*MINIMUM, "aggregated"]
+    assert [column.name for column in table.columns][-1] == "optimality"
+    assert table.rows[-1][-1] is None  # the best of all is what the others are measured by
     assert -1 <= alma_leads(results, "all")[0] <= 1
-    (chart,) = panel.charts.values()
-    assert isinstance(chart, LineChart)
-    assert plotly.figure(chart)["layout"]["xaxis"]["type"] == "log"
-    assert all(float(x) > 0 for series in chart.series for x in series.x)
+    assert list(panel.charts) == ["99 % wrong", "90 % wrong"]
+    for chart in panel.charts.values():
+        assert isinstance(chart, LineChart)
+        assert plotly.figure(chart)["layout"]["xaxis"]["type"] == "log"
+        assert all(float(x) > 0 for series in chart.series for x in series.x)
+
+
+def test_a_distribution_is_drawn_where_it_rises() -> None:
+    shares = pd.DataFrame({"share": [0.0, 0.0, 0.5, 1.0, 1.0], "grey_level": [1, 2, 3, 4, 5]})
+    assert rising(shares)["grey_level"].tolist() == [2, 3, 4]
+    assert rising(shares[2:3])["grey_level"].tolist() == [3]
+
+
+def test_tables_have_the_figures_of_the_evaluation(sized: Results) -> None:
+    together: Drawing | None = studies["halmosi/table-4"].together
+    assert together is not None
+    frame = sized.store.frame()
+    rows = frame[frame["class_name"].eq("")]
+    stored = {
+        (key, view, metric): float(value)
+        for key, view, metric, value in rows[["key", "view", "metric", "value"]].itertuples(index=False)
+    }
+    key, clean = (sized.evaluation(PLAIN, threat).key for threat in (ATTACKED, CLEAN))
+    for table, metric in zip(together(sized), METRICS.values(), strict=True):
+        assert isinstance(table, Table)
+        names = [column.name for column in table.columns[1:]]
+        assert names == [CLEAN, *ATTACKS, ATTACKED]
+        found = [cell.value for cell in table.rows[0][1:]]  # type: ignore[union-attr]
+        expected = [stored[clean, "all", metric], *(stored[key, name, metric] for name in ATTACKS)]
+        assert found == pytest.approx([*expected, stored[key, "all", metric]], abs=1e-12), metric
+    alone = min(stored[key, name, "NmIoU"] for name in ATTACKS)
+    margin = halmosi_tables.together_stronger("all", sized)[0]
+    assert margin == pytest.approx(alone - stored[key, "all", "NmIoU"], abs=1e-12)
+
+
+def test_the_winner_of_an_image_is_the_attack_that_leaves_least(sized: Results) -> None:
+    table, panel = drawn("halmosi/figure-4", sized)
+    assert isinstance(table, Table)
+    assert isinstance(panel, Panel)
+    rows = sized.evaluation(PLAIN, ATTACKED).per_image
+    for column, metric in ((2, "mIoU"), (4, "accuracy")):
+        wide = rows.pivot(index="image_id", columns="view", values=metric)[list(ATTACKS)]
+        wins = np.bincount(wide.to_numpy().argmin(axis=1), minlength=10) / len(wide)
+        assert [row[column] for row in table.rows] == pytest.approx(wins)
+    assert [row[:2] for row in table.rows] == [[index, name] for index, name in enumerate(ATTACKS)]
+    assert halmosi_tables.none_dominates(sized)[0] == pytest.approx(0.99 - max(row[2] for row in table.rows))  # type: ignore[type-var, operator]
+
+
+def test_an_attack_that_was_skipped_has_no_figure(sized: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = [sized, "aAcc", ATTACKED, ATTACKS[3], NETWORK.address]
+    assert np.isfinite(halmosi_tables.figure(*ask)).all()  # type: ignore[arg-type]
+    monkeypatch.setattr(halmosi_tables, "skipped", lambda results, view, model: True)
+    assert np.isnan(halmosi_tables.figure(*ask)).all()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("item", "model", "attack", "value"),
+    [
+        ("table-3", "DeepLabv3 PGD-AT-100, Cityscapes", None, 15.86),
+        ("table-3", "DeepLabv3 PGD-AT-100, Cityscapes", "sea-jsd", 17.15),
+        ("table-3", "DeepLabv3 SegPGD-AT-100, Cityscapes", "padam-ce", 23.11),
+        ("table-2", "UPerNet-ConvNeXt SEA-AT-Small, VOC", None, 12.89),
+    ],
+)
+def test_the_printed_tables_are_read_as_printed(item: str, model: str, attack: str | None, value: float) -> None:
+    printed = studies[f"halmosi/{item}"].printed()
+    found = printed.nmiou(PLAIN, ATTACKED, model, attack or "all")
+    assert 100 * found[0] == pytest.approx(value, abs=1e-9)
+
+
+def test_studies_without_background_refuse_a_dataset_that_has_none() -> None:
+    for name in ("halmosi/table-6", "halmosi/figure-9"):
+        with pytest.raises(GauntletError, match="leaves out the background, and 'streets' has none"):
+            study_jobs(studies[name], [NETWORK], SMALL)
 
 
 @pytest.mark.parametrize("name", ["halmosi/figure-9", "halmosi/figure-16"])

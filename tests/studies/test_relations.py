@@ -13,11 +13,13 @@ import pytest
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
 from gauntlet.models import load_model
+from gauntlet.report.charts import Panel
+from gauntlet.report.tables import Table
 from gauntlet.results import open_store
 from gauntlet.studies import correlation_rules as rules
 from gauntlet.studies import studies
 from gauntlet.studies.figure_tables import GAM, MEAN, dataset_table, metric_table, score_table
-from gauntlet.studies.relations import FigureStudy, Groups, Pair, draw_figures
+from gauntlet.studies.relations import FigureStudy, Groups, Lines, Pair, draw_figures
 from program import Call
 
 Numbers = tuple[float, float, float]
@@ -83,6 +85,24 @@ def test_groups_are_compared() -> None:
     assert (drawn.judged[0].verdict, drawn.judged[0].evidence[:12]) == ("confirmed", "+40.0 points")
 
 
+def test_lines_over_a_number_and_where_they_settle() -> None:
+    lines = Lines("BIM", "iterations", {0: "clean", 10: "bim linf 8/255 x10", 20: "bim linf 8/255 x20"}, enough=10)
+    frame = figures({"mIoU": [0.6, 0.5]})
+    for steps, values in ((10, (0.1, 0.2)), (20, (0.06, 0.1))):
+        attack = {"name": "bim", "norm": "linf", "epsilon": 8 / 255, "steps": steps}
+        more = figures({"mIoU": list(values)})
+        more = more.assign(threat=f"bim linf 8/255 x{steps}", kind="attack", description=json.dumps({"attack": attack}))
+        frame = pd.concat([frame, more], ignore_index=True)
+    drawn = draw_figures(study(lines=[lines], least_models=1), frame, "here")
+    # Of the falls 0.54 and 0.4 the first 0.5 and 0.3 are behind after ten steps.
+    assert drawn.judged[0].evidence == "1 of 2 models, smallest 75%"
+    assert drawn.judged[0].verdict == "not confirmed"
+    panel, table = drawn.sections[0].blocks
+    assert isinstance(panel, Panel)
+    assert isinstance(table, Table)
+    assert table.rows[0] == ["a", 0.6, 0.1, 0.06]
+
+
 def test_too_few_models_or_figures_are_told() -> None:
     with pytest.raises(GauntletError, match="'little/figure-1' needs: 3 models with GAM_3"):
         draw_figures(study(pairs=[Pair("clean", GAM)]), figures({"mIoU": [0.1, 0.2, 0.3]}), "here")
@@ -127,6 +147,8 @@ def test_the_command_draws_figures_of_a_store(call: Call, tmp_path: Path) -> Non
     arguments = ("--store", str(tmp_path / "own.db"), "-o", str(tmp_path), "--json")
     code, out, err = call("study", "run", "semsegbench/table-2", *arguments)
     assert code == 0, err
-    assert "net-2" in Path(json.loads(out)["written"][0]).read_text()
+    page = Path(json.loads(out)["written"][0]).read_text()
+    assert "net-2" in page
+    assert "parameters" in page  # a fact of the model, from the store
     code, _, err = call("study", "run", "semsegbench/figure-4", *arguments)
     assert (code, "needs: 3 models with" in " ".join(err.split())) == (2, True)

@@ -37,7 +37,7 @@ def test_recipes_of_the_supplement_have_its_settings(path: Path) -> None:
 
 
 def test_there_is_a_recipe_of_the_supplement_for_every_training() -> None:
-    assert len(list(CONFIGS.glob("halmosi-*.yaml"))) == 2 * 2 * 5
+    assert len(list(CONFIGS.glob("halmosi-*.yaml"))) == 2 * 2 * 6
 
 
 @pytest.mark.parametrize(

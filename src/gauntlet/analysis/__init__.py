@@ -6,6 +6,7 @@ from gauntlet.analysis.correlation import correlate, correlations, scores_by_dat
 from gauntlet.analysis.corruption_performance import (
     mean_corruption_error,
     mean_performance_under_corruption,
+    mpc,
     relative_performance_under_corruption,
 )
 from gauntlet.analysis.cost import strength_over_cost
@@ -21,7 +22,6 @@ from gauntlet.analysis.distribution import (
 )
 from gauntlet.analysis.leaderboard import leaderboard, threat_table
 from gauntlet.analysis.localized import mean_over_corruptions, position_differences, region_errors
-from gauntlet.analysis.mean_performance import mpc
 from gauntlet.analysis.optimality import complementarity, ensemble_gain, optimality, optimality_table
 from gauntlet.analysis.rem_gam import gam, rem
 from gauntlet.analysis.scores import scores, summaries
@@ -33,7 +33,7 @@ from gauntlet.analysis.significance import (
     image_differences,
 )
 from gauntlet.analysis.size_bias import by_size, image_to_dataset_ratio, objects, size_bias, stored_objects
-from gauntlet.analysis.transfer import transfer, transfer_matrix, transform_matrix
+from gauntlet.analysis.transfer import transfer, transfer_matrix, transfer_means, transform_matrix
 
 __all__ = [
     "best_attack",
@@ -80,5 +80,6 @@ __all__ = [
     "threat_table",
     "transfer",
     "transfer_matrix",
+    "transfer_means",
     "transform_matrix",
 ]

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from gauntlet.analysis.benchmark_sets import COMMON_CORRUPTIONS
-from gauntlet.analysis.frames import of_metric, one_each, unit_columns, with_clean
+from gauntlet.analysis.frames import group_codes, of_metric, one_each, unit_columns, with_clean
+from gauntlet.analysis.rem_gam import plain_members
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import divide
 from gauntlet.results.descriptions import threat_settings
@@ -36,6 +37,39 @@ def mean_performance_under_corruption(figures: Cells) -> float:
 def relative_performance_under_corruption(figures: Cells, clean: float) -> float:
     """The quotient of means rPC = mPC / P; NaN where the clean figure P is 0."""
     return float(divide(mean_performance_under_corruption(figures), clean))
+
+
+def mpc(
+    frame: pd.DataFrame,
+    metric: str | None = None,
+    *,
+    corruptions: Sequence[str] = COMMON_CORRUPTIONS,
+    severities: Sequence[int] = SEVERITIES,
+) -> pd.DataFrame:
+    """The mPC and rPC of every model (Michaelis et al. 2019).
+
+    Args:
+        frame: tidy figures of a store or the published ones.
+        metric: by default mIoU for segmentation and mAP for detection; Michaelis et al. take VOC_mAP50 for VOC.
+        corruptions, severities: what the mean is taken over; `benchmark_sets.C_BAR` for the mean of C-bar.
+
+    Returns:
+        Per unit: metric, clean, mPC, rPC, cells ("75 of 75"), missing ("fog 3, fog 4"); mPC and rPC are NaN unless
+        every cell has a figure.
+    """
+    units, keys = _cells(frame, metric, corruptions, severities)
+    every = len(corruptions) * len(severities)
+    rows = []
+    for unit, figures, clean in units:
+        missing = [
+            f"{name} {severity}"
+            for name, values in figures.items()
+            for severity, value in zip(severities, values, strict=True)
+            if np.isnan(value)
+        ]
+        summary = [mean_performance_under_corruption(figures), relative_performance_under_corruption(figures, clean)]
+        rows.append([*unit, clean, *summary, f"{every - len(missing)} of {every}", ", ".join(missing)])
+    return pd.DataFrame(rows, columns=[*keys, "clean", "mPC", "rPC", "cells", "missing"])
 
 
 def corruption_errors(figures: Cells, reference: Cells) -> dict[str, float]:
@@ -90,7 +124,7 @@ def mean_corruption_error(
         Per unit: metric, mCE, relative_mCE (NaN while a cell is missing or a quotient is undefined), undefined (the
         corruptions that made it so), reference.
     """
-    table, keys = _cells(frame, metric, corruptions)
+    table, keys = _cells(frame, metric, corruptions, SEVERITIES)
     place = [index for index, name in enumerate(keys) if name not in ("model", "model_digest")]
     references = {
         tuple(unit[index] for index in place): (figures, clean)
@@ -113,23 +147,28 @@ def mean_corruption_error(
 
 
 def _cells(
-    frame: pd.DataFrame, metric: str | None, corruptions: Sequence[str]
+    frame: pd.DataFrame, metric: str | None, corruptions: Sequence[str], severities: Sequence[int]
 ) -> tuple[list[tuple[tuple[object, ...], dict[str, npt.NDArray[np.float64]], float]], list[str]]:
     """For every unit its figures by corruption, one per severity, NaN where missing, and its clean figure."""
     rows = of_metric(frame, metric)
     keys = [*unit_columns(rows), "metric"]
-    chosen = rows[rows["kind"].eq("corruption")]
-    settings = threat_settings(chosen)
-    chosen = chosen.assign(corruption=settings["corruption"], severity=settings["severity"])
-    chosen = one_each(chosen[chosen["corruption"].isin(corruptions)], [*keys, "corruption", "severity"])
-    units = with_clean(chosen[keys].drop_duplicates(), rows, keys)
-    table = []
-    for *unit, clean in units[[*keys, "clean"]].itertuples(index=False):
-        of_unit = chosen[np.logical_and.reduce([chosen[key].eq(value) for key, value in zip(keys, unit, strict=True)])]
-        wide = of_unit.pivot(index="corruption", columns="severity", values="value")
-        wide = wide.reindex(index=list(corruptions), columns=list(SEVERITIES))
-        figures = {str(name): values.to_numpy(np.float64) for name, values in wide.iterrows()}
-        table.append((tuple(unit), figures, float(clean)))
+    chosen, names = plain_members(rows, "corruption")
+    chosen = chosen.assign(corruption=names, severity=threat_settings(chosen)["severity"])
+    chosen = chosen[chosen["corruption"].isin(corruptions) & chosen["severity"].isin(severities)]
+    chosen = one_each(chosen, [*keys, "corruption", "severity"])
+    units, of_unit = group_codes(chosen, keys)
+    values = np.full((len(units), len(corruptions), len(severities)), np.nan)
+    name, severity = (
+        pd.Index(wanted).get_indexer(pd.Index(chosen[column]))
+        for wanted, column in ((list(corruptions), "corruption"), (list(severities), "severity"))
+    )
+    values[of_unit, name, severity] = chosen["value"].to_numpy(float)
+    table = [
+        (tuple(unit), dict(zip(corruptions, figures, strict=True)), float(clean))
+        for (*unit, clean), figures in zip(
+            with_clean(units, rows, keys)[[*keys, "clean"]].itertuples(index=False), values, strict=True
+        )
+    ]
     return table, keys
 
 

@@ -50,7 +50,7 @@ def optimality_table(minimum: pd.DataFrame) -> pd.DataFrame:
         minimum: as `minimum_norms` gives it: image_id, view (the attack), minimum (infinite where it failed).
 
     Returns:
-        attack, optimality, images, best_of (names of the attacks).
+        attack, optimality, images (on which the attack was run), best_of (names of the attacks).
     """
     require_columns(minimum, ["image_id", "view", "minimum"], "the optimality of attacks")
     wide = minimum.pivot(index="image_id", columns="view", values="minimum")[list(dict.fromkeys(minimum["view"]))]
@@ -58,10 +58,14 @@ def optimality_table(minimum: pd.DataFrame) -> pd.DataFrame:
     best = wide.min(axis=1).to_numpy(np.float64)
     names = ", ".join(distances)
     rows = [
-        {"attack": name, "optimality": optimality(values, best), "images": len(best), "best_of": names}
+        {"attack": name, "optimality": optimality(values, best), "images": _counted(values), "best_of": names}
         for name, values in distances.items()
     ]
     return pd.DataFrame(rows, columns=["attack", "optimality", "images", "best_of"])
+
+
+def _counted(distances: FloatArray) -> int:
+    return int((~np.isnan(distances)).sum())
 
 
 def complementarity(first: npt.ArrayLike, second: npt.ArrayLike) -> float:

@@ -39,7 +39,8 @@ def _option(flag: str, help: str, **settings: Any) -> Any:
 
 def read_model_options(
     weights: Annotated[
-        str | None, _option("--weights", "File with the model's weights (camvid/, net:, python:, smp:, torchvision:).")
+        str | None,
+        _option("--weights", "File with the weights (camvid/, mmseg:, mmdet:, net:, python:, smp:, torchvision:)."),
     ] = None,
     checkpoints: Annotated[
         str | None, _option("--checkpoints", "Folder with OpenMMLab's files, for --zoo, mmseg: and mmdet:.")
@@ -73,6 +74,13 @@ def read_model_options(
     decode: Annotated[
         str | None, _option("--decode", "How an ONNX detector writes boxes: yolov8, or {name: yolov8, most: 100}.")
     ] = None,
+    gives: Annotated[
+        str | None, _option("--gives", "What a model of your own gives: logits, or labels for label maps alone.")
+    ] = None,
+    runtime: Annotated[
+        str | None,
+        _option("--runtime", "Who computes an ONNX file: onnx2torch (with gradients) or onnxruntime (without)."),
+    ] = None,
     trust: Annotated[
         bool, _option("--trust", "Let the model's files run code: pickles, .pt2, OpenMMLab configurations.")
     ] = False,
@@ -84,13 +92,15 @@ def read_model_options(
         "name": name,
         "num_classes": num_classes,
         "class_names": None if class_names is None else [each.strip() for each in class_names.split(",")],
-        "outputs": _whole_numbers("--outputs", outputs, ",", "0,2,1"),
+        "outputs": whole_numbers("--outputs", outputs, ",", "0,2,1"),
         "mean": _channels("--mean", mean),
         "std": _channels("--std", std),
         "channel_order": channel_order,
         "stride": stride,
-        "input_size": _whole_numbers("--input-size", input_size, "x", "512x1024", count=2),
+        "input_size": whole_numbers("--input-size", input_size, "x", "512x1024", count=2),
         "decode": _decode_rule(decode),
+        "gives": gives,
+        "runtime": runtime,
         "trust": trust or None,
     }
     return {option: value for option, value in read.items() if value is not None}
@@ -133,7 +143,7 @@ def _channels(option: str, text: str | None) -> list[float] | None:
     return values
 
 
-def _whole_numbers(
+def whole_numbers(
     option: str, text: str | None, separator: str, example: str, count: int | None = None
 ) -> list[int] | None:
     """Whole numbers from a text such as the example, as many as there must be."""

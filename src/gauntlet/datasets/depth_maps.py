@@ -182,12 +182,20 @@ class EstimatedDepth(DepthSource):
 
     @cached_property
     def _network(self) -> Any:
-        network = _require_transformers().AutoModelForDepthEstimation.from_pretrained(self.model)
+        network = self._loaded(_require_transformers().AutoModelForDepthEstimation)
         return network.eval().requires_grad_(False)
 
     @cached_property
     def _processor(self) -> Any:
-        return _require_transformers().AutoImageProcessor.from_pretrained(self.model)
+        return self._loaded(_require_transformers().AutoImageProcessor)
+
+    def _loaded(self, kind: Any) -> Any:
+        try:
+            return kind.from_pretrained(self.model)
+        except (OSError, ValueError) as error:
+            raise GauntletError(
+                f"no depth estimator can be loaded from 'hf:{self.model}', a name on the hub or a folder: {error}"
+            ) from None
 
 
 class WithDepth(Dataset):

@@ -20,7 +20,7 @@ from gauntlet.evaluation.cases import Case, Cases, find_cases
 from gauntlet.evaluation.counting import Importance
 from gauntlet.evaluation.detecbench_tasks import STORE_NAME, folder_dataset, folder_model, task_cases, told_to
 from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, options_for, plan_job
-from gauntlet.evaluation.local import LoadedOnce, run_one
+from gauntlet.evaluation.local import LoadedOnce, run_one, with_kept_samples
 from gauntlet.evaluation.plan import PlannedThreats, fitting_threats
 from gauntlet.evaluation.progress import Logged, Progress
 from gauntlet.evaluation.rereading import read_as_asked
@@ -196,8 +196,11 @@ def evaluate(  # type: ignore[misc]
         for group in _groups(each, data, asked, settings, progress, address, keep=len(models) == 1)
     ]
     results: dict[str, Evaluation] = {}
+    every = [planned for _, jobs in groups for planned in jobs]
+    if workers == 1 and len(every) > 1:
+        every = with_kept_samples(every)
     with _opened(store) as opened, told_to(logger, log_dir) as tell:
-        for key, planned in {planned.job.key: planned for _, jobs in groups for planned in jobs}.items():
+        for key, planned in {planned.job.key: planned for planned in every}.items():
             stored = None
             if retrieve_existing and opened is not None:
                 opened.renew_origins([(planned.job, planned.origin)])

@@ -172,16 +172,23 @@ def _run_here(
 ) -> Iterator[Evaluation | Failure]:
     """One job after the other; a model is loaded once for all its jobs, images are loaded in the background."""
     loaded: LoadedOnce | None = None
-    datasets: dict[int, SampleCache] = {}
-    for index, planned in enumerate(jobs):
+    for index, (planned, kept) in enumerate(zip(jobs, with_kept_samples(jobs), strict=True)):
         if loaded is None or loaded.source is not planned.model:
             loaded = LoadedOnce(planned.model)  # the model before it is released
-        dataset = datasets.setdefault(id(planned.dataset), SampleCache(planned.dataset))
         numbered = _Numbered(progress, index, len(jobs))
         try:
-            yield run_job(replace(planned, model=loaded, dataset=dataset), store, numbered, again=again)
+            yield run_job(replace(kept, model=loaded), store, numbered, again=again)
         except Exception as error:  # one bad model or image must not cost the night
             yield Failure(planned, describe_error(error))
+
+
+def with_kept_samples(jobs: Sequence[PlannedJob]) -> list[PlannedJob]:
+    """The jobs; those on one dataset share the samples that were made, as far as these fit into memory."""
+    datasets: dict[int, SampleCache] = {}
+    return [
+        replace(planned, dataset=datasets.setdefault(id(planned.dataset), SampleCache(planned.dataset)))
+        for planned in jobs
+    ]
 
 
 def _run_on_workers(

@@ -113,7 +113,12 @@ def choose_checkpoint(entry: ZooEntry, options: Mapping[str, Any]) -> tuple[str,
     if options.get("checkpoints") is None or entry.openmmlab_address is None:
         given = {name: value for name, value in options.items() if name != "checkpoints"}
         return entry.require_address(), {**entry.options, **given}
-    return entry.openmmlab_address, {**entry.openmmlab_options, **options}
+    # Of a configuration without public weights, the user's own under its name.
+    return entry.openmmlab_address, {
+        "checkpoint": f"{entry.openmmlab_config}.pth",
+        **entry.openmmlab_options,
+        **options,
+    }
 
 
 def load_model(

@@ -108,7 +108,19 @@ def random_parts(model: object) -> list[RandomPart]:
     """The parts of a model that draw in this configuration, the outermost first."""
     if not isinstance(model, nn.Module):
         return []
-    return [part for part in model.modules() if isinstance(part, RandomPart) and part.is_random]
+    return [part for part in flat_modules(model) if isinstance(part, RandomPart) and part.is_random]
+
+
+def flat_modules(model: nn.Module) -> list[nn.Module]:
+    """What `model.modules()` gives, in its order; several times faster, since every batch asks for it."""
+    found: dict[nn.Module, None] = {}
+    left = [model]
+    while left:
+        module = left.pop()
+        if module not in found:
+            found[module] = None
+            left += [child for child in reversed(module._modules.values()) if child is not None]
+    return list(found)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from gauntlet.report.reloading import Loaders, evaluated_again
 from gauntlet.results.record import Evaluation
 from gauntlet.samples import Boxes, Sample, collate
 from gauntlet.seeding import ImageSeed
-from gauntlet.threats import rebuild_threat
+from gauntlet.threats import Perturbed, rebuild_threat
 
 WIDEST = 512
 NARROWEST = 256
@@ -57,33 +57,33 @@ def build_gallery(evaluation: Evaluation, ids: Sequence[str], stored: Images, ti
         missing = [name for name in ids if name not in positions]
         if missing:
             raise GauntletError(f"the dataset '{evaluation.dataset}' has no image '{missing[0]}' here.")
-        maker = _picture_maker(model, dataset)
+        maker = picture_maker(model, dataset)
         exhibits = [_exhibit(dataset[positions[name]], model, maker, evaluation, right[name]) for name in ids]
     return Gallery(title, maker.painter.legend(maker.seen), exhibits)
 
 
 def _exhibit(
-    sample: Sample, model: GauntletModel, maker: _PictureMaker[Any], evaluation: Evaluation, stored: float
+    sample: Sample, model: GauntletModel, maker: PictureMaker[Any], evaluation: Evaluation, stored: float
 ) -> Exhibit:
     threat, painter = rebuild_threat(evaluation.description), maker.painter
     batch = collate([sample], model.device, painter.dataset.ignore_index)
     perturbed = threat.perturb(model, batch, [ImageSeed(evaluation.seed, sample.id)])
     changed = pictures.from_tensor(perturbed.images[0])
-    difference, factor = pictures.amplified_difference(sample.image, changed)
+    truth = perturbed.truth(batch)[0]
     clean = painter.predict(batch.images, sample.id)
     if perturbed.predictions is not None:
         attacked = painter.given(perturbed.predictions)
     else:
         attacked = painter.predict(perturbed.images, sample.id)
-    before, after = (painter.right(sample, each) for each in (clean, attacked))
+    before, after = painter.right(sample, clean), painter.right(truth, attacked)
     detail = f"{painter.right_words} {before:.1%} clean, {after:.1%} under the threat"
     if abs(after - stored) > DIFFERS:
         detail += f"; stored were {stored:.1%}: other images, another batch or machine"
-    word = "attacked" if threat.needs_model else "corrupted"
+    word = "moved" if perturbed.samples else "attacked" if threat.needs_model else "corrupted"
     panels = [
         photo("input", sample.image),
         photo("what the model sees", changed),
-        photo(f"difference x {factor:.1f}", difference),
+        maker.change(sample, perturbed, changed),
         maker.truth(sample),
         maker.prediction(word="clean", image=sample.image, prediction=clean),
         maker.prediction(word=word, image=changed, prediction=attacked),
@@ -92,35 +92,44 @@ def _exhibit(
 
 
 @dataclass
-class _PictureMaker(ABC, Generic[P]):
+class PictureMaker(ABC, Generic[P]):
     """Makes the encoded pictures of a gallery; one class per task.
 
     Attributes:
         painter: predicts and draws.
+        model: what is asked.
         seen: the classes that were drawn, for the legend.
     """
 
     painter: Painter[P]
+    model: GauntletModel
     seen: set[int] = field(default_factory=set)
 
     @abstractmethod
-    def truth(self, sample: Sample) -> Picture:
+    def truth(self, sample: Sample, word: str = "ground truth") -> Picture:
         """The ground truth; an error where the sample has none."""
+
+    def change(self, sample: Sample, perturbed: Perturbed, changed: pictures.Image) -> Picture:
+        """What a threat did: the difference, or where the ground truth moved to."""
+        if perturbed.samples is not None:
+            return self.truth(perturbed.samples[0], "moved ground truth")
+        difference, factor = pictures.amplified_difference(sample.image, changed)
+        return photo(f"difference x {factor:.1f}", difference)
 
     @abstractmethod
     def prediction(self, word: str, image: pictures.Image, prediction: P) -> Picture:
         """A prediction; `image` is what the model saw."""
 
 
-class _LabelPictures(_PictureMaker[Labels]):
+class _LabelPictures(PictureMaker[Labels]):
     """Label maps; the legend names the classes of the ground truth."""
 
     painter: LabelPainter
 
-    def truth(self, sample: Sample) -> Picture:
+    def truth(self, sample: Sample, word: str = "ground truth") -> Picture:
         labels = self.painter.truth(sample)
         self.seen |= self.painter.classes_of(labels)
-        return self._picture("ground truth", labels)
+        return self._picture(word, labels)
 
     def prediction(self, word: str, image: pictures.Image, prediction: Labels) -> Picture:
         return self._picture(f"{word} prediction", prediction)
@@ -129,14 +138,14 @@ class _LabelPictures(_PictureMaker[Labels]):
         return label_picture(caption, self.painter, labels)
 
 
-class _BoxPictures(_PictureMaker[Boxes]):
+class _BoxPictures(PictureMaker[Boxes]):
     """Boxes on the image that the detector saw; the legend names the classes of objects and detections."""
 
     painter: BoxPainter
 
-    def truth(self, sample: Sample) -> Picture:
+    def truth(self, sample: Sample, word: str = "ground truth") -> Picture:
         boxes = self.painter.truth(sample)
-        return self._picture(f"ground truth: {counted(len(boxes), 'object')}", sample.image, boxes)
+        return self._picture(f"{word}: {counted(len(boxes), 'object')}", sample.image, boxes)
 
     def prediction(self, word: str, image: pictures.Image, prediction: Boxes) -> Picture:
         return self._picture(f"{word} prediction: {counted(len(prediction), 'box', 'boxes')}", image, prediction)
@@ -150,11 +159,12 @@ class _BoxPictures(_PictureMaker[Boxes]):
         return _encoded(caption, self.painter.draw(shown, boxes, scale=times, named=False), ".jpg", _GOOD_JPEG)
 
 
-def _picture_maker(model: GauntletModel, dataset: Dataset) -> _PictureMaker[Any]:
+def picture_maker(model: GauntletModel, dataset: Dataset) -> PictureMaker[Any]:
+    """What draws for a model of its task."""
     if isinstance(model, SegmentationModel):
-        return _LabelPictures(LabelPainter(dataset, model))
+        return _LabelPictures(LabelPainter(dataset, model), model)
     if isinstance(model, DetectionModel):
-        return _BoxPictures(BoxPainter(dataset, model))
+        return _BoxPictures(BoxPainter(dataset, model), model)
     raise GauntletError(f"'{model.identity.name}' predicts neither labels nor boxes; galleries show those.")
 
 

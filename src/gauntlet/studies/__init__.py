@@ -11,7 +11,9 @@ from gauntlet.studies.pages import camvid as _camvid  # noqa: F401
 from gauntlet.studies.pages import shipped_detectors as _shipped_detectors  # noqa: F401
 from gauntlet.studies.pages import shipped_models as _shipped_models  # noqa: F401
 from gauntlet.studies.papers import arnab as _arnab  # noqa: F401
+from gauntlet.studies.papers import benchmark_runs as _benchmark_runs  # noqa: F401
 from gauntlet.studies.papers import halmosi as _halmosi  # noqa: F401
+from gauntlet.studies.papers import halmosi_pictures as _halmosi_pictures  # noqa: F401
 from gauntlet.studies.papers import halmosi_tables as _halmosi_tables  # noqa: F401
 from gauntlet.studies.papers import localized as _localized  # noqa: F401
 from gauntlet.studies.papers import localized_pictures as _localized_pictures  # noqa: F401

@@ -80,8 +80,9 @@ class Study(AnyStudy):
         printed: the paper's own figures, or None where it prints none.
         exceptions: by labels of member and threat, what is run in the place of the threat; None for nothing.
         second_model: address of the model in the place of "{second}" where the user names none.
-        aim: of a picture, the class whose pixels attacks aim at; "" for all.
+        aims: of a picture, by label of the threat, the class whose pixels it aims at; all of them by default.
         objects: whether evaluations keep every connected object (`Settings.objects`).
+        background: whether its figures leave the background out, so that the dataset must have one.
     """
 
     members: Mapping[str, str]
@@ -93,8 +94,9 @@ class Study(AnyStudy):
     printed: Callable[[], Printed] | None = None
     exceptions: Mapping[tuple[str, str], Description | None] = field(default_factory=dict)
     second_model: str = ""
-    aim: str = ""
+    aims: Mapping[str, str] = field(default_factory=dict)
     objects: bool = False
+    background: bool = False
 
 
 studies: Registry[Any] = Registry("study", "gauntlet.studies", check=instance_of(AnyStudy, "a gauntlet.studies.Study"))

@@ -15,13 +15,13 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.evaluation.jobs import ready_model, resolve_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
-from gauntlet.models import GauntletModel, SegmentationModel, load_model
+from gauntlet.models import DetectionModel, GauntletModel, load_model
 from gauntlet.report.document import Document, Exhibit, Gallery, Picture, Section, Text
-from gauntlet.report.gallery import label_picture, photo
+from gauntlet.report.gallery import PictureMaker, label_picture, photo, picture_maker
 from gauntlet.report.painters import LabelPainter
 from gauntlet.report.rounds import draw_mask, rounds_on
 from gauntlet.report.unlabelled import OneSample, read_sample, with_truth
-from gauntlet.samples import Batch, Sample, collate
+from gauntlet.samples import Batch, Sample, collate, images_to_tensor
 from gauntlet.seeding import ImageSeed
 from gauntlet.studies.contract import Study
 from gauntlet.studies.drawings import slug
@@ -72,9 +72,13 @@ def picture_page(
         galleries = []
         for label, member in members.items():
             loaded = load_model(member.address, **member.options) if data is None else _ready(member, data)
-            painter = LabelPainter(data or OneSample(sample, loaded), _segmentation(study, loaded))
-            attacked = aimed_at(with_truth(sample, loaded), study.aim, painter)
-            galleries.append(_gallery(label, sample, attacked, painter, threats, seed))
+            maker = picture_maker(loaded, data or OneSample(sample, loaded))
+            whole = with_truth(sample, loaded)
+            attacked = {
+                name: aimed_at(whole, study.aims[name], _label_painter(maker)) if name in study.aims else whole
+                for name in threats
+            }
+            galleries.append(_gallery(label, sample, attacked, maker, threats, seed))
         sections.append(Section(f"here-{slug(entry.address)}", entry.address, galleries))
     sections.append(Section("made", "How this page was made", [Text(command)]))
     subtitle = f"{study.question} {len(models)} models, image '{sample.id}'."
@@ -98,10 +102,11 @@ def _ready(member: ModelEntry, dataset: Dataset) -> GauntletModel:
     return ready_model(resolve_for(member.address, member.options, dataset), dataset, torch.device("cpu"))
 
 
-def _segmentation(study: Study, model: GauntletModel) -> SegmentationModel:
-    if not isinstance(model, SegmentationModel):
-        raise GauntletError(f"the study '{study.name}' draws label maps, and '{model.identity.name}' predicts boxes.")
-    return model
+def _label_painter(maker: PictureMaker[Any]) -> LabelPainter:
+    """The painter of label maps; an error for that of a detector."""
+    if not isinstance(maker.painter, LabelPainter):
+        raise GauntletError("this study aims at pixels of a class, or at pixels in rounds: a detector has none.")
+    return maker.painter
 
 
 def with_classes(threat: Any, class_names: Sequence[str]) -> Any:
@@ -114,9 +119,7 @@ def with_classes(threat: Any, class_names: Sequence[str]) -> Any:
 
 
 def aimed_at(sample: Sample, aim: str, painter: LabelPainter) -> Sample:
-    """A sample whose labels are void but for one class; as it is where there is none to aim at."""
-    if not aim:
-        return sample
+    """A sample whose labels are void but for one class."""
     index, void = _class_index(aim, painter.class_names), painter.dataset.ignore_index
     labels = painter.truth(sample)
     if void is None or not (labels == index).any():
@@ -134,54 +137,61 @@ def _class_names(study: Study, members: Mapping[str, ModelEntry], dataset: Datas
     """The classes of the dataset; of an image file, those of the model, where the study needs any."""
     if dataset is not None:
         return dataset.class_names
-    if not study.aim and CLASS not in str(study.threats):
+    if CLASS not in str(study.threats):
         return ()
     first = next(iter(members.values()))
-    return _segmentation(study, load_model(first.address, **first.options)).class_names
+    return load_model(first.address, **first.options).class_names
 
 
 def _gallery(
-    title: str, sample: Sample, attacked: Sample, painter: LabelPainter, threats: dict[str, Threat], seed: int
+    title: str,
+    sample: Sample,
+    attacked: Mapping[str, Sample],
+    maker: PictureMaker[Any],
+    threats: Mapping[str, Threat],
+    seed: int,
 ) -> Gallery:
     """One member: the image, what it says about it, and the same under every threat.
 
     Args:
         title: of the gallery.
         sample: what is drawn.
-        attacked: the same with the labels that attacks move away from: without ground truth, what the model says.
-        painter: what asks the model, and draws.
+        attacked: by threat, the same with the truth that it moves away from: without ground truth, what the model says.
+        maker: what asks the model, and draws.
         threats: by label.
         seed: of the threats.
     """
-    batch = collate([attacked], ignore_index=painter.dataset.ignore_index)
-    model: SegmentationModel = painter.model  # type: ignore[assignment] # one that predicts has one
-    clean = painter.predict(batch.images, sample.id)
+    painter, model = maker.painter, maker.model
+    clean = painter.predict(images_to_tensor([sample.image], model.device), sample.id)
     panels: list[Picture] = [photo("input", sample.image)]
     seen = painter.classes_of(clean)
     words = []
-    if sample.labels is not None:
-        panels.append(label_picture("ground truth", painter, sample.labels))
-        seen |= painter.classes_of(sample.labels)
+    told = (sample.boxes if isinstance(model, DetectionModel) else sample.labels) is not None
+    if told:
+        panels.append(maker.truth(sample))
+        seen |= painter.classes_of(painter.truth(sample))
         words.append(f"{painter.right_words} {painter.right(sample, clean):.1%} clean")
-    panels.append(label_picture("clean prediction", painter, clean))
+    panels.append(maker.prediction("clean", sample.image, clean))
     for label, threat in threats.items():
+        batch = collate([attacked[label]], model.device, painter.dataset.ignore_index)
         if isinstance(threat, RegionAwareThreat):
-            panels += _round_pictures(threat, painter, batch, ImageSeed(seed, sample.id))
+            panels += _round_pictures(threat, _label_painter(maker), batch, ImageSeed(seed, sample.id))
             continue
         perturbed = threat.perturb(model, batch, [ImageSeed(seed, sample.id)])
         changed = pictures.from_tensor(perturbed.images[0])
         difference, factor = pictures.amplified_difference(sample.image, changed)
+        truth = sample if perturbed.samples is None else perturbed.samples[0]
         said = painter.predict(perturbed.images, sample.id)
         panels += [
             photo(label, changed),
             photo(f"{label}: difference x {factor:.1f}", difference),
-            label_picture(f"{label}: prediction", painter, said),
+            maker.prediction(f"{label}:", changed, said),
         ]
         if perturbed.region is not None:
             panels.append(photo(f"{label}: where", draw_mask(perturbed.region[0].cpu().numpy())))
         seen |= painter.classes_of(said)
-        if sample.labels is not None:
-            words.append(f"{painter.right(sample, said):.1%} under {label}")
+        if told:
+            words.append(f"{painter.right(truth, said):.1%} under {label}")
     exhibit = Exhibit(sample.id, ", ".join(words), panels)
     return Gallery(title, painter.legend(seen), [exhibit])
 

@@ -23,6 +23,7 @@ class Printed(Figures):
         ratios: IoU ratios that are printed as such.
         sizes: numbers of parameters by model.
         accuracies: mean accuracy of images by place and view ("all", "inside", "outside").
+        of_views: figures by place, view and metric ("mIoU", "NmIoU", "aAcc").
         note: what else must be said about them.
         chosen: the model that claims and drawings are about; None for all of them.
     """
@@ -32,6 +33,7 @@ class Printed(Figures):
     ratios: Mapping[Place, float] = field(default_factory=dict)
     sizes: Mapping[str, float] = field(default_factory=dict)
     accuracies: Mapping[tuple[Place, str], float] = field(default_factory=dict)
+    of_views: Mapping[tuple[Place, str, str], float] = field(default_factory=dict)
     note: str = ""
     chosen: str | None = None
     source: str = "published"
@@ -45,14 +47,25 @@ class Printed(Figures):
         return self._labels(1)
 
     def _labels(self, part: int) -> list[str]:
-        places = (*self.ratios, *self.mious, *(place for place, _ in self.accuracies))
+        of_views = (place for place, _, _ in self.of_views)
+        places = (*self.ratios, *self.mious, *(place for place, _ in self.accuracies), *of_views)
         return list(dict.fromkeys(place[part] for place in places))
 
     def of(self, model: str) -> Printed:
         return replace(self, chosen=model)
 
     def miou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
-        return np.full(1, self.mious.get((self._name(model), member, threat), np.nan))
+        printed = self.mious.get((self._name(model), member, threat))
+        return self._of_view("mIoU", member, threat, model, view) if printed is None else np.full(1, printed)
+
+    def nmiou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        return self._of_view("NmIoU", member, threat, model, view)
+
+    def accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        return self._of_view("aAcc", member, threat, model, view)
+
+    def _of_view(self, metric: str, member: str, threat: str, model: str | None, view: str) -> FloatArray:
+        return np.full(1, self.of_views.get(((self._name(model), member, threat), view, metric), np.nan))
 
     def ratio(self, member: str, threat: str, model: str | None = None) -> FloatArray:
         printed = self.ratios.get((self._name(model), member, threat))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,11 @@ import pandas as pd
 from gauntlet.analysis import compare_groups, correlate
 from gauntlet.analysis.correlation import COEFFICIENTS
 from gauntlet.errors import GauntletError
-from gauntlet.report.charts import Axis, Chart, Panel, PointChart, Series
+from gauntlet.report.charts import Axis, Chart, LineChart, Panel, PointChart, Series
 from gauntlet.report.document import Block, Document, Part, Section, Text, made_now
 from gauntlet.report.tables import Cell, Column, Interval, Table
 from gauntlet.studies.contract import AnyStudy, Kind
-from gauntlet.studies.correlation_rules import NO, RULES, WORDS, YES, Judge
+from gauntlet.studies.correlation_rules import NO, OPEN, RULES, WORDS, YES, Judge
 from gauntlet.studies.drawings import slug
 from gauntlet.studies.figure_tables import label, score_table
 from gauntlet.studies.page import finding_blocks, write_page
@@ -59,6 +59,23 @@ class Groups:
 
 
 @dataclass(frozen=True)
+class Lines:
+    """A figure over a number, one line per model.
+
+    Attributes:
+        title: of table and chart.
+        axis: what the number is.
+        points: columns of the study's table by the number.
+        enough: a number from which on the paper sees no change, or None for no claim.
+    """
+
+    title: str
+    axis: str
+    points: Mapping[float, str]
+    enough: float | None = None
+
+
+@dataclass(frozen=True)
 class Judged:
     """A claim, the figures for it, and what follows."""
 
@@ -76,6 +93,7 @@ class FigureStudy(AnyStudy):
         table: from tidy figures to a row per model.
         pairs: what is set against each other.
         groups: what is compared by a property of the models.
+        lines: figures over a number.
         listed: columns of a plain list of models; empty for none.
         color: the property that points are coloured by.
     """
@@ -84,6 +102,7 @@ class FigureStudy(AnyStudy):
     table: Callable[[pd.DataFrame], pd.DataFrame] = score_table
     pairs: Sequence[Pair] = ()
     groups: Sequence[Groups] = ()
+    lines: Sequence[Lines] = ()
     listed: Sequence[str] = ()
     color: str = "architecture"
     kind: Kind = "relate"
@@ -126,15 +145,22 @@ def draw_figures(study: FigureStudy, frame: pd.DataFrame, origin: str) -> Drawn:
             if group.by in rows and scores:
                 made, verdicts = _compare(name, rows, group, scores)
                 blocks, judged = [*blocks, *made], [*judged, *verdicts]
+        for lines in study.lines:
+            missing |= {each for each in lines.points.values() if each not in rows}
+            if sum(each in rows for each in lines.points.values()) > 1:
+                made, verdicts = _over_a_number(name, rows, lines)
+                blocks, judged = [*blocks, *made], [*judged, *verdicts]
         if study.listed:
             blocks.append(_listing(study, name, rows))
         if blocks:
             sections.append(Section(f"on-{slug(name)}", name, blocks))
     if not sections:
-        raise GauntletError(
-            f"the figures of {origin} do not have what the study '{study.name}' needs: {study.least_models} models "
-            f"with {', '.join(sorted(missing)) or 'figures on one dataset'}."
-        )
+        wanted = ", ".join(sorted(map(label, missing))) or "figures on one dataset"
+        wanted = f"{study.least_models} models with {wanted}"
+        where = f"the figures of {origin}"
+        if origin == PUBLISHED:
+            where, wanted = "the published figures", study.needs or wanted
+        raise GauntletError(f"{where} do not have what the study '{study.name}' needs: {wanted}.")
     if missing:
         text = f"Without figures here: {', '.join(label(each) for each in sorted(missing))}."
         sections.append(Section("missing", "What is not there", [Text(text)]))
@@ -235,6 +261,43 @@ def _compare(
     columns += [Column("mean", "percent", heat=True), Column("median", "percent", heat=True)]
     title = f"By {group.by.replace('_', ' ')}, {dataset}"
     return [Table(f"table-{slug(title)}", title, columns, cells)], judged
+
+
+REACHED = 0.9
+"""A figure has settled where so much of the whole fall is behind it."""
+
+
+def _over_a_number(dataset: str, rows: pd.DataFrame, lines: Lines) -> tuple[list[Block], list[Judged]]:
+    """Lines of every model, and whether they have settled at the number that the paper names."""
+    points = {x: column for x, column in sorted(lines.points.items()) if column in rows}
+    chart = LineChart(
+        lines.title,
+        f"One line per model: mAP over {lines.axis}.",
+        Axis(lines.axis),
+        Axis("mAP (%)", percent=True),
+        series=[
+            Series(str(row["model"]), list(points), [float(row[each]) for each in points.values()], style=index)
+            for index, row in enumerate(rows.to_dict("records"))
+        ],
+    )
+    name = slug(f"{lines.title}-{dataset}")
+    columns = [Column("model"), *(Column(f"{x:g}", "percent", heat=True) for x in points)]
+    cells: list[list[Cell]] = [
+        [str(row["model"]), *(None if pd.isna(row[each]) else float(row[each]) for each in points.values())]
+        for row in rows.to_dict("records")
+    ]
+    blocks: list[Block] = [
+        Panel(f"panel-{name}", f"{lines.title}, {dataset}", "", {lines.title: chart}),
+        Table(f"table-{name}", f"{lines.title}, {dataset}", columns, cells, f"By {lines.axis}."),
+    ]
+    if lines.enough is None or not {min(lines.points), lines.enough, max(lines.points)} <= set(points):
+        return blocks, []
+    first, middle, last = (rows[points[x]].astype(float) for x in (min(points), lines.enough, max(points)))
+    reached = ((first - middle) / (first - last)).dropna()
+    claim = f"{dataset}: {lines.title}: {REACHED:.0%} of the fall is behind at {lines.enough:g} of {lines.axis}"
+    evidence = f"{int((reached >= REACHED).sum())} of {len(reached)} models, smallest {reached.min():.0%}"
+    verdict = OPEN if reached.empty else YES if (reached >= REACHED).all() else NO
+    return blocks, [Judged(claim, evidence, verdict)]
 
 
 def _listing(study: FigureStudy, dataset: str, rows: pd.DataFrame) -> Table:

@@ -20,10 +20,13 @@ from gauntlet.models import GauntletModel
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
-from gauntlet.studies.figures import Figures, FloatArray, mean_of
+from gauntlet.studies.figures import CLEAN, Figures, FloatArray, mean_of
 
 FOREGROUND = "foreground"
 """The view of the pixels whose ground truth is no background."""
+MEAN_IOU, ACCURACY = "mIoU", "accuracy"
+WORST = {MEAN_IOU: worst_case.worst_by_image_iou, ACCURACY: worst_case.worst_by_accuracy}
+"""By which figure of an image the worst attack of a battery is chosen."""
 RESAMPLES = 1000
 Made = TypeVar("Made")
 Counted = tuple[CountTable, FloatArray]
@@ -40,7 +43,7 @@ class Results(Figures):
         evaluations: by model, label of the member, label of the threat.
         store: where the counts of their images are.
         models, members: labels, in order.
-        threats: labels of the threats, in order.
+        threats: labels of the threats, in order; figures of members and threats that are not here are NaN.
         chosen: the model that claims and drawings are about; None for all of them.
         sources: by model and member, what was evaluated.
     """
@@ -53,7 +56,7 @@ class Results(Figures):
     chosen: str | None = None
     sources: Mapping[tuple[str, str], GauntletModel | ModelSource] = field(default_factory=dict)
     source: str = "here"
-    _counted: dict[tuple[str, str, str, str], list[Counted]] = field(default_factory=dict)
+    _counted: dict[tuple[str, str, str, str, str], list[Counted]] = field(default_factory=dict)
 
     def of(self, model: str) -> Results:
         return replace(self, chosen=model)
@@ -78,12 +81,18 @@ class Results(Figures):
 
         return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
 
+    def trial_ratios(self, member: str, threat: str, model: str | None = None) -> FloatArray:
+        """(T,) IoU ratio in every trial of a random model, over its clean mIoU (the mean over trials)."""
+        tables = self.tables(member, threat, model)
+        trials = [mean_iou(table.true_positives.sum(axis=0), table.union.sum(axis=0)) for table in tables]
+        return np.asarray(divide(np.array(trials), self.miou(member, CLEAN, model)[0]), dtype=np.float64)
+
     def accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         def figure(table: CountTable) -> FloatArray:
             pooled = table.weighted(self.weights)
             return np.asarray(divide(pooled.true_positives.sum(axis=1), pooled.valid), dtype=np.float64)
 
-        return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
+        return mean_of([figure(table) for table in self.tables(member, threat, model, view, ACCURACY)])
 
     def image_accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         def figure(table: CountTable) -> FloatArray:
@@ -91,14 +100,13 @@ class Results(Figures):
             weights = self.weights * ~np.isnan(values)
             return np.asarray(divide(weights @ np.nan_to_num(values), weights.sum(axis=1)), dtype=np.float64)
 
-        return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
+        return mean_of([figure(table) for table in self.tables(member, threat, model, view, ACCURACY)])
 
     def image_miou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         """(N,) mIoU of every image; of a random model, the mean over its trials."""
         return mean_of([image_iou(table) for table in self.tables(member, threat, model, view)])
 
     def nmiou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
-        """(R,) mean over images of their mIoU; images without a counted pixel are left out."""
         values = self.image_miou(member, threat, model, view)
         weights = self.weights * ~np.isnan(values)
         return np.asarray(divide(weights @ np.nan_to_num(values), weights.sum(axis=1)))
@@ -114,29 +122,35 @@ class Results(Figures):
             sums = scalars[:, SCALARS.index(name)]
             return np.asarray(divide(self.weights @ sums, self.weights @ table.valid), dtype=np.float64)
 
-        return mean_of([figure(*counted) for counted in self._counts(member, threat, model, "all")])
+        return mean_of([figure(*counted) for counted in self._counts(member, threat, model, "all", MEAN_IOU)])
 
     def parameters(self, member: str, model: str | None = None) -> float:
         source = self.sources[self._name(model), member]
         loaded = source.load() if isinstance(source, ModelSource) else source
         return float(sum(each.numel() for each in loaded.parameters()))
 
-    def tables(self, member: str, threat: str, model: str | None = None, view: str = "all") -> list[CountTable]:
+    def tables(
+        self, member: str, threat: str, model: str | None = None, view: str = "all", worst: str = MEAN_IOU
+    ) -> list[CountTable]:
         """Counts of every image in one view of the evaluation; one table per trial of a random model.
 
-        The view "all" is the whole image, of a battery under the attack that leaves the smallest mIoU; "foreground" the
-        same without the background, chosen by its own mIoU; others are those of the evaluation.
+        The view "all" is the whole image, of a battery under the attack that leaves the smallest mIoU or accuracy
+        (`worst`); "foreground" the same without the background, chosen by its own figure; others are those of the
+        evaluation, "foreground NAME" one of them without the background.
         """
-        return [table for table, _ in self._counts(member, threat, model, view)]
+        return [table for table, _ in self._counts(member, threat, model, view, worst)]
 
-    def _counts(self, member: str, threat: str, model: str | None, view: str) -> list[Counted]:
+    def _counts(self, member: str, threat: str, model: str | None, view: str, worst: str) -> list[Counted]:
         name = self._name(model)
-        key = (name, member, threat, view)
+        if member not in self.members or threat not in self.threats:
+            nothing = np.zeros((self.images, 1), dtype=np.int64)  # no pixel counts, so that every figure is NaN
+            return [(CountTable(nothing, nothing, nothing), np.zeros((self.images, len(SCALARS))))]
+        key = (name, member, threat, view, worst)
         if key not in self._counted:
-            self._counted[key] = self._read(self.evaluation(member, threat, name), view)
+            self._counted[key] = self._read(self.evaluation(member, threat, name), view, worst)
         return self._counted[key]
 
-    def _read(self, evaluation: Evaluation, view: str) -> list[Counted]:
+    def _read(self, evaluation: Evaluation, view: str, worst: str) -> list[Counted]:
         started = self.store.started(evaluation.key)
         metric = self.store.metric(evaluation.key)
         if started is None or started.views is None:
@@ -145,11 +159,12 @@ class Results(Figures):
         counts = [metric.decode(row.counts) for row in self.store.image_rows(started)]
         if not all(isinstance(each, ImageCounts) for each in counts):
             raise GauntletError("a study of label maps needs a segmentation model.")
-        if view not in ("all", FOREGROUND) and view not in views:
+        ignoring, view = view.startswith(FOREGROUND), view.removeprefix(FOREGROUND).strip() or "all"
+        if view != "all" and view not in views:
             raise GauntletError(
                 f"the evaluation of '{evaluation.threat}' has no view '{view}', only {', '.join(views)}."
             )
-        background = _background(metric) if view == FOREGROUND else None
+        background = _background(metric) if ignoring else None
         tables = [
             CountTable.of([each.confusion[index] for each in counts], len(metric.class_names), background)
             for index in range(len(views))
@@ -161,7 +176,7 @@ class Results(Figures):
             index = list(views).index(view)
             return [(tables[index], scalars[index])]
         if views.kind is ViewKind.CANDIDATES:
-            choice = worst_case.worst_by_image_iou(tables).choice
+            choice = WORST[worst](tables).choice
             return [(worst_case.chosen(tables, choice), scalars[choice, np.arange(len(counts))])]
         if views.kind is ViewKind.REGION:
             return [(tables[0] + tables[1], scalars[0] + scalars[1])]

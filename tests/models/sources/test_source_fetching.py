@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.sources.fetching import fetched
 
 CONTENT = b"weights" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()[:8]
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a folder `site`; what is fetched goes to `hub`."""
-    (tmp_path / "site").mkdir()
-    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path / "hub"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=tmp_path / "site")) as http:
-        thread = threading.Thread(target=http.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_port}"
-        http.shutdown()
-        thread.join()
 
 
 def test_a_file_is_fetched_once_and_with_a_bar(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +28,7 @@ def test_a_file_is_fetched_once_and_with_a_bar(server: str, tmp_path: Path, caps
 def test_a_file_with_another_digest_is_refused(server: str, tmp_path: Path) -> None:
     name = "net_20200101-00000000.pth"
     (tmp_path / "site" / name).write_bytes(CONTENT)
-    with pytest.raises(GauntletError, match="is not the file that its name promises"):
+    with pytest.raises(GauntletError, match=r"its name promises, .* begin with 00000000; try again, or"):
         fetched(f"{server}/{name}")
     assert not list((tmp_path / "hub" / "checkpoints").iterdir())
 

@@ -28,10 +28,11 @@ def fetched(address: str) -> Path:
     path = Path(torch.hub.get_dir()) / "checkpoints" / address.rsplit("/", 1)[-1]
     if path.is_file():
         return path
-    digest = _DIGEST.search(path.name)
+    named = _DIGEST.search(path.name)
+    digest = named[1] if named else None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        torch.hub.download_url_to_file(address, str(path), digest[1] if digest else None, progress=True)
+        torch.hub.download_url_to_file(address, str(path), digest, progress=True)
     except (URLError, OSError) as error:
         raise GauntletError(
             f"{address} could not be fetched ({first_line(error).rstrip('.')}); fetch it where there is network, and "
@@ -39,5 +40,8 @@ def fetched(address: str) -> Path:
         ) from None
     # What torch raises for a wrong digest, and nothing else here.
     except RuntimeError:
-        raise GauntletError(f"{address} is not the file that its name promises: its digest is another one.") from None
+        raise GauntletError(
+            f"{address} is not the file that its name promises, since its SHA-256 does not begin with {digest}; try "
+            "again, or give a file that you trust (weights, --weights)."
+        ) from None
     return path

@@ -22,7 +22,7 @@ from gauntlet.models.contract import Candidates, GauntletModel, ModelIdentity
 from gauntlet.models.sources.adapting import check_options
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.models.sources.detecting import Labels, LibraryDetector
-from gauntlet.models.sources.mmdet_candidates import propose
+from gauntlet.models.sources.mmdet_candidates import joined, propose
 from gauntlet.models.sources.mmdet_pipeline import Pipeline, Placed
 from gauntlet.models.sources.openmmlab import PLACES, Built, OpenMMLabSource, channel_settings, check_places
 from gauntlet.models.wrapping import Normalisation
@@ -75,6 +75,7 @@ class MMDetDetector(LibraryDetector):
         super().__init__(network, labels, size, identity)
         self.pipeline = pipeline
         self.normalisation = Normalisation(*channel_settings(network.data_preprocessor))
+        self.single = any(type(part).__name__ == "MaskedConv2d" for part in network.modules())
 
     def loss(self, image: torch.Tensor, boxes: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         from mmengine.structures import InstanceData
@@ -91,15 +92,24 @@ class MMDetDetector(LibraryDetector):
 
     @torch.no_grad()
     def predict(self, images: torch.Tensor) -> list[Boxes]:
-        inputs, samples, _ = self._prepare(images)
-        found = [sample.pred_instances for sample in self.network.predict(inputs, samples, rescale=True)]
+        found = []
+        for group in self._groups(images):
+            inputs, samples, _ = self._prepare(group)
+            found += [sample.pred_instances for sample in self.network.predict(inputs, samples, rescale=True)]
         return [self._found(each.bboxes, each.labels, each.scores) for each in found]
 
     def candidates(self, images: torch.Tensor) -> Candidates:
         """Class logits are those over the background's where the network has one."""
-        inputs, samples, placed = self._prepare(images)
-        scores, boxes, objectness = propose(self.network, inputs, samples)
-        return Candidates(scores[..., self.outputs], placed.to_image(boxes), objectness)
+        parts = []
+        for group in self._groups(images):
+            inputs, samples, placed = self._prepare(group)
+            scores, boxes, objectness = propose(self.network, inputs, samples)
+            parts.append((scores[..., self.outputs], placed.to_image(boxes), objectness))
+        return Candidates(*joined(parts))
+
+    def _groups(self, images: torch.Tensor) -> Sequence[torch.Tensor]:
+        """Images that go through the network together: one at a time where a layer takes no more (guided anchors)."""
+        return [images[place : place + 1] for place in range(len(images))] if self.single else [images]
 
     def _prepare(self, images: torch.Tensor) -> tuple[torch.Tensor, list[Any], Placed]:
         """What the network takes of images (N, 3, H, W), and where they lie on it."""

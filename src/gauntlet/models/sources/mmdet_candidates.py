@@ -32,6 +32,16 @@ def propose(network: Any, inputs: torch.Tensor, samples: Sequence[Any]) -> Propo
     return _kind(network)(network, inputs, samples)
 
 
+def joined(parts: Sequence[Proposed]) -> Proposed:
+    """Candidates of several batches as one; an image that has fewer than another is filled up."""
+    scores, boxes, objectness = ([image for batch in each for image in batch] for each in zip(*parts, strict=True))
+    return (
+        pad_sequence(scores, batch_first=True, padding_value=FILLER),
+        pad_sequence(boxes, batch_first=True),
+        pad_sequence(objectness, batch_first=True, padding_value=float("-inf")),
+    )
+
+
 def _kind(network: Any) -> Callable[[Any, torch.Tensor, Sequence[Any]], Proposed]:
     if hasattr(network, "forward_transformer"):
         return _queries
@@ -95,20 +105,14 @@ def _proposals(network: Any, inputs: torch.Tensor, samples: Sequence[Any]) -> Pr
         bbox_head = roi_head.bbox_head
         rois, logits = rois.split(counts), found["cls_score"].split(counts)
         changes = _split(bbox_head, found["bbox_pred"], counts)
-    all_scores, all_boxes, all_objectness = [], [], []
+    parts: list[Proposed] = []
     for roi, logit, change, fact in zip(rois, logits, changes, facts, strict=True):
         scores, objectness = _over_background(logit, bool(bbox_head.loss_cls.use_sigmoid))
         boxes = roi[:, 1:]
         if change is not None:
             boxes = bbox_head.regress_by_class(boxes, scores.argmax(dim=1), change, fact)
-        all_scores.append(scores)
-        all_boxes.append(boxes)
-        all_objectness.append(objectness)
-    return (
-        pad_sequence(all_scores, batch_first=True, padding_value=FILLER),
-        pad_sequence(all_boxes, batch_first=True),
-        pad_sequence(all_objectness, batch_first=True, padding_value=float("-inf")),
-    )
+        parts.append((scores[None], boxes[None], objectness[None]))
+    return joined(parts)
 
 
 def _split(bbox_head: Any, changes: Any, counts: list[int]) -> Sequence[Any]:

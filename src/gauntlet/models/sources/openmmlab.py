@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -76,24 +76,19 @@ class OpenMMLabSource(ModelSource):
 
     def _local(self) -> Path | None:
         """The checkpoint where it is a file, not one that is fetched."""
-        folder = self.options.get("checkpoints")
-        if folder is not None and is_web_address(self.checkpoint):
-            return find_checkpoint(Path(folder), self.checkpoint)
-        return Path(self.checkpoint).expanduser() if Path(self.checkpoint).expanduser().is_file() else None
+        path, folder = Path(self.checkpoint).expanduser(), self.options.get("checkpoints")
+        if folder is None or path.is_file():
+            return path if path.is_file() else None
+        return find_checkpoint(Path(folder), self.checkpoint)
 
     def build(self) -> Built:
         """The network with the weights of the checkpoint, in eval mode on the CPU, and what goes with it."""
-        require(self.library)
-        path = config_file(self.library, self.config)
+        config = self.read_config()
         checkpoint = self._checkpoint_file()
         with self._told():
-            from mmengine.config import Config
             from mmengine.model import revert_sync_batchnorm
             from mmengine.registry import MODELS, init_default_scope
 
-            config = Config.fromfile(str(path))
-        self.check(config)
-        with self._told():
             init_default_scope(config.get("default_scope", self.library))
             network: nn.Module = revert_sync_batchnorm(MODELS.build(config.model))
         content = read_checkpoint(checkpoint)
@@ -101,6 +96,17 @@ class OpenMMLabSource(ModelSource):
         built = Built(network.eval(), config, class_names(content) or config_class_names(self.library, config))
         self.finish(built)
         return built
+
+    def read_config(self) -> Any:
+        """The configuration (mmengine's Config), with the packages that it asks for; an error where it is of no use."""
+        require(self.library)
+        path = config_file(self.library, self.config)
+        with self._told():
+            from mmengine.config import Config
+
+            config = Config.fromfile(str(path))
+        self.check(config)
+        return config
 
     def check(self, config: Any) -> None:
         """An error for a configuration that cannot be used, before anything is built."""
@@ -122,7 +128,8 @@ class OpenMMLabSource(ModelSource):
         # The versions of its layers, by which some rename their tensors.
         state._metadata = getattr(given, "_metadata", OrderedDict())  # type: ignore[attr-defined]
         try:
-            outcome = network.load_state_dict(state, strict=False)
+            with _quiet():
+                outcome = network.load_state_dict(state, strict=False)
         except RuntimeError as error:  # shapes that do not fit, one a line below the first
             reason = str(error).strip().splitlines()[-1].strip().rstrip(".")
             raise GauntletError(f"the checkpoint {path} is not of {self.config}: {reason}.") from None
@@ -143,15 +150,13 @@ class OpenMMLabSource(ModelSource):
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What the library prints and warns of goes to the log, what it raises becomes one sentence."""
+        """What the library says goes to the log, what it raises becomes one sentence."""
         try:
-            with redirect_stdout(_ToLog()), warnings.catch_warnings(record=True) as warned:
+            with _quiet():
                 yield
-            for warning in warned:
-                _log.info(str(warning.message))
         # OpenMMLab raises whatever its registries and its configuration code raise.
         except Exception as error:
-            reason = first_line(error)
+            reason = _reason(error)
             raise GauntletError(
                 f"{self.library} could not load {self.config} with {self.checkpoint}: {reason}"
             ) from error
@@ -175,6 +180,22 @@ class _ToLog(io.TextIOBase):
         return len(text)
 
 
+def _reason(error: BaseException) -> str:
+    """What went wrong at first, as a sentence: mmengine wraps a missing module in errors that list Python's path."""
+    while isinstance(error, ImportError) and isinstance(inner := error.__cause__ or error.__context__, ImportError):
+        error = inner
+    return first_line(error)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What is printed and warned of goes to the log."""
+    with redirect_stdout(_ToLog()), warnings.catch_warnings(record=True) as warned:
+        yield
+    for warning in warned:
+        _log.info(str(warning.message))
+
+
 def check_places(address: str, options: Mapping[str, Any]) -> str:
     """The checkpoint that the options name; an error where they name none, or do not trust it."""
     checkpoint = options.get("weights") or options.get("checkpoint")
@@ -194,7 +215,7 @@ def check_places(address: str, options: Mapping[str, Any]) -> str:
 def require(library: str) -> Any:
     """The library, imported now; one sentence where it is not there."""
     try:
-        with redirect_stdout(_ToLog()):
+        with _quiet():
             importlib.import_module(f"{library}.apis")
             return importlib.import_module(library)
     # mmcv and its users compare versions with `assert`.
@@ -216,22 +237,33 @@ def config_file(library: str, config: str) -> Path:
     if path.is_file():
         return path
     folder = Path(importlib.import_module(library).__file__ or "").parent / ".mim" / "configs"
-    name = f"{config_name(config)}.py"
-    configs = sorted(each for each in folder.rglob("*.py") if each.name == name)
-    if not configs:
+    packaged = _packaged(folder).get(config_name(config))
+    if packaged is None:
         raise GauntletError(
             f"there is no configuration file {config}, and none of that name among those of {library} in {folder}; "
             "give the path of the file."
         )
-    return configs[0]
+    return packaged
+
+
+@lru_cache(maxsize=2)
+def _packaged(folder: Path) -> dict[str, Path]:
+    """The configurations of a package by their names; of two with one name, the first."""
+    return {config_name(path.name): path for path in sorted(folder.rglob("*.py"), reverse=True)}
 
 
 def find_checkpoint(folder: Path, address: str) -> Path:
-    """The file of a web address in a folder of checkpoints or below it; a sentence that says what is missing."""
+    """The file of a web address in a folder of checkpoints or below it; a sentence that says what is missing.
+
+    Args:
+        folder: of checkpoints.
+        address: of the file; of one that is nowhere on the web, its name.
+    """
     name = address.rsplit("/", 1)[-1]
     found = next((path for path in sorted(folder.rglob(name)) if path.is_file()), None)
     if found is None:
-        raise GauntletError(f"there is no {name} in {folder}; it is at {address}.")
+        where = f"it is at {address}" if is_web_address(address) else "put yours there under that name, none is public"
+        raise GauntletError(f"there is no {name} in {folder}; {where}.")
     return found
 
 

@@ -43,6 +43,7 @@ class ZooEntry:
         model_name, backbone, dataset: the triple that names it.
         crop_size: HEIGHTxWIDTH it was trained on, or "" where that is not known.
         benchmark: "semsegbench", "detecbench", or "" for a public checkpoint that neither has.
+        benchmark_label: what DetecBench's tables of figures call it ("TOOD_R-101-dcnv2"), or "" where they lack it.
         architecture: the name as printed.
         date: as the benchmark dates it.
         source: an address for `load_model`, or "" when no public checkpoint is known to the loaders.
@@ -60,6 +61,7 @@ class ZooEntry:
     dataset: str
     crop_size: str
     benchmark: str
+    benchmark_label: str
     architecture: str
     date: str
     source: str

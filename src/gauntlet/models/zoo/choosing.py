@@ -8,6 +8,7 @@ from typing import Any
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.loading import choose_checkpoint, resolve_model
+from gauntlet.models.sources.openmmlab import OpenMMLabSource
 from gauntlet.models.zoo import ZooEntry, entries
 from gauntlet.models.zoo.spelling import canonical_dataset
 
@@ -24,7 +25,8 @@ def choose(
 ) -> tuple[list[Chosen], list[tuple[str, str]]]:
     """The models of a benchmark that can be loaded, and the others with the reason.
 
-    Nothing is loaded: what is missing is seen from the installed packages and from the files of a folder.
+    Nothing is loaded: what is missing is seen from the installed packages, from the files of a folder and from
+    OpenMMLab's configurations, which name the packages that they need.
 
     Args:
         benchmark: "semsegbench" or "detecbench".
@@ -33,6 +35,12 @@ def choose(
     """
     if benchmark not in BENCHMARKS:
         raise unknown_name("benchmark of the zoo", benchmark, BENCHMARKS)
+    folder = options.get("checkpoints")
+    if folder is not None and not options.get("trust"):
+        raise GauntletError(
+            f"the checkpoints in {folder} are pickles and their configurations Python code, and both would run here; "
+            "pass trust=True (--trust) if you trust where they come from."
+        )
     wanted = {canonical_dataset(name).removesuffix("0712") for name in datasets}
     rows = [entry for entry in entries() if entry.benchmark == benchmark]
     kept = [entry for entry in rows if not wanted or entry.dataset in wanted]
@@ -66,5 +74,8 @@ def _require(entry: ZooEntry, options: Mapping[str, Any]) -> Chosen:
         raise GauntletError(f"it cannot be loaded: it {entry.loads.removeprefix('no: ')}.")
     if find_spec(_MODULES.get(prefix, prefix)) is None:
         raise GauntletError(f"the package {_PACKAGES[prefix]} is not installed.")
-    resolve_model(address, **own).identity  # noqa: B018 - reads the file, or asks the hub
+    source = resolve_model(address, **own)
+    source.identity  # noqa: B018 - reads the file, or asks the hub
+    if isinstance(source, OpenMMLabSource):
+        source.read_config()
     return address, own

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from gauntlet.metrics.detection.error_types import SPECIAL, TYPES, error_types, object_fates
+from gauntlet.metrics.detection.error_types import TYPES, error_types, object_fates
 from gauntlet.report.charts import Axis, BarChart, Chart, Panel, Series
 from gauntlet.report.document import Section
 from gauntlet.report.image_figures import BoxImages, Images
@@ -23,6 +23,7 @@ WORDS = {
     "Miss": "object missed",
 }
 FATES = ("found", "misnamed", "disappeared")
+MADE_UP = "hallucinated_per_image"
 Values = dict[tuple[str, str, str], float]
 
 
@@ -36,7 +37,7 @@ def section(scope: Scope, ranking: Ranking, images: Mapping[tuple[str, str], Ima
     if scope.task != DETECTION:
         return None
     rows = scope.frame[scope.frame["class_name"].eq("") & scope.frame["view"].eq("all")]
-    rows = rows[rows["metric"].str.startswith(("dAP_", "errors_")) | rows["metric"].isin(FATES)]
+    rows = rows[rows["metric"].str.startswith(("dAP_", "errors_")) | rows["metric"].isin((*FATES, MADE_UP))]
     rows = rows.sort_values("created", kind="stable")
     values: Values = {
         (str(model), str(threat), str(metric)): float(value)
@@ -58,7 +59,7 @@ def _counted(images: BoxImages) -> dict[str, float]:
     errors, fates = error_types(truths, detections, images.num_classes), object_fates(truths, detections).figures()
     values = {f"dAP_{name}": value for name, value in errors.gains.items()}
     values |= {f"errors_{name}": float(count) for name, count in errors.counts.items()}
-    return values | {name: float(fates[name][0]) for name in FATES}
+    return values | {name: float(fates[name][0]) for name in (*FATES, MADE_UP)}
 
 
 def gain_panel(scope: Scope, ranking: Ranking, values: Values) -> Panel:
@@ -105,9 +106,10 @@ def _charts(
 
 
 def count_table(scope: Scope, ranking: Ranking, values: Values) -> Table:
-    """Numbers of errors and the gains of setting all wrong boxes or all missed objects right."""
+    """Numbers of errors, boxes on nothing, and the gains of setting all wrong boxes or all missed objects right."""
     counts = [Column(f"{name} errors", "count", note=WORDS[name]) for name in TYPES]
     gains = [
+        Column("made up per image", "number", note="boxes with a score of at least 0.5 that overlap no object by half"),
         Column("dAP FP", "percent", note="mAP50 gained without any wrong box"),
         Column("dAP FN", "percent", note="mAP50 gained without any object that was not found"),
     ]
@@ -117,7 +119,7 @@ def count_table(scope: Scope, ranking: Ranking, values: Values) -> Table:
             if (model, threat, "errors_Cls") not in values:
                 continue
             numbers = [values.get((model, threat, f"errors_{name}"), math.nan) for name in TYPES]
-            costs = [values.get((model, threat, f"dAP_{name}"), math.nan) for name in SPECIAL]
-            rows.append([threat, model, *(None if math.isnan(each) else int(each) for each in numbers), *costs])
+            others = [values.get((model, threat, name), math.nan) for name in (MADE_UP, "dAP_FP", "dAP_FN")]
+            rows.append([threat, model, *(None if math.isnan(each) else int(each) for each in numbers), *others])
     columns = [Column("threat"), Column("model"), *counts, *gains]
     return Table(f"error-counts-{scope.id}", "Numbers of errors", columns, rows)

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.models import zoo
 from gauntlet.models.zoo.spelling import (
     canonical_architecture,
     canonical_backbone,
@@ -36,12 +37,24 @@ def find(model_name: str, backbone: str, dataset: str, crop_size: str | None = N
         GauntletError: for a name without figures, with the nearest ones, and for a triple that means several models.
     """
     rows = frame(source=TRIPLE_SOURCES)
-    rows = _keep(rows, "dataset", dataset, canonical_dataset, "dataset of the published models")
-    where = f"on {rows['dataset'].iloc[0]}"
-    rows = _keep(rows, "architecture", model_name, canonical_architecture, f"published model {where}")
-    where = f"of the published {rows['architecture'].iloc[0]} {where}"
-    rows = _keep(rows, "backbone", backbone, canonical_backbone, f"backbone {where}")
+    label = _label(model_name, backbone, dataset)
+    if label:
+        rows = rows[rows["model"].eq(label)]
+    else:
+        rows = _keep(rows, "dataset", dataset, canonical_dataset, "dataset of the published models")
+        where = f"on {rows['dataset'].iloc[0]}"
+        rows = _keep(rows, "architecture", model_name, canonical_architecture, f"published model {where}")
+        where = f"of the published {rows['architecture'].iloc[0]} {where}"
+        rows = _keep(rows, "backbone", backbone, canonical_backbone, f"backbone {where}")
     return _of_crop_size(rows, crop_size, f"{model_name} with {backbone} on {dataset}").reset_index(drop=True)
+
+
+def _label(model_name: str, backbone: str, dataset: str) -> str:
+    """What the tables call a model of the benchmarks, where that is more than its triple says; else ""."""
+    try:
+        return zoo.find(model_name, backbone, dataset).benchmark_label
+    except GauntletError:
+        return ""
 
 
 def _of_crop_size(rows: pd.DataFrame, crop_size: str | None, triple: str) -> pd.DataFrame:

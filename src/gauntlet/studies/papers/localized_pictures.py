@@ -19,6 +19,8 @@ def in_square(target: str | None = None) -> Description:
     return {"attack": {**options, "region": {"square": {"size": SMALL, "position": "centre"}}}}
 
 
+FOR_CLASSES = {"untargeted": in_square(), **{f"towards {name}": in_square(name) for name in CLASSES}}
+ROUNDS, CARS = {"rounds": attack("100", 32)}, {"rounds": "car"}
 _NO_NUMBERS = "Which images and networks."
 STUDIES = (
     Study(
@@ -41,7 +43,7 @@ STUDIES = (
         unknown=f"Network, steps (ours: 50) and whether the class is the target (so here) or the region. {SHARES}",
         kind="picture",
         members=MEMBERS,
-        threats={"untargeted": in_square(), **{f"towards {name}": in_square(name) for name in CLASSES}},
+        threats=FOR_CLASSES,
     ),
     Study(
         name="spatial/figure-2b",
@@ -52,8 +54,20 @@ STUDIES = (
         unknown=f"Network, epsilon and square (ours: as Figure 2a). {SHARES}",
         kind="picture",
         members=MEMBERS,
-        threats={"rounds": attack("100", 32)},
-        aim="car",
+        threats=ROUNDS,
+        aims=CARS,
+    ),
+    Study(
+        name="spatial/figure-2",
+        title="One perturbation for each class, and rounds within one, in pictures",
+        question="Does one perturbation cover all classes, or all of one class?",
+        setting=f"Figures 2a and 2b: a centred square of 100x100, 32/255; {CITYSCAPES}.",
+        finding="The runs for classes differ; within the class car every round adds area.",
+        unknown=f"As of its two parts. {SHARES}",
+        kind="picture",
+        members=MEMBERS,
+        threats={**FOR_CLASSES, **ROUNDS},
+        aims=CARS,
     ),
     Study(
         name="spatial/figure-3",
@@ -76,6 +90,7 @@ STUDIES = (
         kind="picture",
         members=MEMBERS,
         threats={"rounds": attack("200", 32)},
+        also=("spatial/figure-7a", "spatial/figure-7b"),
     ),
 )
 

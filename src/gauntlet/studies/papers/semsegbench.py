@@ -34,7 +34,7 @@ from gauntlet.studies.figure_tables import (
     metric_table,
     score_table,
 )
-from gauntlet.studies.relations import FigureStudy, Groups, Pair
+from gauntlet.studies.relations import FigureStudy, Groups, Lines, Pair
 
 SETTING = (
     "76 checkpoints; PGD, SegPGD and CosPGD with 20 steps at 8/255 (linf) and 64/255 (l2), 15 corruptions at severity "
@@ -175,25 +175,37 @@ add("table-3", "Adversarially trained models", "What does adversarial training k
 # DetecBench
 
 RELIABILITY = "pgd linf 8/255 x1"
+OWN_DETECTORS = "a store of your own detectors (`gauntlet run --suite detecbench`); these figures are not published"
+STEPS = range(1, 21)
+DETECTOR_SCORES = [
+    Pair("clean", LINF, judge_not_correlated, "Sec. 4.2.1"),
+    Pair("clean", GAM, judge_strong, "Sec. 4.2.1"),
+    Pair(LINF, GAM, judge_not_correlated, "Sec. 4.2.1"),
+    Pair("clean", RELIABILITY),
+]
+DETECTOR_CAPACITY = [Pair("parameters", score, judge_moderate, "Sec. 4.3") for score in ("clean", LINF, GAM)]
+CORRUPTED_DETECTORS = [Pair(f"{name} 3", "parameters") for name in (*COMMON_CORRUPTIONS, *COMMON_3D)]
+DETECTOR_BACKBONES = Groups("backbone_type", ("clean", LINF, GAM), "convolution", "transformer")
 add_detection("figure-1", "Progress over time", "Do robust figures rise with the years as clean ones do?",
     "Clean mAP rises, ReM and GAM lag behind.",
     pairs=[Pair("year", "clean", judge_positive, "Fig. 1"), Pair("year", LINF), Pair("year", GAM)])  # fmt: skip
 add_detection("figure-3a", "Clean mAP, ReM and GAM", "Do the three go together?",
     "Clean and ReM weakly, clean and GAM strongly, ReM and GAM not.",
-    pairs=[Pair("clean", LINF, judge_not_correlated, "Sec. 4.2.1"), Pair("clean", GAM, judge_strong, "Sec. 4.2.1"),
-           Pair(LINF, GAM, judge_not_correlated, "Sec. 4.2.1"), Pair("clean", RELIABILITY)],
-    unknown="Called weak and none in two places.")  # fmt: skip
+    pairs=DETECTOR_SCORES, unknown="Called weak and none in two places.")  # fmt: skip
 add_detection("figure-3b", "Convolution or transformer backbone", "Which backbones are better?",
     "Transformers marginally in clean mAP and ReM, clearly in GAM.",
-    groups=[Groups("backbone_type", ("clean", LINF, GAM), "convolution", "transformer")])  # fmt: skip
+    groups=[DETECTOR_BACKBONES])  # fmt: skip
 add_detection("figure-3c", "Number of parameters", "Are larger detectors better?", "Moderately in all three.",
-    pairs=[Pair("parameters", score, judge_moderate, "Sec. 4.3") for score in ("clean", LINF, GAM)])  # fmt: skip
+    pairs=DETECTOR_CAPACITY, needs=OWN_DETECTORS)  # fmt: skip
+add_detection("figure-3", "Clean mAP, ReM and GAM by backbone and size",
+    "What goes with reliability and generalization?", "Figures 3a, 3b and 3c.",
+    pairs=[*DETECTOR_SCORES, *DETECTOR_CAPACITY], groups=[DETECTOR_BACKBONES])  # fmt: skip
 add_detection("figure-11", "Kinds of proposals", "Do object queries make a detector robust?",
     "They are best on clean images only.", groups=[Groups("proposal_type", ("clean", LINF, GAM))],
     unknown="TOOD is called YOLO, RetinaNet two-stage.")  # fmt: skip
 add_detection("figure-12", "Corruptions in 2D against 3D", "Do 2D corruptions predict 3D ones?", "Very strongly.",
     table=dimensions_table, pairs=[Pair("mean 2D", "mean 3D", judge_very_strong, "App. B.2")],
-    needs="own detectors under all 23 corruptions; none are published")  # fmt: skip
+    needs=OWN_DETECTORS)  # fmt: skip
 add_detection("figure-13", "Metrics of detection", "Do mAP and its sizes agree?", "Very strongly.",
     table=partial(metric_table, metrics=DETECTOR_METRICS),
     pairs=crossed(("clean", "fog 3", "low_light 3"), DETECTOR_METRICS))  # fmt: skip
@@ -202,9 +214,23 @@ add_detection("figure-28", "FGSM", "Is FGSM's figure more than the clean one?",
     pairs=[Pair("clean", name, judge_strong, "App. O.2.1") for name in (RELIABILITY, "fgsm linf 8/255 x1")]
     + [Pair("parameters", name, judge_not_correlated, "App. O.2.1") for name in (RELIABILITY, "fgsm linf 8/255 x1")],
     unknown="The code moves one step of 2.55 grey levels, not of 8.")  # fmt: skip
-for number, names in ((30, COMMON_CORRUPTIONS), (31, COMMON_3D)):
-    add_detection(f"figure-{number}", "Each corruption against size", "Do larger detectors bear corruptions better?",
-        "3D motion blurs and 3D fog are a complete failure.", pairs=[Pair(f"{name} 3", "parameters") for name in names],
-        needs="own detectors under corruptions; none are published")  # fmt: skip
+add_detection("figure-26", "Clean mAP against size, VOC", "Are larger detectors better on VOC?",
+    "No claim: two models, Faster R-CNN and RetinaNet with ResNet-50.", pairs=[Pair("clean", "parameters")],
+    published=figures("detecbench_interim", "voc0712"), unknown="The interim export has twelve models of VOC.",
+    needs=OWN_DETECTORS)  # fmt: skip
+add_detection("figure-27", "Each corruption against size, VOC", "Do larger detectors bear corruptions better on VOC?",
+    "No claim: two models, Faster R-CNN and RetinaNet with ResNet-50.", pairs=CORRUPTED_DETECTORS,
+    published=figures("detecbench_interim", "voc0712"), needs=OWN_DETECTORS)  # fmt: skip
+add_detection("figure-29", "More iterations", "After how many iterations does an attack no longer gain?",
+    "BIM and PGD saturate after about 10.", least_models=1,
+    lines=[Lines(f"{name.upper()} by iterations", "iterations (0 is clean)",
+                 {0: "clean", **{steps: f"{name} linf 8/255 x{steps}" for steps in STEPS}}, enough=10)
+           for name in ("bim", "pgd")],
+    unknown="The interim export has 1 and 20 iterations only. For your own: a plan with "
+    "`{attack: {name: bim, epsilon: 8/255, alpha: 0.01, steps: [1, 2, 5, 10, 20]}}`.")  # fmt: skip
+for number, pairs in ((30, CORRUPTED_DETECTORS[:15]), (31, CORRUPTED_DETECTORS[15:])):
+    add_detection(f"figure-{number}", f"Each corruption {'in 3D ' * (number == 31)}against size, COCO",
+        "Do larger detectors bear corruptions better?", "3D motion blurs and 3D fog are a complete failure.",
+        pairs=pairs, needs=OWN_DETECTORS)  # fmt: skip
 add_detection("table-4", "The models", "Which detectors are there?", "61 detectors.", kind="list", least_models=1,
     listed=("model", "architecture", "backbone", "backbone_type", "proposal_type", "clean"))  # fmt: skip

@@ -125,6 +125,7 @@ ENSEMBLES = Study(
             lambda results: np.asarray(0.01 - clean_error(results, 0.4)),
         ),
     ],
+    also=tuple(f"spatial/figure-11{part}" for part in "abcdefgh"),
 )
 
-studies.add(ENSEMBLES.name, ENSEMBLES)
+studies.add(ENSEMBLES.name, ENSEMBLES, aliases=tuple(ENSEMBLES.also))

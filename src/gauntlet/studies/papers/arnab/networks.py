@@ -157,7 +157,7 @@ def network_study(
         together=partial(drawing, names, LEVELS),
         claims=claims,
         printed=partial(printed, where, numbers),
-        also=tuple(f"arnab/table-{number}" for number in numbers.values()),
+        also=(*(f"arnab/table-{number}" for number in numbers.values()), f"arnab/{item}a", f"arnab/{item}b"),
     )
 
 

@@ -45,5 +45,6 @@ STUDIES = (
                 lambda results: results.ratio(NETWORK, LEAST) - results.ratio(NETWORK, f"rank {RANKS[0]}"),
             )
         ],
+        also=("arnab/figure-16a", "arnab/figure-16b"),
     ),
 )

@@ -1,16 +1,16 @@
-"""Is a model robust, or does it only hide its gradient? Checks of an honest gradient (docs/specs/attacks.md, 16)."""
+"""What a model with a useful gradient would not show (docs/specs/attacks.md, 16)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.numbers import Number
 from gauntlet.samples import Boxes
+from gauntlet.threats.attacks.checks.suspicion import BEST_SLACK, LAST_SLACK, Suspicion, Trial
 from gauntlet.threats.attacks.engine.constraints import ball
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.device import bridge
@@ -18,37 +18,18 @@ from gauntlet.threats.attacks.engine.losses import losses
 from gauntlet.threats.attacks.engine.option_checks import radius, whole
 from gauntlet.threats.attacks.engine.posing import pose
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem, steady
-from gauntlet.threats.attacks.engine.request import MODEL_IGNORE_INDEX, Request
+from gauntlet.threats.attacks.engine.request import Request
 from gauntlet.threats.attacks.engine.seeds import expand_seeds, uniform_draws
 from gauntlet.threats.attacks.presets import build
 
-ITERATIVE, SINGLE_STEP = "bim", "fgsm"
+ITERATIVE, SINGLE_STEP, BLACK_BOX = "bim", "fgsm", "square"
 """The attacks that are compared."""
-BEST_SLACK, LAST_SLACK = 0.01, 0.02
-"""How much weaker a stronger setting may look: best iterates, last iterates (docs/specs/attacks.md, 16)."""
 ZERO_ALARM, ZERO_INVALID = 0.01, 0.5
 """Share of exactly zero gradient elements that is suspicious, and that makes results invalid."""
 BY_CHANCE_ONE_IN = 20
 """The F1 that boxes set by chance would hardly reach, as one over this."""
 VANISHING = 1e-8
 """A gradient of the summed loss below this everywhere is lost in half precision and in Adam's constant."""
-
-
-@dataclass(frozen=True)
-class Suspicion:
-    """Something that casts doubt on a robustness figure.
-
-    Attributes:
-        code: short, stable name of the check.
-        severity: "warning", or "error" where figures of this model cannot be trusted.
-        sentence: what was seen.
-        figures: the numbers behind it, JSON-able.
-    """
-
-    code: str
-    severity: str
-    sentence: str
-    figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,6 +49,7 @@ class Measured:
         transfer: images made against another model, or None when there is none.
         zero_gradient: share of exactly zero elements of the gradient at the clean images.
         tiny_gradient: share of images whose largest gradient element is below VANISHING.
+        black_box: under an attack that only asks the model, or None when not measured.
     """
 
     classes: int
@@ -82,55 +64,7 @@ class Measured:
     transfer: float | None
     zero_gradient: float
     tiny_gradient: float
-
-
-class Trial(NamedTuple):
-    """How a model is tried, see `check_attack`."""
-
-    epsilon: Number = "8/255"
-    steps: int = 20
-    norm: str = "linf"
-    other_model: Any = None
-    noises: int = 20
-    whole_box_steps: int = 100
-    ignore_index: int | str | None = MODEL_IGNORE_INDEX
-    seed: int = 0
-
-
-def check_attack(
-    model: Any,
-    images: torch.Tensor,
-    labels: torch.Tensor | Sequence[Boxes],
-    *,
-    epsilon: Number = "8/255",
-    steps: int = 20,
-    norm: str = "linf",
-    other_model: Any = None,
-    noises: int = 20,
-    whole_box_steps: int = 100,
-    ignore_index: int | str | None = MODEL_IGNORE_INDEX,
-    seed: int = 0,
-) -> list[Suspicion]:
-    """Attacks a model in several ways and reports what a model with a useful gradient would not show.
-
-    Args:
-        model: any model that attacks take; a detector is judged by the mean F1 of its images in place of accuracy.
-        images, labels: a few images are enough; for a detector boxes.
-        epsilon, steps, norm: of the attack that is checked.
-        other_model: a model to transfer attacks from, or None to leave that check out.
-        noises: random noises to compare with.
-        whole_box_steps: steps of the attack without a bound, 0 to leave it out; 100 or more are meaningful.
-        ignore_index: as for attacks.
-        seed: of the random noise.
-
-    Returns:
-        what is suspicious; empty when nothing is.
-    """
-    return judge(
-        measure(
-            model, images, labels, Trial(epsilon, steps, norm, other_model, noises, whole_box_steps, ignore_index, seed)
-        )
-    )
+    black_box: float | None = None
 
 
 def measure(model: Any, images: torch.Tensor, labels: torch.Tensor | Sequence[Boxes], trial: Trial) -> Measured:
@@ -140,6 +74,7 @@ def measure(model: Any, images: torch.Tensor, labels: torch.Tensor | Sequence[Bo
     whole(steps, "steps", 1)
     whole(trial.noises, "noises", 1)
     whole(trial.whole_box_steps, "whole_box_steps", 0)
+    whole(trial.queries, "queries", 0)
     if other_model is not None:
         other_model, _, _ = bridge(other_model, images, labels)
     model, images, labels = bridge(model, images, labels)
@@ -148,18 +83,20 @@ def measure(model: Any, images: torch.Tensor, labels: torch.Tensor | Sequence[Bo
         raise GauntletError("the images have no labelled pixel; give some with labels.")
 
     def iterative(epsilon: float, steps: int, returns: str) -> Attack:
-        return _iterative(epsilon, steps, returns, norm, ignore_index)
+        return iterative_attack(epsilon, steps, returns, norm, ignore_index)
 
     def attacked(attack: Attack, against: Any = model) -> float:
-        return _accuracy(problem, attack(against, images, labels).images)
+        return accuracy(problem, attack(against, images, labels).images)
 
     double = min(2 * size, 1.0) if norm == "linf" else 2 * size
     everything = 1.0 if norm == "linf" else float(images[0].numel()) ** 0.5
     strong = iterative(size, steps, "best")
+    strong.check_task(model)
+    asking = {"epsilon": size, "norm": norm, "ignore_index": ignore_index, "queries": trial.queries}
     zero, tiny = _gradients(problem)
     return Measured(
         classes=_classes(problem),
-        clean=_accuracy(problem, images),
+        clean=accuracy(problem, images),
         attack=attacked(strong),
         last=attacked(iterative(size, steps, "last")),
         single_step=attacked(build(SINGLE_STEP, epsilon=size, norm=norm, ignore_index=ignore_index)),
@@ -170,6 +107,7 @@ def measure(model: Any, images: torch.Tensor, labels: torch.Tensor | Sequence[Bo
         transfer=None if other_model is None else attacked(strong, other_model),
         zero_gradient=zero,
         tiny_gradient=tiny,
+        black_box=attacked(build(BLACK_BOX, **asking)) if trial.queries else None,
     )
 
 
@@ -242,6 +180,18 @@ def transfer_stronger(measured: Measured) -> Iterator[Suspicion]:
         )
 
 
+def black_box_stronger(measured: Measured) -> Iterator[Suspicion]:
+    """An attack that never sees the gradient leaves less accuracy than one that follows it."""
+    if measured.black_box is not None and measured.black_box < measured.attack - BEST_SLACK:
+        yield Suspicion(
+            "black-box-stronger",
+            "error",
+            f"an attack that only asks the model leaves accuracy {measured.black_box:.3f}, the one that follows its "
+            f"gradient {measured.attack:.3f}: the gradient is masked.",
+            {"attack": measured.attack, "black_box": measured.black_box},
+        )
+
+
 def noise_as_strong(measured: Measured) -> Iterator[Suspicion]:
     """Random noise is as strong as the attack."""
     if measured.noise <= measured.attack and measured.attack > 0:
@@ -272,13 +222,14 @@ RULES: Sequence[Callable[[Measured], Iterator[Suspicion]]] = (
     larger_budget_weaker,
     iterative_weaker,
     transfer_stronger,
+    black_box_stronger,
     noise_as_strong,
     whole_box_survives,
 )
 """Every rule, in the order of their suspicions."""
 
 
-def _iterative(epsilon: float, steps: int, returns: str, norm: str, ignore_index: int | str | None) -> Attack:
+def iterative_attack(epsilon: float, steps: int, returns: str, norm: str, ignore_index: int | str | None) -> Attack:
     """BIM with steps of 2.5 epsilon / steps."""
     attack: Attack = build(
         ITERATIVE,
@@ -300,7 +251,7 @@ def _classes(problem: BatchProblem) -> int:
         return problem.look(problem.images).logits.shape[1]
 
 
-def _accuracy(problem: BatchProblem, images: torch.Tensor) -> float:
+def accuracy(problem: BatchProblem, images: torch.Tensor) -> float:
     """Share of what counts that the attack has not won."""
     with steady(problem.model, images.device, 0):
         fooled = problem.won(images)
