@@ -9,6 +9,7 @@ from gauntlet.cli import (
     doctor,
     leaderboard,
     listing,
+    patch,
     report,
     run,
     runs,
@@ -16,6 +17,7 @@ from gauntlet.cli import (
     site,
     study,
     train,
+    universal,
 )
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "doctor",
     "leaderboard",
     "listing",
+    "patch",
     "report",
     "run",
     "runs",
@@ -34,4 +37,5 @@ __all__ = [
     "site",
     "study",
     "train",
+    "universal",
 ]

@@ -92,12 +92,12 @@ def read_model_options(
         "name": name,
         "num_classes": num_classes,
         "class_names": None if class_names is None else [each.strip() for each in class_names.split(",")],
-        "outputs": _whole_numbers("--outputs", outputs, ",", "0,2,1"),
+        "outputs": whole_numbers("--outputs", outputs, ",", "0,2,1"),
         "mean": _channels("--mean", mean),
         "std": _channels("--std", std),
         "channel_order": channel_order,
         "stride": stride,
-        "input_size": _whole_numbers("--input-size", input_size, "x", "512x1024", count=2),
+        "input_size": whole_numbers("--input-size", input_size, "x", "512x1024", count=2),
         "decode": _decode_rule(decode),
         "gives": gives,
         "runtime": runtime,
@@ -143,7 +143,7 @@ def _channels(option: str, text: str | None) -> list[float] | None:
     return values
 
 
-def _whole_numbers(
+def whole_numbers(
     option: str, text: str | None, separator: str, example: str, count: int | None = None
 ) -> list[int] | None:
     """Whole numbers from a text such as the example, as many as there must be."""

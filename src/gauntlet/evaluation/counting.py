@@ -90,8 +90,10 @@ class Counter(ABC):
         """The predictions that a threat made itself, one per image."""
 
     @abstractmethod
-    def _update(self, sample: Sample, prediction: Any, region: npt.NDArray[np.bool_] | None) -> Any:
-        """The counts of one image."""
+    def _update(
+        self, sample: Sample, prediction: Any, region: npt.NDArray[np.bool_] | None, covers: bool = False
+    ) -> Any:
+        """The counts of one image; `covers` as for `Perturbed`."""
 
     @abstractmethod
     def _skipped(self, sample: Sample) -> Any:
@@ -110,10 +112,10 @@ class Counter(ABC):
         """
         if perturbed.candidates:
             return self._count_candidates(model, batch, perturbed.candidates, seeds)
-        trials = self.trials(model)
+        truth, trials = perturbed.truth(batch), self.trials(model)
         if perturbed.predictions is None and perturbed.region is None and trials > 1:
             per_trial = [
-                self._update_all(batch.samples, self._predict(model, perturbed.images, seeds, trial), None)
+                self._update_all(truth, self._predict(model, perturbed.images, seeds, trial), None)
                 for trial in range(trials)
             ]
             return [self._stack(views) for views in zip(*per_trial, strict=True)], Views.of_trials(trials)
@@ -122,12 +124,12 @@ class Counter(ABC):
         else:
             predictions = self._from_threat(perturbed.predictions)
         if perturbed.region is None:
-            return self._update_all(batch.samples, predictions, None), WHOLE
+            return self._update_all(truth, predictions, None), WHOLE
         regions = perturbed.region.cpu().numpy().astype(bool)
         clean = self._predict(model, batch.images, seeds)
         pairs = zip(
-            self._update_all(batch.samples, predictions, regions),
-            self._update_all(batch.samples, clean, regions),
+            self._update_all(truth, predictions, regions, covers=perturbed.covers),
+            self._update_all(batch.samples, clean, regions, covers=perturbed.covers),
             strict=True,
         )
         return [self._stack(pair) for pair in pairs], REGION
@@ -142,10 +144,11 @@ class Counter(ABC):
         """One view per candidate; an image that a battery skipped has no counts in that view."""
         per_candidate: list[list[Any]] = []
         for candidate in candidates.values():
-            counts = [self._skipped(sample) for sample in batch.samples]
+            truth = candidate.samples or batch.samples
+            counts = [self._skipped(sample) for sample in truth]
             ran = candidate.ran.nonzero().flatten().tolist()
             if ran:
-                samples = [batch.samples[index] for index in ran]
+                samples = [truth[index] for index in ran]
                 predictions = self._predict(model, candidate.images[candidate.ran], [seeds[index] for index in ran])
                 for index, each in zip(ran, self._update_all(samples, predictions, None), strict=True):
                     counts[index] = each
@@ -153,12 +156,16 @@ class Counter(ABC):
         return [self._stack(views) for views in zip(*per_candidate, strict=True)], Views.of_candidates(candidates)
 
     def _update_all(
-        self, samples: Sequence[Sample], predictions: Sequence[Any], regions: npt.NDArray[np.bool_] | None
+        self,
+        samples: Sequence[Sample],
+        predictions: Sequence[Any],
+        regions: npt.NDArray[np.bool_] | None,
+        covers: bool = False,
     ) -> list[Any]:
         counts = []
         for index, (sample, prediction) in enumerate(zip(samples, predictions, strict=True)):
             try:
-                counts.append(self._update(sample, prediction, None if regions is None else regions[index]))
+                counts.append(self._update(sample, prediction, None if regions is None else regions[index], covers))
             except GauntletError as error:  # noqa: PERF203 - the message needs the image
                 raise GauntletError(f"image '{sample.id}': {error}") from None
         return counts
@@ -200,7 +207,9 @@ class SegmentationCounter(Counter):
     def _from_threat(self, predictions: torch.Tensor) -> list[DensePrediction]:
         return [DensePrediction(labels.cpu().numpy()) for labels in predictions]
 
-    def _update(self, sample: Sample, prediction: DensePrediction, region: npt.NDArray[np.bool_] | None) -> ImageCounts:
+    def _update(
+        self, sample: Sample, prediction: DensePrediction, region: npt.NDArray[np.bool_] | None, covers: bool = False
+    ) -> ImageCounts:
         weights = None if self.importance is None else weigh(self.importance, sample, region)
         return self.metric.update(prediction, need_label_map(sample), region, weights)
 
@@ -236,8 +245,10 @@ class DetectionCounter(Counter):
     def _from_threat(self, predictions: Sequence[Boxes]) -> Sequence[Boxes]:
         return predictions
 
-    def _update(self, sample: Sample, prediction: Boxes, region: npt.NDArray[np.bool_] | None) -> ImageObjects:
-        return self.metric.update(prediction, _objects(sample), region)
+    def _update(
+        self, sample: Sample, prediction: Boxes, region: npt.NDArray[np.bool_] | None, covers: bool = False
+    ) -> ImageObjects:
+        return self.metric.update(prediction, _objects(sample), region, covers=covers)
 
     def _skipped(self, sample: Sample) -> ImageObjects:
         return self.metric.skipped(_objects(sample))
@@ -269,7 +280,9 @@ class CertificationCounter(Counter):
     def _from_threat(self, predictions: Sequence[Votes]) -> Sequence[Votes]:
         return predictions
 
-    def _update(self, sample: Sample, prediction: Votes, region: npt.NDArray[np.bool_] | None) -> Votes:
+    def _update(
+        self, sample: Sample, prediction: Votes, region: npt.NDArray[np.bool_] | None, covers: bool = False
+    ) -> Votes:
         return self.metric.update(prediction, need_label_map(sample), region)
 
     def _skipped(self, sample: Sample) -> Any:
@@ -296,6 +309,8 @@ def metric_options(task: str, dataset: Dataset, threat: Threat, *, objects: bool
     own = threat.metric()
     if objects and (own is not None or task != SEGMENTATION):
         raise GauntletError("objects are connected pixels of a label map; leave the option out for this evaluation.")
+    if objects and not threat.one_truth:
+        raise GauntletError(f"the views of '{threat.name}' do not show the same objects; leave the option objects out.")
     if own is None:
         return {**COUNTERS[task].metric_options(dataset), **({"objects": True} if objects else {})}
     name, options = own

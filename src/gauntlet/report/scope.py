@@ -21,12 +21,19 @@ from gauntlet.tasks import DETECTION
 
 MINIMUM = "minimum"
 """An attack without a budget: it always wins in the end, and its size is its figure."""
-KIND_ORDER = ("clean", "corruption", "weather", "localized", "attack", "transfer", "region_aware", "battery", MINIMUM)
+KIND_ORDER = (
+    *("clean", "corruption", "weather", "localized", "geometric", "geometric_worst"),
+    *("attack", "universal", "patch", "transfer", "region_aware", "battery", MINIMUM),
+)
 KIND_WORDS = {
     "corruption": ("corruption", "Corruptions"),
     "weather": ("weather", "Real weather"),
     "localized": ("localized corruption", "Localized corruptions"),
+    "geometric": ("move of the camera", "Moves of the camera"),
+    "geometric_worst": ("view of many", "The worst of many views"),
     "attack": ("attack", "Attacks"),
+    "universal": ("universal perturbation", "Universal perturbations"),
+    "patch": ("patch", "Patches"),
     "region_aware": ("region-aware attack", "Region-aware attacks"),
     "battery": ("battery of attacks", "Batteries of attacks"),
     "transfer": ("transferred attack", "Transferred attacks"),

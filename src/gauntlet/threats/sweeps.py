@@ -51,7 +51,7 @@ def _expand(node: Mapping[str, Any], swept: Mapping[str, Option], parent: str) -
     choices: list[list[tuple[str, Any]]] = []
     for key, value in node.items():
         values: list[Any]
-        if key in swept:
+        if parent and key in swept:  # without a parent it is the kind of a threat: "patch" is both
             values = _values(key, value, swept[key], parent)
         elif isinstance(value, Mapping):
             values = list(_expand(value, swept, key))

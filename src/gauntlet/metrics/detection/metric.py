@@ -43,21 +43,26 @@ class DetectionMetric(Metric):
         super().__init__(class_names)
         self.eleven_points = eleven_points
 
-    def update(self, prediction: Boxes, target: Boxes, region: BoolArray | None = None) -> ImageObjects:
+    def update(
+        self, prediction: Boxes, target: Boxes, region: BoolArray | None = None, *, covers: bool = False
+    ) -> ImageObjects:
         """What is kept of one image: one view, or the two views inside and outside when there is a region.
 
-        An object or detection lies inside when the centre of its box does.
+        An object or detection lies inside when the centre of its box does; of a region that covers what was there,
+        when more than half of its box does.
 
         Args:
             prediction: detections, with scores.
             target: objects.
             region: (H, W), True inside.
+            covers: whether nothing of what was inside can be seen.
         """
         self._check(prediction, target)
         everything = np.ones(len(target), bool)
         if region is None:
             return ImageObjects(target, (ObjectView(prediction, everything),))
-        kept, objects = _inside(prediction, region), _inside(target, region)
+        lies_inside = mostly_inside if covers else _inside
+        kept, objects = lies_inside(prediction, region), lies_inside(target, region)
         inside = ObjectView(prediction.select(kept), objects)
         outside = ObjectView(prediction.select(~kept), ~objects)
         return ImageObjects(target, (inside, outside))
@@ -253,6 +258,16 @@ def _inside(boxes: Boxes, region: BoolArray) -> BoolArray:
     x = np.clip(np.floor((boxes.xyxy[:, 0] + boxes.xyxy[:, 2]) / 2), 0, width - 1).astype(np.intp)
     y = np.clip(np.floor((boxes.xyxy[:, 1] + boxes.xyxy[:, 3]) / 2), 0, height - 1).astype(np.intp)
     return np.asarray(region[y, x])
+
+
+def mostly_inside(boxes: Boxes, region: BoolArray) -> BoolArray:
+    """(n,) whether more than half of a box, as far as it lies in the image, is covered by the region."""
+    covered = np.pad(region.astype(np.int64).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
+    height, width = region.shape
+    left, right = (np.clip(np.rint(boxes.xyxy[:, side]), 0, width).astype(np.intp) for side in (0, 2))
+    top, bottom = (np.clip(np.rint(boxes.xyxy[:, side]), 0, height).astype(np.intp) for side in (1, 3))
+    inside = covered[bottom, right] - covered[top, right] - covered[bottom, left] + covered[top, left]
+    return np.asarray(2 * inside > (bottom - top) * (right - left))
 
 
 def _pairs(images: Sequence[ImageObjects], view: int) -> list[Pair]:
