@@ -17,7 +17,10 @@ from gauntlet.errors import GauntletError
 from gauntlet.samples import collate
 from gauntlet.threats.attacks import build
 from gauntlet.threats.attacks.asking import label_only, square
+from gauntlet.threats.attacks.asking.object_verdicts import matched_scores
 from gauntlet.threats.attacks.asking.square_moves import bump, double_bump, l2_side, linf_side, square_share
+from gauntlet.threats.attacks.detection.matching import confident
+from gauntlet.threats.attacks.detection.problem import unscored
 from paths import DATA
 from tiny_detector import TinyBoxes, TinyDetector
 
@@ -283,7 +286,8 @@ def test_bad_options_are_one_sentence(options: dict[str, Any], sentence: str) ->
 def test_square_lowers_the_scores_of_a_detector() -> None:
     dataset = TinyBoxes(2)
     batch, detector = collate([dataset[index] for index in range(2)]), TinyDetector()
-    before = [float(each.scores.sum()) for each in detector.predict(batch.images) if each.scores is not None]
+    own = [unscored(confident(each, 0.5)) for each in detector.predict(batch.images)]
+    before = [matched_scores(*each) for each in zip(own, detector.predict(batch.images), strict=True)]
     for loss in ("margin", "accuracy"):
         attack = build("square", epsilon=0.3, queries=8, loss=loss)
         outcome = attack(detector, batch.images, batch.boxes, seed=[1, 2])
@@ -293,5 +297,7 @@ def test_square_lowers_the_scores_of_a_detector() -> None:
     with pytest.raises(GauntletError, match="aims at pixels, not at boxes"):
         build("square", loss="ce")(detector, batch.images, batch.boxes)
     attacked = build("square", epsilon=0.3, queries=30)(detector, batch.images, batch.boxes, seed=[1, 2])
-    after = [float(each.scores.sum()) for each in detector.predict(attacked.images) if each.scores is not None]
+    after = [matched_scores(*each) for each in zip(own, detector.predict(attacked.images), strict=True)]
+    assert sum(before) > 0
+    assert all(low <= high for low, high in zip(after, before, strict=True))
     assert sum(after) < sum(before)

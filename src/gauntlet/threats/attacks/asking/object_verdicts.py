@@ -40,7 +40,7 @@ class ObjectJudge(Judge):
         fooled = problem.won_by(detected)
         if self.boxes is None:
             return Verdicts((problem.counts - fooled).double(), fooled)
-        sums = [_matched_scores(boxes, found) for boxes, found in zip(self.boxes, detected, strict=True)]
+        sums = [matched_scores(boxes, found) for boxes, found in zip(self.boxes, detected, strict=True)]
         loss = torch.tensor(sums, dtype=torch.float64, device=fooled.device)
         return Verdicts(-loss if isinstance(problem.goal, TowardsTargets) else loss, fooled)
 
@@ -64,7 +64,7 @@ def first_look(problem: ObjectProblem, loss: str, confidence: float) -> tuple[Ob
     return judge, judge.of_detections(detected)
 
 
-def _matched_scores(boxes: Boxes, detected: Boxes) -> float:
+def matched_scores(boxes: Boxes, detected: Boxes) -> float:
     """The sum of the scores of the detections that find some boxes."""
     found = matched_detections(counted(boxes), detected, ANY_SCORE)
     scores = detected.scores

@@ -23,7 +23,8 @@ TINY = 1e-12
 def square_share(first: float, step: int, steps: int) -> float:
     """The share of the image that the square of a step (from 0) covers."""
     at = int(step / steps * 10000)
-    return first / 2 ** sum(at > fall for fall in FALLS)
+    halvings = sum(at > fall for fall in FALLS)
+    return first * 0.5**halvings
 
 
 def linf_side(share: float, height: int, width: int) -> int:

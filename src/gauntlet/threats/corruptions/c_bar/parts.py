@@ -38,7 +38,8 @@ def tenth(values: Sequence[float], severity: int, amount: float) -> float:
 
 def to_bytes(levels: npt.NDArray[np.floating]) -> Image:
     """Clipped to 0..255 and cut off to whole numbers, as the reference does."""
-    return np.clip(levels, 0, 255).astype(np.uint8)
+    cut: Image = np.clip(levels, 0, 255).astype(np.uint8)
+    return cut
 
 
 def grid(image: Image) -> tuple[Field, Field]:
