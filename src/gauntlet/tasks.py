@@ -97,7 +97,7 @@ TASKS: dict[str, Task] = {
         classes_word="classes",
         model_word="segmentation model",
         example_datasets=("streets", "cityscapes"),
-        suites=("quick", "semsegbench", "spatial"),
+        suites=("quick", "semsegbench", "spatial", "full"),
         rem_attacks=("pgd", "segpgd", "cospgd"),
     ),
     DETECTION: Task(
@@ -114,7 +114,7 @@ TASKS: dict[str, Task] = {
         classes_word="classes of boxes",
         model_word="detector",
         example_datasets=("streets", "coco"),
-        suites=("quick", "detecbench", "spatial"),
+        suites=("quick", "detecbench", "spatial", "full"),
         rem_attacks=("bim", "pgd"),
     ),
 }

@@ -164,6 +164,22 @@ def test_doctor_says_how_to_install_what_is_missing(call: Call, monkeypatch: pyt
     assert call("doctor")[0] == 0
 
 
+def test_a_moved_camera_is_shown_listed_and_copied(call: Call) -> None:
+    turn = "{geometric: {name: rotation, degrees: 10}}"
+    assert call("show", "-o", "plain.png")[0] == 0
+    assert call("show", "--threat", turn, "-o", "turned.png")[0] == 0
+    plain, turned = cv2.imread("plain.png"), cv2.imread("turned.png")
+    assert plain is not None
+    assert turned is not None
+    assert turned.size > plain.size  # the moved image, labels and objects beside those of the sample
+    moves = {row["move"]: row for row in json.loads(call("list", "moves", "--json")[1])}
+    assert moves["radial"]["parameters"] == "k1, k2"
+    assert moves["zoom_out"]["severities from 1 on"] == "0.8, 0.6 times as large"
+    assert call("data", "move", "streets", "tilted", "--threat", turn, "--limit", "1")[0] == 0
+    assert Path("tilted/masks/streets/val/000000.png").is_file()
+    assert call("data", "move", "streets", "fog", "--threat", "fog")[0] == 2
+
+
 def test_show_draws_a_sample_and_a_sheet_of_corruptions(call: Call) -> None:
     assert call("show", "--index", "1", "-o", "plain.png")[:2] == (0, "written to plain.png\n")
     plain = cv2.imread("plain.png")

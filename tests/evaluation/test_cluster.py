@@ -46,25 +46,27 @@ def executor(workers: int = 2) -> Executor:
 
 
 def test_ray_gives_the_same_bytes_as_local(ray_path: None) -> None:
-    """Both tasks, beside a model that does not fit; there is no room for most of the workers, which get no work."""
-    pgd = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 1}}
-    detector = {**content("clean", pgd, images=4), "models": ["streets/fcos"]}
-    jobs = [planned for plan in (content(*THREATS), detector) for planned in plan_jobs(parse_plan(plan))]
-    misfit = {"address": "python:nets:street_network", "options": {"num_classes": 5}}
-    more = plan_jobs(parse_plan({**content("clean"), "models": [misfit]}))
+    plan = parse_plan(content(*THREATS))
     local, remote = Store(), Store()
-    run_jobs(jobs, local)
-    summary = run_jobs([*jobs, *more], remote, executor=executor(workers=20))
-    assert len(summary.computed) == len(jobs) == 5
-    (failure,) = summary.failures
-    assert "has 5 classes, the dataset 'streets' 11" in failure.error
-    assert len(counts(remote)) == 3 * 10 + 2 * 4
+    run_jobs(plan_jobs(plan), local)
+    summary = run_jobs(plan_jobs(plan), remote, executor=executor(2))
+    assert len(summary.computed) == 3
     assert counts(remote) == counts(local)
-    assert set(remote.frame()["task"]) == {"segmentation", "detection"}
     same = ["key", "view", "metric", "class_name", "value", "low", "high"]
     order = ["key", "view", "metric", "class_name"]
     frames = [store.frame()[same].sort_values(order).reset_index(drop=True) for store in (local, remote)]
     assert frames[0].equals(frames[1])
+
+
+def test_ray_evaluates_a_detector_like_local(ray_path: None) -> None:
+    threats = ("clean", {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 1}})
+    plan = parse_plan({**content(*threats, images=4), "models": ["streets/fcos"]})
+    local, remote = Store(), Store()
+    run_jobs(plan_jobs(plan), local)
+    summary = run_jobs(plan_jobs(plan), remote, executor=executor(2))
+    assert len(summary.computed) == 2
+    assert counts(remote) == counts(local)
+    assert set(remote.frame()["task"]) == {"detection"}
 
 
 def test_a_killed_worker_costs_nothing(ray_path: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -124,3 +126,18 @@ def test_objects_in_memory_cannot_travel(ray_path: None) -> None:
     jobs = [replace(planned, model_entry=None) for planned in plan_jobs(parse_plan(content("clean")))]
     with pytest.raises(GauntletError, match="a cluster needs models and datasets that have an address"):
         run_jobs(jobs, Store(), executor=executor())
+
+
+def test_more_workers_than_the_cluster_has_room_for(ray_path: None) -> None:
+    """Workers that find no place get no work: the others finish it."""
+    store = Store()
+    summary = run_jobs(plan_jobs(parse_plan(content("clean"))), store, executor=executor(workers=20))
+    assert len(summary.computed) == 1
+    assert len(counts(store)) == 10
+
+
+def test_a_model_is_checked_against_every_dataset(ray_path: None) -> None:
+    plan = content("clean")
+    plan["models"] = [{"address": "python:nets:street_network", "options": {"num_classes": 5}}]
+    summary = run_jobs(plan_jobs(parse_plan(plan)), Store(), executor=executor(1))
+    assert "has 5 classes, the dataset 'streets' 11" in summary.failures[0].error

@@ -68,6 +68,25 @@ def test_worst_images_lose_most() -> None:
     assert worst_images(None, attacked, 3) == ["d", "b", "a"]
 
 
+def test_a_moved_camera_is_drawn_with_the_moved_truth(
+    tiny_model: SegmentationModel, dataset: Any, loaders: Loaders
+) -> None:
+    store = Store()
+    for threat in ("clean", {"geometric": {"name": "rotation", "degrees": 20}}, {"geometric_worst": {"draws": 2}}):
+        gauntlet.evaluate(tiny_model, dataset, threat, store=store)
+    drawn = [each for each in galleries(store, Options(gallery=1, loaders=loaders)) if isinstance(each, Gallery)]
+    assert [each.title for each in drawn] == [
+        "tiny-net: worst move of the camera, rotation degrees 20",
+        "tiny-net: worst view of many, worst of draws 2 degrees 30 shift 0.1",
+    ]
+    for gallery in drawn:
+        (exhibit,) = gallery.exhibits
+        captions = [picture.caption for picture in exhibit.pictures]
+        assert captions[2:4] == ["moved ground truth", "ground truth"]
+        assert captions[-1] == "moved prediction"
+        assert "stored were" not in exhibit.detail  # what is right is counted in the moved frame here too
+
+
 def test_the_worst_images_are_run_again_and_drawn(store: Store, loaders: Loaders, dataset: Any) -> None:
     actual = galleries(store, Options(gallery=2, loaders=loaders))
     assert [each.title for each in actual if isinstance(each, Gallery)] == [

@@ -92,3 +92,35 @@ def corrupt(
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     typer.echo(f"written to {output}")
+
+
+@data_app.command(
+    epilog="Example: gauntlet data move streets tilted --threat '{geometric: {name: rotation, degrees: 10}}'"
+)
+def move(
+    name: Annotated[str, typer.Argument(help="A dataset, or folder:PATH.")],
+    output: Annotated[
+        Path, typer.Argument(help="Where the copy goes; folder:OUTPUT, or coco with this root, reads it.")
+    ],
+    threat: Annotated[str, typer.Option("--threat", "-t", help="A move of the camera: a description or a file.")],
+    split: Annotated[
+        str | None, typer.Option("--split", help="Split of the dataset; its usual one by default.")
+    ] = None,
+    root: Annotated[str | None, typer.Option("--root", help="Where the dataset lies on disk.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many images.")] = None,
+    seed: SeedOption = 0,
+) -> None:
+    """Write a copy of a dataset that a camera moved, with label maps and boxes moved along."""
+    from rich.progress import Progress
+
+    from gauntlet.cli.plan_arguments import parse_threat
+    from gauntlet.datasets import load_dataset
+    from gauntlet.threats import build_threat
+    from gauntlet.threats.geometry.writing import write_moved
+
+    built = build_threat(parse_threat(threat))
+    dataset = load_dataset(name, split=split, root=root, limit=limit)
+    with Progress(transient=True) as bar:
+        task = bar.add_task("writing", total=len(dataset))
+        write_moved(dataset, output, built, seed, lambda done, total: bar.update(task, completed=done, total=total))
+    typer.echo(f"written to {output}")

@@ -29,6 +29,7 @@ class What(str, Enum):
     attacks = "attacks"
     batteries = "batteries"
     corruptions = "corruptions"
+    moves = "moves"
     suites = "suites"
 
 
@@ -44,7 +45,7 @@ def list_command(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """List models, datasets, attacks, batteries, corruptions or suites."""
+    """List models, datasets, attacks, batteries, corruptions, moves of the camera or suites."""
     make = _LISTS[what]
     if what is What.models:
         make = partial(_zoo, store) if zoo else _architectures if architectures else make
@@ -199,6 +200,20 @@ def _corruptions() -> list[Row]:
     ]
 
 
+def _moves() -> list[Row]:
+    from dataclasses import fields
+
+    from gauntlet.threats.geometry.catalogue import MOVES, SERIES, names
+
+    rows = []
+    for name in names():
+        series = SERIES.get(name)
+        severities = "" if series is None else f"{', '.join(f'{value:g}' for value in series.values)} {series.unit}"
+        own = ", ".join(each.name for each in fields(MOVES[name])) if name in MOVES else ""
+        rows.append({"move": name, "parameters": own, "severities from 1 on": severities})
+    return rows
+
+
 def _suites() -> list[Row]:
     from gauntlet.threats import suites
 
@@ -214,5 +229,6 @@ _LISTS: dict[What, Callable[[], list[Row]]] = {
     What.attacks: _attacks,
     What.batteries: _batteries,
     What.corruptions: _corruptions,
+    What.moves: _moves,
     What.suites: _suites,
 }

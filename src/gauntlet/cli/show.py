@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gauntlet.report.painters import BoxPainter, LabelPainter, Labels
     from gauntlet.samples import Batch, Sample
     from gauntlet.seeding import ImageSeed
-    from gauntlet.threats.contract import Threat
+    from gauntlet.threats.contract import Perturbed, Threat
     from gauntlet.threats.kinds.attack import RegionAwareThreat
 
 
@@ -127,12 +127,25 @@ def sample_tiles(
         return [*tiles, *tiles_of.rounds(threat, batch, ImageSeed(seed, sample.id))]
     perturbed = threat.perturb(model, batch, [ImageSeed(seed, sample.id)])  # type: ignore[arg-type]
     changed = from_tensor(perturbed.images[0])
+    if perturbed.samples is not None:
+        return [*tiles, *_moved_tiles(replace(tiles_of, sample=perturbed.samples[0]), perturbed, threat)]
     difference, factor = amplified_difference(sample.image, changed)
     shown = tiles_of.predicted(perturbed.images, "attacked" if threat.needs_model else "corrupted")
     caption = f"difference x {factor:.1f}"
     if detector:  # its boxes are drawn on the perturbed image: all in one row
         return [*tiles, *shown, Tile(f"{caption}, {threat.name}", enlarge(difference, scale))]
     return [*tiles, Tile(threat.name, enlarge(changed, scale)), Tile(caption, enlarge(difference, scale)), *shown]
+
+
+def _moved_tiles(tiles_of: _SampleTiles, perturbed: Perturbed, threat: Threat) -> list[Tile]:
+    """The moved image with its moved ground truth, and what the model says about it."""
+    first, *others = tiles_of.truth()
+    first = replace(first, caption=threat.name)
+    return [
+        first,
+        *(replace(tile, caption=f"moved {tile.caption}") for tile in others),
+        *tiles_of.predicted(perturbed.images, "moved"),
+    ]
 
 
 @dataclass(frozen=True)

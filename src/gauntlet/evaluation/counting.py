@@ -112,10 +112,10 @@ class Counter(ABC):
         """
         if perturbed.candidates:
             return self._count_candidates(model, batch, perturbed.candidates, seeds)
-        trials = self.trials(model)
+        truth, trials = perturbed.truth(batch), self.trials(model)
         if perturbed.predictions is None and perturbed.region is None and trials > 1:
             per_trial = [
-                self._update_all(batch.samples, self._predict(model, perturbed.images, seeds, trial), None)
+                self._update_all(truth, self._predict(model, perturbed.images, seeds, trial), None)
                 for trial in range(trials)
             ]
             return [self._stack(views) for views in zip(*per_trial, strict=True)], Views.of_trials(trials)
@@ -124,11 +124,11 @@ class Counter(ABC):
         else:
             predictions = self._from_threat(perturbed.predictions)
         if perturbed.region is None:
-            return self._update_all(batch.samples, predictions, None), WHOLE
+            return self._update_all(truth, predictions, None), WHOLE
         regions = perturbed.region.cpu().numpy().astype(bool)
         clean = self._predict(model, batch.images, seeds)
         pairs = zip(
-            self._update_all(batch.samples, predictions, regions, covers=perturbed.covers),
+            self._update_all(truth, predictions, regions, covers=perturbed.covers),
             self._update_all(batch.samples, clean, regions, covers=perturbed.covers),
             strict=True,
         )
@@ -144,10 +144,11 @@ class Counter(ABC):
         """One view per candidate; an image that a battery skipped has no counts in that view."""
         per_candidate: list[list[Any]] = []
         for candidate in candidates.values():
-            counts = [self._skipped(sample) for sample in batch.samples]
+            truth = candidate.samples or batch.samples
+            counts = [self._skipped(sample) for sample in truth]
             ran = candidate.ran.nonzero().flatten().tolist()
             if ran:
-                samples = [batch.samples[index] for index in ran]
+                samples = [truth[index] for index in ran]
                 predictions = self._predict(model, candidate.images[candidate.ran], [seeds[index] for index in ran])
                 for index, each in zip(ran, self._update_all(samples, predictions, None), strict=True):
                     counts[index] = each
@@ -308,6 +309,8 @@ def metric_options(task: str, dataset: Dataset, threat: Threat, *, objects: bool
     own = threat.metric()
     if objects and (own is not None or task != SEGMENTATION):
         raise GauntletError("objects are connected pixels of a label map; leave the option out for this evaluation.")
+    if objects and not threat.one_truth:
+        raise GauntletError(f"the views of '{threat.name}' do not show the same objects; leave the option objects out.")
     if own is None:
         return {**COUNTERS[task].metric_options(dataset), **({"objects": True} if objects else {})}
     name, options = own

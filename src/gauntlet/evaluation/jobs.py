@@ -132,7 +132,8 @@ def plan_job(
 
 
 def make_job(identity: ModelIdentity, task: str, dataset: DatasetIdentity, threat: Threat, settings: Settings) -> Job:
-    """What is to be evaluated, with its key."""
+    """What is to be evaluated, with its key; an error where the threat is not for the task."""
+    threat.check_task(task)
     description = threat.describe()
     return Job(
         task=task,

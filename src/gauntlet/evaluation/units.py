@@ -164,7 +164,8 @@ class UnitComputer:
         rows = []
         for index, (position, sample) in enumerate(zip(group.positions, group.batch.samples, strict=True)):
             if self.kept is not None:
-                self.kept.write(position, sample.id, perturbed.images[index])
+                moved = None if perturbed.samples is None else perturbed.samples[index]
+                self.kept.write(position, sample.id, perturbed.images[index], moved)
             details = {name: values[index] for name, values in perturbed.details.items()}
             rows.append(ImageRow(position, sample.id, counts[index].to_bytes(), details))
         return rows, views

@@ -18,9 +18,6 @@ from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections import (
     batteries,
     boxes,
-    calibration,
-    certainty,
-    certificates,
     classes,
     distributions,
     error_types,
@@ -32,7 +29,9 @@ from gauntlet.report.sections import (
     strength,
     summary,
     threats,
+    untested,
 )
+from gauntlet.report.sections.confidence import calibration, certainty, certificates
 from gauntlet.report.tables import format_value
 from gauntlet.results import Evaluation, Store
 
@@ -118,6 +117,7 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
         certainty.section(scope),
         certificates.section(scope),
         honesty.section(scope, ranking, images, provenances, given),
+        untested.section(scope, ranking),
         obtained.section(scope, ranking, evaluations, store.address),
     ]
     counts = {"image": scope.images, "model": len(scope.models), "threat": len(scope.threats)}

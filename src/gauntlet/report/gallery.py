@@ -23,7 +23,7 @@ from gauntlet.report.reloading import Loaders, evaluated_again
 from gauntlet.results.record import Evaluation
 from gauntlet.samples import Boxes, Sample, collate
 from gauntlet.seeding import ImageSeed
-from gauntlet.threats import rebuild_threat
+from gauntlet.threats import Perturbed, rebuild_threat
 
 WIDEST = 512
 NARROWEST = 256
@@ -69,21 +69,21 @@ def _exhibit(
     batch = collate([sample], model.device, painter.dataset.ignore_index)
     perturbed = threat.perturb(model, batch, [ImageSeed(evaluation.seed, sample.id)])
     changed = pictures.from_tensor(perturbed.images[0])
-    difference, factor = pictures.amplified_difference(sample.image, changed)
+    truth = perturbed.truth(batch)[0]
     clean = painter.predict(batch.images, sample.id)
     if perturbed.predictions is not None:
         attacked = painter.given(perturbed.predictions)
     else:
         attacked = painter.predict(perturbed.images, sample.id)
-    before, after = (painter.right(sample, each) for each in (clean, attacked))
+    before, after = painter.right(sample, clean), painter.right(truth, attacked)
     detail = f"{painter.right_words} {before:.1%} clean, {after:.1%} under the threat"
     if abs(after - stored) > DIFFERS:
         detail += f"; stored were {stored:.1%}: other images, another batch or machine"
-    word = "attacked" if threat.needs_model else "corrupted"
+    word = "moved" if perturbed.samples else "attacked" if threat.needs_model else "corrupted"
     panels = [
         photo("input", sample.image),
         photo("what the model sees", changed),
-        photo(f"difference x {factor:.1f}", difference),
+        maker.change(sample, perturbed, changed),
         maker.truth(sample),
         maker.prediction(word="clean", image=sample.image, prediction=clean),
         maker.prediction(word=word, image=changed, prediction=attacked),
@@ -106,8 +106,15 @@ class PictureMaker(ABC, Generic[P]):
     seen: set[int] = field(default_factory=set)
 
     @abstractmethod
-    def truth(self, sample: Sample) -> Picture:
+    def truth(self, sample: Sample, word: str = "ground truth") -> Picture:
         """The ground truth; an error where the sample has none."""
+
+    def change(self, sample: Sample, perturbed: Perturbed, changed: pictures.Image) -> Picture:
+        """What a threat did: the difference, or where the ground truth moved to."""
+        if perturbed.samples is not None:
+            return self.truth(perturbed.samples[0], "moved ground truth")
+        difference, factor = pictures.amplified_difference(sample.image, changed)
+        return photo(f"difference x {factor:.1f}", difference)
 
     @abstractmethod
     def prediction(self, word: str, image: pictures.Image, prediction: P) -> Picture:
@@ -119,10 +126,10 @@ class _LabelPictures(PictureMaker[Labels]):
 
     painter: LabelPainter
 
-    def truth(self, sample: Sample) -> Picture:
+    def truth(self, sample: Sample, word: str = "ground truth") -> Picture:
         labels = self.painter.truth(sample)
         self.seen |= self.painter.classes_of(labels)
-        return self._picture("ground truth", labels)
+        return self._picture(word, labels)
 
     def prediction(self, word: str, image: pictures.Image, prediction: Labels) -> Picture:
         return self._picture(f"{word} prediction", prediction)
@@ -136,9 +143,9 @@ class _BoxPictures(PictureMaker[Boxes]):
 
     painter: BoxPainter
 
-    def truth(self, sample: Sample) -> Picture:
+    def truth(self, sample: Sample, word: str = "ground truth") -> Picture:
         boxes = self.painter.truth(sample)
-        return self._picture(f"ground truth: {counted(len(boxes), 'object')}", sample.image, boxes)
+        return self._picture(f"{word}: {counted(len(boxes), 'object')}", sample.image, boxes)
 
     def prediction(self, word: str, image: pictures.Image, prediction: Boxes) -> Picture:
         return self._picture(f"{word} prediction: {counted(len(prediction), 'box', 'boxes')}", image, prediction)

@@ -22,22 +22,15 @@ from gauntlet.tasks import DETECTION
 MINIMUM = "minimum"
 """An attack without a budget: it always wins in the end, and its size is its figure."""
 KIND_ORDER = (
-    "clean",
-    "corruption",
-    "weather",
-    "localized",
-    "attack",
-    "universal",
-    "patch",
-    "transfer",
-    "region_aware",
-    "battery",
-    MINIMUM,
+    *("clean", "corruption", "weather", "localized", "geometric", "geometric_worst"),
+    *("attack", "universal", "patch", "transfer", "region_aware", "battery", MINIMUM),
 )
 KIND_WORDS = {
     "corruption": ("corruption", "Corruptions"),
     "weather": ("weather", "Real weather"),
     "localized": ("localized corruption", "Localized corruptions"),
+    "geometric": ("move of the camera", "Moves of the camera"),
+    "geometric_worst": ("view of many", "The worst of many views"),
     "attack": ("attack", "Attacks"),
     "universal": ("universal perturbation", "Universal perturbations"),
     "patch": ("patch", "Patches"),

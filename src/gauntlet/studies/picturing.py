@@ -180,6 +180,7 @@ def _gallery(
         perturbed = threat.perturb(model, batch, [ImageSeed(seed, sample.id)])
         changed = pictures.from_tensor(perturbed.images[0])
         difference, factor = pictures.amplified_difference(sample.image, changed)
+        truth = sample if perturbed.samples is None else perturbed.samples[0]
         said = painter.predict(perturbed.images, sample.id)
         panels += [
             photo(label, changed),
@@ -190,7 +191,7 @@ def _gallery(
             panels.append(photo(f"{label}: where", draw_mask(perturbed.region[0].cpu().numpy())))
         seen |= painter.classes_of(said)
         if told:
-            words.append(f"{painter.right(sample, said):.1%} under {label}")
+            words.append(f"{painter.right(truth, said):.1%} under {label}")
     exhibit = Exhibit(sample.id, ", ".join(words), panels)
     return Gallery(title, painter.legend(seen), [exhibit])
 

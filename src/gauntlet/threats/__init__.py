@@ -5,6 +5,8 @@ from gauntlet.threats.contract import Candidate, Perturbed, Threat, threats
 from gauntlet.threats.kinds import attack as _attack  # noqa: F401 - these register themselves
 from gauntlet.threats.kinds import certify as _certify  # noqa: F401
 from gauntlet.threats.kinds import corruption as _corruption  # noqa: F401
+from gauntlet.threats.kinds import geometric as _geometric  # noqa: F401
+from gauntlet.threats.kinds import geometric_worst as _geometric_worst  # noqa: F401
 from gauntlet.threats.kinds import localized as _localized  # noqa: F401
 from gauntlet.threats.kinds import patch as _patch  # noqa: F401
 from gauntlet.threats.kinds import transfer as _transfer  # noqa: F401

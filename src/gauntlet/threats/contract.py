@@ -14,7 +14,7 @@ from gauntlet.metrics.certification import Votes
 from gauntlet.models.contract import GauntletModel
 from gauntlet.notebooks import facts_table
 from gauntlet.registry import Registry, callable_as
-from gauntlet.samples import Batch, Boxes
+from gauntlet.samples import Batch, Boxes, Sample
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.options import Option, merged
 from gauntlet.threats.passes import Passes
@@ -34,10 +34,12 @@ class Candidate:
     Attributes:
         images: (N, 3, H, W) in [0, 1].
         ran: bool (N,); False where the battery skipped the image because nothing could lower its figure any more.
+        samples: as in `Perturbed`.
     """
 
     images: torch.Tensor
     ran: torch.Tensor
+    samples: Sequence[Sample] | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Perturbed:
             per-pixel worst case of the region-aware attack), or None; for a detector one `Boxes` per image (its worst
             case per object), for certificates one `Votes` per image.
         details: per-image facts by name (norms, queries, rounds); every list has N entries, JSON-able.
+        samples: the N samples as the threat moved them: labels, boxes and depth in the frame of `images`. None where
+            the ground truth stays as it is, which is so for all threats but those that move the camera.
     """
 
     images: torch.Tensor
@@ -63,6 +67,11 @@ class Perturbed:
     candidates: Mapping[str, Candidate] = field(default_factory=dict)
     predictions: torch.Tensor | Sequence[Boxes] | Sequence[Votes] | None = None
     details: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    samples: Sequence[Sample] | None = None
+
+    def truth(self, batch: Batch) -> Sequence[Sample]:
+        """The samples whose labels and boxes say what is right on `images`."""
+        return batch.samples if self.samples is None else self.samples
 
 
 class Threat(ABC):
@@ -71,15 +80,20 @@ class Threat(ABC):
     Attributes:
         version: raised whenever the same description gives other images; part of an evaluation's key.
         needs_model: whether `perturb` looks at the model; a threat that does not can run ahead of it.
+        one_truth: whether all candidates of an image have the same ground truth.
     """
 
     version: ClassVar[int] = 1
     needs_model: ClassVar[bool] = True
+    one_truth: ClassVar[bool] = True
 
     @property
     def needs_depth(self) -> bool:
         """Whether it only works on samples with depth."""
         return False
+
+    def check_task(self, task: str) -> None:  # noqa: B027 - most threats are for every task
+        """An error where it cannot be used on models of a task, "segmentation" or "detection"."""
 
     @abstractmethod
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:

@@ -55,7 +55,7 @@ def build(name: str, task: str = SEGMENTATION) -> list[Description]:
     if name in detector_suites:
         return detector_suites[name]()
     every = suites[name]()
-    threats = [description for description in every if _aims_at_boxes(description)]
+    threats = [description for description in every if aims_at_boxes(description)]
     left_out = [description for description in every if description not in threats]
     if left_out:
         _LOGGER.info("left out of the suite '%s', since detectors have no pixels to aim at: %s", name, left_out)
@@ -65,7 +65,7 @@ def build(name: str, task: str = SEGMENTATION) -> list[Description]:
     return threats
 
 
-def _aims_at_boxes(description: Description) -> bool:
+def aims_at_boxes(description: Description) -> bool:
     """Whether a threat can be used on a detector: corruptions always, attacks where they work on boxes."""
     from gauntlet.threats import attacks
 
@@ -211,3 +211,7 @@ def arnab() -> list[Description]:
 def arnab_on_detectors() -> list[Description]:
     """FGSM with the true boxes: a detector has no prediction per pixel to leave."""
     return [{"clean": {}}, *(_attack("fgsm", epsilon=f"{level}/255") for level in ARNAB_LEVELS)]
+
+
+suites.add("full", "gauntlet.threats.safety_case:full")
+detector_suites.add("full", "gauntlet.threats.safety_case:full_on_detectors")

@@ -52,11 +52,11 @@ REGION_VIEWS = (
 def curve_panel(scope: Scope, ranking: Ranking, parameter: str, view: CurveView) -> Panel | None:
     """Curves along one setting, a line per model; one chart per threat that was run with several values of it."""
     rows = scope.analysis_frame
-    rows = rows[rows["view"].eq("all")]
+    rows = rows[rows["view"].eq("all") & rows["metric"].eq(view.metric)]  # first: a frame has a hundred metrics
     rows = rows[rows["kind"].eq("clean") | settings(rows, parameter).notna()]
     if view.relative:
         rows = rows[rows["kind"].isin(["clean", "attack"])]
-    if rows["kind"].eq("clean").all() or not rows["metric"].eq(view.metric).any():
+    if rows["kind"].eq("clean").all():
         return None
     points = curve(rows, parameter, view.metric)
     if view.relative:

@@ -19,12 +19,11 @@ from pydantic import BaseModel, ConfigDict
 from gauntlet.errors import GauntletError
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.contract import ModelIdentity, SegmentationModel
-from gauntlet.models.randomness import EvaluationDraws, drawing, random_parts
 from gauntlet.models.sources.contract import LoadedModel, ModelSource
 from gauntlet.samples import Batch, Sample
 from gauntlet.seeding import ImageSeed
 from gauntlet.tasks import SEGMENTATION
-from gauntlet.threats.attacks.engine.labels import label_map
+from gauntlet.threats.asking import label_maps
 from gauntlet.threats.contract import Perturbed, Preparation, Threat, threats
 from gauntlet.threats.image_cache import ImageCache, MadeImage, content_key
 from gauntlet.threats.kinds.attack import AttackThreat, need_labels
@@ -189,7 +188,7 @@ def _source_counts(
     """
     if not isinstance(source, SegmentationModel):
         return {}
-    seen = _said(source, images, seeds)
+    seen = label_maps(source, images, seeds)
     labels = need_labels(batch)
     counted = torch.ones_like(labels, dtype=torch.bool) if batch.ignore_index is None else labels != batch.ignore_index
 
@@ -202,12 +201,6 @@ def _source_counts(
         "source_pixels": per_class(labels, counted),
         "source_predicted": per_class(seen, counted),
     }
-
-
-def _said(source: GauntletModel, images: torch.Tensor, seeds: Sequence[ImageSeed]) -> torch.Tensor:
-    """Label maps (N, H, W) of the source; a random one draws as in an evaluation."""
-    with torch.inference_mode(), drawing(random_parts(source), EvaluationDraws(seeds)):
-        return label_map(source(images))
 
 
 def _for_source(
@@ -227,7 +220,7 @@ def _for_source(
             "attack away from the source's own prediction (labels: prediction) can be transferred then."
         )
     labels = need_labels(batch)
-    own = _said(source, batch.images, seeds)
+    own = label_maps(source, batch.images, seeds)
     void = torch.zeros_like(labels, dtype=torch.bool) if batch.ignore_index is None else labels == batch.ignore_index
     return replace(batch, labels=torch.where(void, labels, own))
 

@@ -1,0 +1,1 @@
+"""Sections on how sure models are: certainty, calibration, certificates."""

@@ -1,0 +1,203 @@
+"""The kinds of threats that a safety reviewer asks about: what the suite `full` runs, and what a store lacks.
+
+One list serves both: a kind that is added to `KINDS` is run by `full` and missed by the report where it was not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
+from gauntlet.threats.corruptions import COMMON, COMMON_3D, registry
+from gauntlet.threats.suites import L2, LINF, Description, aims_at_boxes, localized, rounds_in_square
+
+BLACK_BOX = ("square", "label-only")
+"""Attacks that only ask the model."""
+
+Covers = Callable[[str, Mapping[str, Any]], bool]
+"""Whether a description, given as its kind and its options, is of a kind."""
+
+
+def _kind(name: str) -> Covers:
+    """A kind of description; what is run as a control of it answers no question."""
+    return lambda kind, options: (
+        kind == name and not options.get("control") and options.get("content", "fitted") == "fitted"
+    )
+
+
+def _white_box(norm: str) -> Covers:
+    return lambda kind, options: (
+        kind == "attack" and options.get("name") not in BLACK_BOX and options.get("norm") == norm
+    )
+
+
+def _corrupted(*groups: str) -> Covers:
+    """Corruptions of the whole image of some groups of the catalogue."""
+
+    def covers(kind: str, options: Mapping[str, Any]) -> bool:
+        name = options.get("name")
+        return kind == "corruption" and name in registry and registry[str(name)].group in groups
+
+    return covers
+
+
+@dataclass(frozen=True)
+class KindOfThreat:
+    """One kind.
+
+    Attributes:
+        name: in the plural, as a reader knows it.
+        question: what a reviewer wants to know.
+        covers: which stored threats answer it.
+        threats: what `full` runs of it.
+        on_detectors: the same on detectors; None for those of `threats` that can be used on them.
+        how: what to run where `full` runs nothing: it needs something of the user's own.
+        tasks: whose models it concerns.
+    """
+
+    name: str
+    question: str
+    covers: Covers
+    threats: tuple[Description, ...] = ()
+    on_detectors: tuple[Description, ...] | None = None
+    how: str = ""
+    tasks: tuple[str, ...] = tuple(TASKS)
+
+    def of_task(self, task: str) -> list[Description]:
+        """What `full` runs of it on models of a task."""
+        if task != DETECTION:
+            return list(self.threats)
+        return list(filter(aims_at_boxes, self.threats)) if self.on_detectors is None else list(self.on_detectors)
+
+    @property
+    def remedy(self) -> str:
+        """What to run so that it is no longer missing."""
+        return self.how or "gauntlet run --suite full"
+
+
+def _attacks(options: Mapping[str, Any], *names: str) -> tuple[Description, ...]:
+    return tuple({"attack": {"name": name, **options}} for name in names)
+
+
+def _corruptions(names: Iterable[str]) -> tuple[Description, ...]:
+    return tuple({"corruption": {"name": name, "severity": 3}} for name in names)
+
+
+def _moves(**severities: int) -> tuple[Description, ...]:
+    return tuple({"geometric": {"name": name, "severity": severity}} for name, severity in severities.items())
+
+
+KINDS: tuple[KindOfThreat, ...] = (
+    KindOfThreat("clean images", "How good is it when nothing is wrong?", _kind("clean"), ({"clean": {}},)),
+    KindOfThreat(
+        "white-box attacks, linf",
+        "What is left when an attacker knows the model and changes every pixel a little?",
+        _white_box("linf"),
+        _attacks(LINF, "pgd", "cospgd"),
+        _attacks(LINF, "pgd", "bim"),
+    ),
+    KindOfThreat(
+        "white-box attacks, l2", "And when the change is bounded as a whole?", _white_box("l2"), _attacks(L2, "pgd")
+    ),
+    KindOfThreat(
+        "batteries of attacks",
+        "Is the worst of several attacks worse than each of them?",
+        _kind("battery"),
+        ({"battery": {"name": "gauntlet", "epsilon": "8/255"}},),
+        ({"battery": {"name": "detectors", "epsilon": "8/255"}},),
+    ),
+    KindOfThreat(
+        "attacks without gradients",
+        "Does it only look robust because its gradient is hidden?",
+        lambda kind, options: kind == "attack" and options.get("name") in BLACK_BOX,
+        how="gauntlet run --threat '{attack: {name: square, epsilon: 8/255}}'",
+    ),
+    KindOfThreat(
+        "transferred attacks",
+        "Do images made on another model break it?",
+        _kind("transfer"),
+        how="gauntlet run --threat '{transfer: {source_model: ANOTHER, attack: {name: pgd, epsilon: 8/255}}}'",
+    ),
+    KindOfThreat(
+        "attacks in a region",
+        "Can a part of the image break the prediction elsewhere?",
+        lambda kind, options: kind == "region_aware" or (kind == "attack" and "region" in options),
+        (rounds_in_square("quarter"),),
+    ),
+    KindOfThreat(
+        "universal perturbations",
+        "Is there one perturbation that breaks every image?",
+        _kind("universal"),
+        how="fit one with 'gauntlet universal fit', then gauntlet run --threat '{universal: {artifact: FILE}}'",
+    ),
+    KindOfThreat(
+        "adversarial patches",
+        "Can a printed patch break it?",
+        _kind("patch"),
+        how="fit one with 'gauntlet patch fit', then gauntlet run --threat '{patch: {artifact: FILE}}'",
+    ),
+    KindOfThreat(
+        "common corruptions",
+        "Does it bear noise, blur, weather and compression?",
+        _corrupted("noise", "blur", "weather", "digital"),
+        _corruptions(COMMON),
+    ),
+    KindOfThreat(
+        "corruptions in 3D",
+        "And those that follow the depth of the scene?",
+        _corrupted("3d"),
+        _corruptions(COMMON_3D),
+        how="gauntlet run --suite full, on a dataset with depth for six of the nine",
+    ),
+    KindOfThreat(
+        "localized corruptions",
+        "Does dirt on a part of the lens spoil the rest?",
+        _kind("localized"),
+        (localized("gaussian_noise"), localized("snow")),
+    ),
+    KindOfThreat(
+        "moves of the camera",
+        "Does it bear another mounting, zoom, lens or calibration?",
+        _kind("geometric"),
+        _moves(rotation=3, translation=3, zoom_in=2, zoom_out=1, shear=3, barrel=3, pincushion=3, perspective=3),
+    ),
+    KindOfThreat(
+        "the worst of many views",
+        "And the worst mounting within a tolerance?",
+        _kind("geometric_worst"),
+        ({"geometric_worst": {"draws": 10}},),
+        ({"geometric_worst": {"draws": 10, "degrees": 15}},),
+    ),
+    KindOfThreat(
+        "real weather",
+        "Does it bear fog, night, rain and snow as they are?",
+        _kind("weather"),
+        how="gauntlet run --dataset acdc --root FOLDER, for models of Cityscapes' classes",
+        tasks=(SEGMENTATION,),
+    ),
+    KindOfThreat(
+        "certificates",
+        "What can no attack change, whatever it is?",
+        _kind("certify"),
+        how="gauntlet certify --model MODEL --sigma 0.25",
+        tasks=(SEGMENTATION,),
+    ),
+)
+"""Every kind, in the order in which they are run and listed."""
+
+
+def kinds_of_task(task: str) -> list[KindOfThreat]:
+    """The kinds that concern models of a task."""
+    return [kind for kind in KINDS if task in kind.tasks]
+
+
+def full() -> list[Description]:
+    """One of each kind that a safety reviewer asks about and that needs nothing but the model and the images."""
+    return [threat for kind in kinds_of_task(SEGMENTATION) for threat in kind.of_task(SEGMENTATION)]
+
+
+def full_on_detectors() -> list[Description]:
+    """The same on detectors."""
+    return [threat for kind in kinds_of_task(DETECTION) for threat in kind.of_task(DETECTION)]
