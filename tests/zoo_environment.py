@@ -24,6 +24,7 @@ PACKAGES = (
     "segmentation-models-pytorch",
     "onnx",
     "onnx2torch",
+    "onnxruntime",
     "datasets",
     "av",
 )

@@ -216,6 +216,18 @@ def test_a_single_step_that_beats_iterations_is_a_warning() -> None:
     assert "single step (fgsm) is stronger" in warnings(store)[0]
 
 
+def test_an_attack_that_only_asks_and_beats_the_gradient_is_a_warning() -> None:
+    store = Store()
+    put(store, "m", "pgd 8", pgd(8 / 255), mIoU=0.4, aAcc=0.4)
+    for queries, value in ((100, 0.395), (200, 0.2)):
+        description = {"attack": {"name": "square", "norm": "linf", "epsilon": 8 / 255, "queries": queries}}
+        put(store, "m", f"square {queries}", description, mIoU=value, aAcc=value)
+    assert warnings(store) == [
+        "An attack that only asks the model (square 200) is stronger than all that follow its gradient: the gradient is "
+        "masked."
+    ]
+
+
 def test_a_larger_budget_that_is_weaker_is_a_warning() -> None:
     store = Store()
     for epsilon, value in ((4, 0.2), (8, 0.3)):

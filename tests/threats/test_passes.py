@@ -12,6 +12,7 @@ from gauntlet.models.wrapping import wrap_model
 from gauntlet.samples import Batch, collate
 from gauntlet.threats import Passes, Threat, build_threat
 from gauntlet.threats.attacks import Outcome, attacks, build, build_battery
+from gauntlet.threats.attacks.registration import names_without_gradient
 from tiny import TinyDataset, tiny_network
 from tiny_detector import TinyBoxes, TinyDetector
 
@@ -52,6 +53,8 @@ REACHED: list[dict[str, Any]] = [
     {"name": "sea-bce", "steps": 20, "epsilon": 1e-6},
     {"name": "apgd-jsd", "steps": 6, "epsilon": 1e-6, "returns": "best-miou", "restarts": 2},
     {"name": "dag", "steps": 3, "alpha": 1e-6},
+    {"name": "square", "queries": 5, "epsilon": 1e-6, "restarts": 2},
+    {"name": "label-only", "queries": 6, "epsilon": 1e-6},
     {"name": "minimal-pgd", "steps": 2, "rounds": 3, "largest": 1e-6},
 ]
 EASY = {"box": [4, 4, 5, 6]}  # two pixels, which are soon won
@@ -81,6 +84,8 @@ REACHED_ON_DETECTORS: list[dict[str, Any]] = [
     {"name": "pgd", "steps": 3, "epsilon": 1e-6, "restarts": 2},
     {"name": "apgd", "steps": 12, "epsilon": 1e-6},
     {"name": "apgd", "steps": 20, "epsilon": 1e-6},
+    {"name": "square", "queries": 5, "epsilon": 1e-6},
+    {"name": "square", "queries": 5, "epsilon": 1e-6, "loss": "accuracy"},
     {"name": "dag", "steps": 3, "alpha": 1e-6},
 ]
 
@@ -129,7 +134,9 @@ def test_an_attack_that_stops_early_asks_less(options: dict[str, Any]) -> None:
 
 def test_every_attack_says_what_it_costs() -> None:
     costs = {name: attacks[name]().passes() for name in attacks.names()}
-    assert all(each.forward >= each.backward >= 1 for each in costs.values())
+    asking = {name for name, each in costs.items() if each.backward == 0}
+    assert asking == set(names_without_gradient()) == {"square", "label-only"}
+    assert all(each.forward >= each.backward for each in costs.values())
     tested = {options["name"] for options in [*EXACT, *REACHED, *STRONG, *ON_DETECTORS]}
     assert tested | {"region-aware"} == set(costs)
 

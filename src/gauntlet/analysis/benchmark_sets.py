@@ -21,6 +21,12 @@ COMMON_3D = (
 DEPTH_CORRUPTIONS = ("far_focus", "fog_3d", "near_focus", "xy_motion_blur", "z_motion_blur")
 """Those of the eight that look at depth; the benchmark reads it by the rule "estimated" (`depth_rule`)."""
 
+C_BAR = (
+    *("blue_noise_sample", "brownish_noise", "caustic_refraction", "checkerboard_cutout", "cocentric_sine_waves"),
+    *("inverse_sparkles", "perlin_noise", "plasma_noise", "single_frequency_greyscale", "sparkles"),
+)
+"""The ten of ImageNet-C-bar (docs/specs/beyond.md, 9); part of no benchmark's figure."""
+
 ATTACKS = {name: task.rem_attacks for name, task in TASKS.items()}
 """The attacks of ReM, by task."""
 

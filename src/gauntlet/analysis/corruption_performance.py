@@ -51,7 +51,7 @@ def mpc(
     Args:
         frame: tidy figures of a store or the published ones.
         metric: by default mIoU for segmentation and mAP for detection; Michaelis et al. take VOC_mAP50 for VOC.
-        corruptions, severities: what the mean is taken over.
+        corruptions, severities: what the mean is taken over; `benchmark_sets.C_BAR` for the mean of C-bar.
 
     Returns:
         Per unit: metric, clean, mPC, rPC, cells ("75 of 75"), missing ("fog 3, fog 4"); mPC and rPC are NaN unless

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gauntlet.analysis.benchmark_sets import ATTACKS, CORRUPTION_FAMILIES, CORRUPTIONS, DEPTH_CORRUPTIONS
+from gauntlet.analysis.benchmark_sets import ATTACKS, C_BAR, CORRUPTION_FAMILIES, CORRUPTIONS, DEPTH_CORRUPTIONS
 from gauntlet.analysis.frames import group_codes, union_of_flags, unit_columns
 from gauntlet.results.descriptions import grey_levels, is_plain, threat_settings
 
@@ -45,10 +45,9 @@ def gam(frame: pd.DataFrame, *, members: Sequence[str] | None = None) -> pd.Data
 
 
 def corruption_families(frame: pd.DataFrame) -> pd.DataFrame:
-    """As `gam`, for every family of corruptions on its own: summary "noise_3", "blur_3", "weather_3", "digital_3"."""
-    return _summarise(
-        frame, "corruption", {name: _for_any_task(members) for name, members in CORRUPTION_FAMILIES.items()}
-    )
+    """As `gam`, for every family of corruptions: "noise_3", "blur_3", "weather_3", "digital_3", "c-bar_3"."""
+    families = {**CORRUPTION_FAMILIES, "c-bar": C_BAR}
+    return _summarise(frame, "corruption", {name: _for_any_task(members) for name, members in families.items()})
 
 
 def _for_any_task(members: Sequence[str]) -> dict[str, tuple[str, ...]]:

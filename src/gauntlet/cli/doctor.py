@@ -45,6 +45,7 @@ OPTIONAL = {
     "torchvision models": ("torchvision", "torchvision", "zoo"),
     "segmentation_models_pytorch": ("segmentation_models_pytorch", "segmentation-models-pytorch", "zoo"),
     "ONNX models": ("onnx2torch", "onnx2torch", "zoo"),
+    "ONNX Runtime": ("onnxruntime", "onnxruntime", "zoo"),
     "PostgreSQL store": ("psycopg", "psycopg", "postgres"),
     "Figures as PNG, PDF, SVG": ("matplotlib", "matplotlib", "figures"),
     "Parquet export": ("pyarrow", "pyarrow", "parquet"),

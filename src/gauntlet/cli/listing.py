@@ -173,7 +173,8 @@ def _attacks() -> list[Row]:
     for name, make in attacks.attacks.items():
         described = make().describe()
         described = {**described.get("attack", {}), **described} if name == "region-aware" else described
-        defaults = {key: described[key] for key in ("norm", "epsilon", "alpha", "steps", "loss") if described.get(key)}
+        shown = ("norm", "epsilon", "alpha", "steps", "queries", "loss")
+        defaults = {key: described[key] for key in shown if described.get(key)}
         words = [
             f"{key} {format_number(value) if isinstance(value, float) else value}" for key, value in defaults.items()
         ]

@@ -74,6 +74,13 @@ def read_model_options(
     decode: Annotated[
         str | None, _option("--decode", "How an ONNX detector writes boxes: yolov8, or {name: yolov8, most: 100}.")
     ] = None,
+    gives: Annotated[
+        str | None, _option("--gives", "What a model of your own gives: logits, or labels for label maps alone.")
+    ] = None,
+    runtime: Annotated[
+        str | None,
+        _option("--runtime", "Who computes an ONNX file: onnx2torch (with gradients) or onnxruntime (without)."),
+    ] = None,
     trust: Annotated[
         bool, _option("--trust", "Let the model's files run code: pickles, .pt2, OpenMMLab configurations.")
     ] = False,
@@ -92,6 +99,8 @@ def read_model_options(
         "stride": stride,
         "input_size": whole_numbers("--input-size", input_size, "x", "512x1024", count=2),
         "decode": _decode_rule(decode),
+        "gives": gives,
+        "runtime": runtime,
         "trust": trust or None,
     }
     return {option: value for option, value in read.items() if value is not None}

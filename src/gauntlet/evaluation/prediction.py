@@ -12,6 +12,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics import DensePrediction
 from gauntlet.metrics.segmentation.metric import ProperScores
 from gauntlet.models import DetectionModel, SegmentationModel
+from gauntlet.models.asked import gives_labels
 from gauntlet.models.precision import model_precision
 from gauntlet.models.randomness import EvaluationDraws, drawing, random_parts
 from gauntlet.samples import Boxes
@@ -30,7 +31,7 @@ def predict_dense(
     seeds: Sequence[ImageSeed] | None = None,
     trial: int = 0,
 ) -> list[DensePrediction]:
-    """Label maps, confidence, entropy and log-odds of every image.
+    """Label maps of every image, with confidence, entropy and log-odds where the model tells more than label maps.
 
     Args:
         model: the model.
@@ -44,6 +45,8 @@ def predict_dense(
     with model_precision(precision, images.device), drawing(random_parts(model), draws):
         logits = model(images)  # (N, K, H, W)
     _check_logits(model, logits, images, ids)
+    if gives_labels(model):  # which has no confidence to tell
+        return [DensePrediction(each.argmax(0).cpu().numpy()) for each in logits]
     # Image by image: what is computed of one image's logits stays in the processor's cache.
     return [describe_logits(each.float(), model.identity.name, name) for each, name in zip(logits, ids, strict=True)]
 

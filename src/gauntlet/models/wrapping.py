@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from gauntlet.errors import GauntletError
+from gauntlet.models.asked import LabelMaps
 from gauntlet.models.contract import ModelIdentity, SegmentationModel, weights_digest
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
 
@@ -119,8 +121,12 @@ class WrappedSegmentation(SegmentationModel):
             ) from error
 
 
+GIVEN = ("logits", "labels")
+"""What a network can give: scores per class, or nothing but the predicted classes."""
+
+
 def wrap_model(
-    module: nn.Module,
+    module: nn.Module | Callable[[torch.Tensor], Any],
     *,
     task: str = SEGMENTATION,
     num_classes: int,
@@ -131,11 +137,13 @@ def wrap_model(
     ignore_index: int | None = 255,
     stride: int = 1,
     name: str | None = None,
+    gives: str = "logits",
 ) -> SegmentationModel:
     """A Gauntlet model from a torch module; the module is put in eval mode and frozen.
 
     Args:
-        module: takes normalised images (N, 3, H, W), returns logits (N, K, h, w).
+        module: takes normalised images (N, 3, H, W), returns logits (N, K, h, w); with gives="labels" anything that
+            can be called with such a tensor and returns whole numbers (N, H, W), as a tensor or an array.
         task: "segmentation"; detectors implement `gauntlet.models.DetectionModel` instead.
         num_classes: K; further logits (an output for void) are dropped.
         mean, std: per channel, on the [0, 1] scale, in `channel_order`; images as they are where neither is given.
@@ -143,16 +151,27 @@ def wrap_model(
         class_names: K names.
         ignore_index: the label that counts for nothing.
         stride: what height and width must be a multiple of; others are padded and cropped back.
-        name: what results are stored under; the class name of the module by default.
+        name: what results are stored under; the class name of the module by default. The weights of a module tell it
+            from others; for any other callable this name has to.
+        gives: "logits", or "labels" for a model that tells nothing but label maps: it has no confidence, and only
+            attacks that need no gradient work on it.
     """
+    if gives not in GIVEN:
+        raise GauntletError(f"gives must be one of {', '.join(GIVEN)}, not '{gives}'.")
+    if gives == "logits" and not isinstance(module, nn.Module):
+        raise GauntletError(
+            f"wrap_model takes a torch module, not a {type(module).__name__}; "
+            "for one that gives label maps say gives='labels'."
+        )
     if task not in TASKS:
         raise GauntletError(f"task must be one of {', '.join(TASKS)}, not '{task}'.")
     if task == DETECTION:
         raise GauntletError("a detector has losses and boxes; implement gauntlet.models.DetectionModel instead.")
     assumed = mean is None and std is None
     mean, std = mean if mean is not None else (0.0,) * 3, std if std is not None else (1.0,) * 3
+    asked = module if isinstance(module, nn.Module) and gives == "logits" else LabelMaps(module, num_classes)
     model = WrappedSegmentation(
-        module,
+        asked,
         num_classes=num_classes,
         normalisation=Normalisation(mean, std, channel_order),
         class_names=class_names,
@@ -161,9 +180,16 @@ def wrap_model(
     )
     model.normalisation_assumed = assumed
     settings = f"{tuple(mean)}|{tuple(std)}|{channel_order}|{num_classes}|{stride}"
-    model._identity = ModelIdentity(name or type(module).__name__, weights_digest(module) + _short_digest(settings))
+    if gives == "labels":
+        settings += f"|labels|{_called(module)}"
+    model._identity = ModelIdentity(name or _called(module), weights_digest(asked) + _short_digest(settings))
     model.freeze()
     return model
+
+
+def _called(module: object) -> str:
+    """What a module or a function is called."""
+    return str(getattr(module, "__qualname__", type(module).__name__))
 
 
 def _short_digest(text: str) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from gauntlet.numbers import parse_number
 
 TEXT_SETTINGS = ("attack", "norm", "corruption", "battery", "condition", "source_model")
-NUMBER_SETTINGS = ("epsilon", "alpha", "steps", "severity", "ratio", "patch", "rounds")
+NUMBER_SETTINGS = ("epsilon", "alpha", "steps", "queries", "severity", "ratio", "patch", "rounds")
 _NAMED = ("attack", "corruption", "battery")
 _AIMS = ("target", "region", "fooling_region")
 

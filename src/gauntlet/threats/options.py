@@ -120,6 +120,7 @@ EPSILON = Option(
     "always", place=-2, written="{value}", swept=True, axis="epsilon (grey levels of 255)", grey_levels=True
 )
 STEPS = Option("always", place=-1, written="x{value}", swept=True, axis="steps of the attack")
+QUERIES = Option("always", place=-1, written="{value} queries", swept=True, axis="queries to the model")
 ALPHA = Option(place=1, swept=True, grey_levels=True, follows=("epsilon", "steps"))
 LOSS = Option(place=4)
 RATIO = Option("always", swept=True, axis="share of patches hit")

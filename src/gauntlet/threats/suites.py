@@ -9,7 +9,7 @@ from typing import Any
 from gauntlet.errors import GauntletError
 from gauntlet.registry import Registry, callable_as
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
-from gauntlet.threats.corruptions import COMMON
+from gauntlet.threats.corruptions import C_BAR, COMMON, SEVERITIES
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -130,6 +130,12 @@ def detecbench() -> list[Description]:
     attacks = [_attack(name, **LINF) for name in ("bim", "pgd")]
     in_3d = [threat.describe() for threat in AllCommonCorruptions3d()]
     return [{"clean": {}}, *attacks, *(_corruption(name) for name in COMMON), *in_3d]
+
+
+@suites.register("c-bar")
+def c_bar() -> list[Description]:
+    """ImageNet-C-bar's ten corruptions at all severities: what nobody trains against; `mpc` has their mean."""
+    return [{"clean": {}}, *(_corruption(name, severity) for name in C_BAR for severity in SEVERITIES)]
 
 
 def localized(name: str, severity: int = 3, ratio: float = 0.5) -> Description:

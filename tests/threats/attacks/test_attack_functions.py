@@ -57,13 +57,14 @@ def test_options_and_defaults_are_those_of_the_attack(name: str) -> None:
     defaults = {each.name: preset.defaults.get(each.name, each.default) for each in fields(preset.kind)}
     options = {OTHER_NAMES.get(key, key): value for key, value in defaults.items() if key not in BY_NAME}
     in_signature = budget(name)
-    assert in_signature == {key: options[key] for key in ("epsilon", "steps")}
+    assert in_signature == {key: options[key] for key in ("epsilon", "steps", "queries") if key in options}
+    assert len(in_signature) == 2
     assert set(in_signature) | set(shared(name)) == set(options) | {"seed", "start"}
     assert not set(in_signature) & set(shared(name))
     assert attacks.build(name, **in_signature).describe() == attacks.build(name).describe()
 
 
-ONE_NORM = {"alma-prox": "linf"}
+ONE_NORM = {"alma-prox": "linf", "label-only": "linf"}
 """Attacks that are defined for one norm only; they refuse the other with a message of their own."""
 
 
@@ -108,6 +109,8 @@ def test_options_of_batteries(name: str) -> None:
         ("sea-mce-bal", {"steps": 10, "class_weights": [1, 2, 3, 4, 5]}, {}),
         ("dag", {"steps": 3, "epsilon": "4/255"}, {}),
         ("minimal-pgd", {"steps": 10, "rounds": 3, "threshold": 0.5}, {}),
+        ("square", {"queries": 5, "norm": "l2"}, {"start": 1 - IMAGES}),
+        ("label-only", {"queries": 5, "epsilon": "16/255"}, {"seed": 2}),
         ("region-aware", {"rounds": 2, "attack": {"name": "bim", "steps": 2}}, {"seed": 1}),
         ("semsegbench", {"budget": 0.1}, {"seed": 3}),
     ],

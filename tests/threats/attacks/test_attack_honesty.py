@@ -41,6 +41,7 @@ HONEST = Measured(
         ({"more_steps": 0.33}, "more-steps-weaker", "warning"),
         ({"single_step": 0.28}, "iterative-weaker", "error"),
         ({"transfer": 0.28}, "transfer-stronger", "error"),
+        ({"black_box": 0.28}, "black-box-stronger", "error"),
         ({"noise": 0.3}, "noise-as-strong", "error"),
         ({"whole_box": 0.21}, "whole-box-survives", "error"),
     ],
@@ -55,6 +56,7 @@ def test_each_doubt_has_its_finding(change: dict[str, Any], code: str, severity:
 
 def test_slack_is_granted() -> None:
     close = replace(HONEST, larger_epsilon=0.319, more_steps=0.319, single_step=0.295, transfer=0.295, whole_box=None)
+    close = replace(close, black_box=0.295)
     assert judge(close) == []
 
 
@@ -77,6 +79,7 @@ def test_a_model_without_gradient_is_found_out() -> None:
         "zero-gradient",
         "vanishing-gradient",
         "transfer-stronger",
+        "black-box-stronger",
         "noise-as-strong",
         "whole-box-survives",
     } <= actual
@@ -110,6 +113,8 @@ def test_the_figures_are_what_the_attacks_give() -> None:
     assert measured.attack <= measured.last
     assert measured.whole_box is None
     assert measured.classes == 5
+    assert measured.attack < (measured.black_box or 0) < measured.clean
+    assert measure(network, IMAGES, LABELS, Trial(noises=1, whole_box_steps=0, queries=0)).black_box is None
 
 
 def test_nothing_to_check() -> None:
@@ -120,4 +125,4 @@ def test_nothing_to_check() -> None:
 
 
 def test_the_attacks_that_checks_name_exist() -> None:
-    assert {checks.ITERATIVE, checks.SINGLE_STEP, *honesty.SINGLE_STEP} <= set(names())
+    assert {checks.ITERATIVE, checks.SINGLE_STEP, checks.BLACK_BOX, *honesty.SINGLE_STEP} <= set(names())

@@ -18,6 +18,7 @@ import torch
 
 from gauntlet._version import __version__
 from gauntlet.files import cache_folder
+from gauntlet.models.asked import has_gradient
 from gauntlet.models.contract import DetectionModel, GauntletModel
 from gauntlet.models.preparation.steps import prepare
 from gauntlet.models.randomness import ask_equally
@@ -50,6 +51,8 @@ def choose_steps(model: GauntletModel, size: tuple[int, int], batch_size: int) -
         size: height and width of the images, in pixels.
         batch_size: images of one pass.
     """
+    if not has_gradient(model):  # there is nothing to prepare in a part that can only be asked
+        return ()
     key = _machine_key(model, size, batch_size)
     known = _read_cache().get(key)
     if known is not None and tuple(known) in CANDIDATES and same_function(model, prepare(model, known), size):

@@ -1,6 +1,8 @@
 """onnx: a network in ONNX, turned into a torch module by onnx2torch; gradients reach the input.
 
-Its output is taken as logits of a segmentation; with the option `decode`, as a detector's (`onnx_detection`).
+With runtime="onnxruntime" the file runs as it is deployed, without a gradient (`onnx_runtime`). Its output is taken as
+logits of a segmentation; with gives="labels" as label maps, with the option `decode` as a detector's
+(`onnx_detection`).
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError, first_line
+from gauntlet.models.asked import LabelMaps
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources import onnx_detection
 from gauntlet.models.sources.adapting import OPTIONS, Adapter, check_options, digested, read_size, require
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.sources.decoding import build_rule, decode_rules
 from gauntlet.models.sources.detecting import Labels
-from gauntlet.models.wrapping import Normalisation
+from gauntlet.models.sources.onnx_runtime import RUNTIMES, RuntimeNetwork
+from gauntlet.models.wrapping import GIVEN, Normalisation
 
 READABLE_OPSET = 17
 """The newest operators that onnx2torch reads all of."""
@@ -55,7 +59,9 @@ class OnnxModel(ModelSource):
 
     @property
     def needs_num_classes(self) -> bool:
-        return not ({"num_classes", "outputs", "decode"} & set(self.options)) and _count_outputs(self._graph) is None
+        if {"num_classes", "outputs", "decode"} & set(self.options):
+            return False
+        return self.options.get("gives") == "labels" or _count_outputs(self._graph) is None
 
     def load(self) -> GauntletModel:
         batch, height, width = _input_shape(self._graph, self.path)
@@ -63,21 +69,28 @@ class OnnxModel(ModelSource):
         if self.task == "detection":
             return self._detector(OneByOne(self._network()) if batch == 1 else First(self._network()), size)
         shape = _output_shape(self._graph)
-        if len(shape) in (2, 3):
+        labels = self.options.get("gives") == "labels"
+        if len(shape) in (2, 3) and not labels:
             sides = "x".join("?" if side is None else str(side) for side in shape)
             raise GauntletError(
                 f"onnx:{self.path} gives {sides} numbers, which is no map of logits; if it is a detector, say how it "
-                f"writes boxes with decode (--decode): {', '.join(sorted(decode_rules))}."
+                f"writes boxes with decode (--decode): {', '.join(sorted(decode_rules))}; if they are label maps, say "
+                "gives=labels (--gives labels)."
             )
-        outputs = self.options.get("num_classes") or _count_outputs(self._graph)
+        outputs = self.options.get("num_classes") or (None if labels else _count_outputs(self._graph))
         if outputs is None:
             raise GauntletError(f"onnx:{self.path} does not say how many classes it has; give num_classes.")
         network = OneByOne(self._network()) if batch == 1 else self._network()
+        if labels:
+            network = LabelMaps(Flat(network), int(outputs))
         model = Adapter(int(outputs), input_size=size).overruled(self.options).wrap(network, self.identity)
         model.normalisation_assumed = "mean" not in self.options and "std" not in self.options
         return model
 
     def _network(self) -> nn.Module:
+        if self.options.get("runtime") == "onnxruntime":
+            _external_files(self._graph, self.path)
+            return RuntimeNetwork(self.path)
         onnx, onnx2torch = require("onnx", "onnx"), require("onnx2torch", "onnx")
         _external_files(self._graph, self.path)
         try:
@@ -131,6 +144,18 @@ class First(nn.Module):
         return _first(self.network(images))
 
 
+class Flat(nn.Module):
+    """A network whose label maps may have one channel, (N, 1, H, W), without it."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        answer = _first(self.network(images))
+        return answer.squeeze(1) if answer.ndim == 4 else answer
+
+
 class OneByOne(nn.Module):
     """A network whose batch size was fixed at 1 when it was exported."""
 
@@ -144,8 +169,11 @@ class OneByOne(nn.Module):
 
 def source(path: str, options: Mapping[str, Any]) -> ModelSource:
     """onnx:PATH, with the options of `Adapter`, or decode for a detector; num_classes where the file does not say."""
-    accepted = onnx_detection.OPTIONS if "decode" in options else (*OPTIONS, "decode", "trust")
-    check_options(f"onnx:{path}", options, accepted)
+    accepted = onnx_detection.OPTIONS if "decode" in options else (*OPTIONS, "decode", "gives", "trust")
+    check_options(f"onnx:{path}", options, (*accepted, "runtime"))
+    for option, known in (("runtime", RUNTIMES), ("gives", GIVEN)):
+        if options.get(option, known[0]) not in known:
+            raise GauntletError(f"{option} must be one of {', '.join(known)}, not '{options[option]}'.")
     file = Path(path).expanduser()
     if not file.is_file():
         raise GauntletError(f"there is no file {file}; onnx: takes the path of an ONNX file.")

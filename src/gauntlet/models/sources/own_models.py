@@ -22,7 +22,7 @@ from gauntlet.own_code import find_callable
 
 AROUND = ("input_size", "outputs")
 """Options that put something around the network before it is wrapped: see `Adapter`."""
-WRAPPING = ("task", *WRAPPED, *AROUND, "name", "trust")
+WRAPPING = ("task", *WRAPPED, *AROUND, "name", "gives", "trust")
 """Options of `wrap_model`, those around the network, and trust."""
 
 
@@ -132,8 +132,12 @@ class PythonModel(ModelSource):
             built._identity = self._marked(built.identity, built, {**wanted, **chosen})
             built.freeze()
             return built
-        if not isinstance(built, nn.Module):
-            raise GauntletError(f"python:{self.target} returned a {type(built).__name__}; expected a torch module.")
+        asked = self.options.get("gives") == "labels" and callable(built)
+        if not isinstance(built, nn.Module) and not asked:
+            raise GauntletError(
+                f"python:{self.target} returned a {type(built).__name__}; expected a torch module, or with "
+                "gives=labels (--gives labels) anything that can be called with images and returns label maps."
+            )
         _need_classes(f"python:{self.target}", self.options)
         # What a callable names it may do itself: num_classes counts for both, nothing is resized or chosen twice.
         settings = {
@@ -169,13 +173,14 @@ class PythonModel(ModelSource):
         model.num_classes, model.class_names = adapter.num_classes, tuple(adapter.class_names or ())
         return {"outputs": list(adapter.outputs or ())}
 
-    def _marked(self, identity: ModelIdentity, module: nn.Module, wanted: Mapping[str, Any]) -> ModelIdentity:
+    def _marked(self, identity: ModelIdentity, module: Any, wanted: Mapping[str, Any]) -> ModelIdentity:
         """The identity with what the weights do not tell: the callable's options and the layers themselves.
 
         A model that was never given a name is called by its address: a class name is that of many networks. Version
         0.1.0 did call it so, and its results are stored under that name.
         """
-        digest = identity.digest + file_digest([], {**wanted, "layers": repr(module)})[:8]
+        layers = repr(module) if isinstance(module, nn.Module) else type(module).__name__  # the rest is an address
+        digest = identity.digest + file_digest([], {**wanted, "layers": layers})[:8]
         if "name" in self.options:
             return ModelIdentity(self.options["name"], digest)
         if identity.name in (type(module).__name__, type(getattr(module, "module", None)).__name__):
@@ -199,13 +204,18 @@ def _for_wrapping(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name != "trust"}
 
 
-def _wrapped(module: nn.Module, options: Mapping[str, Any]) -> SegmentationModel:
+def _wrapped(module: Any, options: Mapping[str, Any]) -> SegmentationModel:
     """A network of the user's own as a model."""
     count = len(options["outputs"]) if "outputs" in options else options["num_classes"]
     if options.get("num_classes", count) != count:
         raise GauntletError(f"num_classes is {options['num_classes']}, but {count} outputs are chosen.")
     shaped = {name: options[name] for name in ("mean", "std", *AROUND) if name in options}
     settings = {name: value for name, value in _for_wrapping(options).items() if name not in AROUND}
+    if settings.get("gives") == "labels":
+        fixed = [name for name in AROUND if name in options]
+        if fixed:
+            raise GauntletError(f"{', '.join(fixed)} cannot be set for a model that gives label maps; leave it out.")
+        return wrap_model(module, **{**settings, "num_classes": count})
     return wrap_model(Adapter(count, **shaped).around(module), **{**settings, "num_classes": count})
 
 

@@ -15,6 +15,7 @@ from gauntlet.report.sections import defended
 from gauntlet.report.sections.distributions import ImagesOf
 from gauntlet.results.descriptions import threat_settings
 from gauntlet.threats.attacks import checks as honesty
+from gauntlet.threats.attacks.registration import names_without_gradient
 
 FEW_IMAGES = 30
 LEVELS = ("warning", "note", "good")
@@ -42,6 +43,7 @@ def section(
     findings = [
         *given,
         *single_step_stronger(scope),
+        *black_box_stronger(scope),
         *larger_budget_weaker(scope),
         *better_than_clean(scope),
         *defended.findings(scope),
@@ -56,7 +58,8 @@ def section(
     findings.sort(key=lambda finding: LEVELS.index(finding.level))
     intro = Text(
         "Signs that a figure is not what it seems: attacks that grow weaker with a larger budget, single steps that "
-        "beat iterations, gradients that vanish, summaries with missing members."
+        "beat iterations, attacks without a gradient that beat those with one, gradients that vanish, summaries with "
+        "missing members."
     )
     if not any(finding.level == "warning" for finding in findings):
         findings.insert(
@@ -78,7 +81,7 @@ def single_step_stronger(scope: Scope) -> Iterator[Finding]:
     rows, metric = _attack_figures(scope)
     for (model, _, _), part in rows.groupby(["model", "norm", "epsilon"], sort=False):
         single = part[part["attack"].isin(SINGLE_STEP)]
-        iterative = part[~part["attack"].isin(SINGLE_STEP) & part["steps"].gt(1)]
+        iterative = part[~part["attack"].isin(SINGLE_STEP) & part["steps"].gt(1)]  # those that only ask have no steps
         if single.empty or iterative.empty:
             continue
         best, weak = (each.iloc[int(each["value"].argmin())] for each in (single, iterative))
@@ -92,11 +95,31 @@ def single_step_stronger(scope: Scope) -> Iterator[Finding]:
             )
 
 
+def black_box_stronger(scope: Scope) -> Iterator[Finding]:
+    """Attacks that only ask stronger than all that follow the gradient: it is masked (docs/specs/beyond.md, 5)."""
+    rows, metric = _attack_figures(scope)
+    asking = rows["attack"].isin(names_without_gradient())
+    for (model, _, _), part in rows.groupby(["model", "norm", "epsilon"], sort=False):
+        black, white = part[asking[part.index]], part[~asking[part.index]]
+        if black.empty or white.empty:
+            continue
+        strongest, rival = (each.iloc[int(each["value"].argmin())] for each in (black, white))
+        if strongest["value"] < rival["value"] - honesty.BEST_SLACK:
+            yield Finding(
+                "warning",
+                str(model),
+                f"An attack that only asks the model ({strongest['threat']}) is stronger than all that follow its "
+                "gradient: the gradient is masked.",
+                f"{metric} {strongest['value']:.3f} against {rival['value']:.3f} ({rival['threat']})",
+            )
+
+
 def larger_budget_weaker(scope: Scope) -> Iterator[Finding]:
     """An attack that leaves more standing with a larger epsilon, more steps or a higher severity."""
     rows, metric = _attack_figures(scope)
-    for setting, words in (("epsilon", "a larger epsilon"), ("steps", "more steps")):
-        fixed = [name for name in ("norm", "epsilon", "steps") if name != setting]
+    budgets = {"epsilon": "a larger epsilon", "steps": "more steps", "queries": "more queries"}
+    for setting, words in budgets.items():
+        fixed = [name for name in ("norm", *budgets) if name != setting]
         for (model, attack, *_), part in rows.groupby(["model", "attack", *fixed], sort=False, dropna=False):
             part = part.dropna(subset=setting).sort_values(setting, kind="stable").drop_duplicates(setting)
             rise = np.diff(part["value"].to_numpy(float))

@@ -204,6 +204,25 @@ class MinimalPgdCall(MinimumCall, total=False):
     largest: Number | None
 
 
+class LabelOnlyCall(SingleCall, total=False):
+    """`loss`: what is lowered, right pixels or the mIoU of the image."""
+
+    loss: Literal["accuracy", "miou"]
+
+
+class SquareCall(SingleCall, total=False):
+    """What the Square Attack takes, see `Square`.
+
+    Attributes:
+        loss: what is lowered. restarts: how many runs; the best point of all is kept.
+        share: of the pixels in the first squares.
+    """
+
+    loss: Literal["margin", "accuracy", "ce", "clipped"]
+    restarts: int
+    share: Number
+
+
 class RegionAwareCall(Call, total=False):
     """`attack` is the attack of every round: a name, a description such as {"name": "pgd", "steps": 20}, or an attack.
 

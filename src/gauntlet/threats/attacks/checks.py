@@ -22,7 +22,7 @@ from gauntlet.threats.attacks.engine.request import MODEL_IGNORE_INDEX, Request
 from gauntlet.threats.attacks.engine.seeds import expand_seeds, uniform_draws
 from gauntlet.threats.attacks.presets import build
 
-ITERATIVE, SINGLE_STEP = "bim", "fgsm"
+ITERATIVE, SINGLE_STEP, BLACK_BOX = "bim", "fgsm", "square"
 """The attacks that are compared."""
 BEST_SLACK, LAST_SLACK = 0.01, 0.02
 """How much weaker a stronger setting may look: best iterates, last iterates (docs/specs/attacks.md, 16)."""
@@ -68,6 +68,7 @@ class Measured:
         transfer: images made against another model, or None when there is none.
         zero_gradient: share of exactly zero elements of the gradient at the clean images.
         tiny_gradient: share of images whose largest gradient element is below VANISHING.
+        black_box: under an attack that only asks the model, or None when not measured.
     """
 
     classes: int
@@ -82,6 +83,7 @@ class Measured:
     transfer: float | None
     zero_gradient: float
     tiny_gradient: float
+    black_box: float | None = None
 
 
 class Trial(NamedTuple):
@@ -95,6 +97,7 @@ class Trial(NamedTuple):
     whole_box_steps: int = 100
     ignore_index: int | str | None = MODEL_IGNORE_INDEX
     seed: int = 0
+    queries: int = 100
 
 
 def check_attack(
@@ -110,6 +113,7 @@ def check_attack(
     whole_box_steps: int = 100,
     ignore_index: int | str | None = MODEL_IGNORE_INDEX,
     seed: int = 0,
+    queries: int = 100,
 ) -> list[Suspicion]:
     """Attacks a model in several ways and reports what a model with a useful gradient would not show.
 
@@ -121,16 +125,14 @@ def check_attack(
         noises: random noises to compare with.
         whole_box_steps: steps of the attack without a bound, 0 to leave it out; 100 or more are meaningful.
         ignore_index: as for attacks.
-        seed: of the random noise.
+        seed: of the random noise, and of the attack without a gradient.
+        queries: of the Square Attack, which needs no gradient; 0 to leave it out.
 
     Returns:
         what is suspicious; empty when nothing is.
     """
-    return judge(
-        measure(
-            model, images, labels, Trial(epsilon, steps, norm, other_model, noises, whole_box_steps, ignore_index, seed)
-        )
-    )
+    trial = Trial(epsilon, steps, norm, other_model, noises, whole_box_steps, ignore_index, seed, queries)
+    return judge(measure(model, images, labels, trial))
 
 
 def measure(model: Any, images: torch.Tensor, labels: torch.Tensor | Sequence[Boxes], trial: Trial) -> Measured:
@@ -140,6 +142,7 @@ def measure(model: Any, images: torch.Tensor, labels: torch.Tensor | Sequence[Bo
     whole(steps, "steps", 1)
     whole(trial.noises, "noises", 1)
     whole(trial.whole_box_steps, "whole_box_steps", 0)
+    whole(trial.queries, "queries", 0)
     if other_model is not None:
         other_model, _, _ = bridge(other_model, images, labels)
     model, images, labels = bridge(model, images, labels)
@@ -156,6 +159,8 @@ def measure(model: Any, images: torch.Tensor, labels: torch.Tensor | Sequence[Bo
     double = min(2 * size, 1.0) if norm == "linf" else 2 * size
     everything = 1.0 if norm == "linf" else float(images[0].numel()) ** 0.5
     strong = iterative(size, steps, "best")
+    strong.check_task(model)
+    asking = {"epsilon": size, "norm": norm, "ignore_index": ignore_index, "queries": trial.queries}
     zero, tiny = _gradients(problem)
     return Measured(
         classes=_classes(problem),
@@ -170,6 +175,7 @@ def measure(model: Any, images: torch.Tensor, labels: torch.Tensor | Sequence[Bo
         transfer=None if other_model is None else attacked(strong, other_model),
         zero_gradient=zero,
         tiny_gradient=tiny,
+        black_box=attacked(build(BLACK_BOX, **asking)) if trial.queries else None,
     )
 
 
@@ -242,6 +248,18 @@ def transfer_stronger(measured: Measured) -> Iterator[Suspicion]:
         )
 
 
+def black_box_stronger(measured: Measured) -> Iterator[Suspicion]:
+    """An attack that never sees the gradient leaves less accuracy than one that follows it."""
+    if measured.black_box is not None and measured.black_box < measured.attack - BEST_SLACK:
+        yield Suspicion(
+            "black-box-stronger",
+            "error",
+            f"an attack that only asks the model leaves accuracy {measured.black_box:.3f}, the one that follows its "
+            f"gradient {measured.attack:.3f}: the gradient is masked.",
+            {"attack": measured.attack, "black_box": measured.black_box},
+        )
+
+
 def noise_as_strong(measured: Measured) -> Iterator[Suspicion]:
     """Random noise is as strong as the attack."""
     if measured.noise <= measured.attack and measured.attack > 0:
@@ -272,6 +290,7 @@ RULES: Sequence[Callable[[Measured], Iterator[Suspicion]]] = (
     larger_budget_weaker,
     iterative_weaker,
     transfer_stronger,
+    black_box_stronger,
     noise_as_strong,
     whole_box_survives,
 )

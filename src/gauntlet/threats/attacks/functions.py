@@ -22,6 +22,7 @@ from gauntlet.threats.attacks.call_arguments import (
     DagCall,
     FmnCall,
     Inner,
+    LabelOnlyCall,
     LeanCall,
     MinimalPgdCall,
     MinimumCall,
@@ -29,6 +30,7 @@ from gauntlet.threats.attacks.call_arguments import (
     NthCall,
     RegionAwareCall,
     SeaCall,
+    SquareCall,
     Steps,
     StepsCall,
     TogCall,
@@ -252,6 +254,29 @@ def halmosi(
 ) -> BatteryOutcome:
     """The ten attacks of Halmosi et al. 2024 (docs/specs/attacks.md, 12)."""
     return run_battery("halmosi", model, images, labels, more, epsilon=epsilon, budget=budget)
+
+
+# Without a gradient: the model is only asked.
+
+
+def square(
+    model: Any, images: Tensor, labels: Truth, *, epsilon: Bound = None, queries: int = 1000, **more: Unpack[SquareCall]
+) -> Outcome:
+    """Square Attack: random squares that lower the margins (Andriushchenko et al. 2020; docs/specs/beyond.md, 5.1)."""
+    return run("square", model, images, labels, more, epsilon=epsilon, queries=queries)
+
+
+def label_only(
+    model: Any,
+    images: Tensor,
+    labels: Truth,
+    *,
+    epsilon: Bound = None,
+    queries: int = 200,
+    **more: Unpack[LabelOnlyCall],
+) -> Outcome:
+    """Lines of noise chosen by label maps alone (after Chen et al. 2024; docs/specs/beyond.md, 5.2)."""
+    return run("label-only", model, images, labels, more, epsilon=epsilon, queries=queries)
 
 
 # On detectors only.

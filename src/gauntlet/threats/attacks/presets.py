@@ -23,6 +23,8 @@ from gauntlet.threats.attacks.algorithms.gradient import (
 from gauntlet.threats.attacks.algorithms.minimal_pgd import MinimalPgd
 from gauntlet.threats.attacks.algorithms.primal_dual import PrimalDual
 from gauntlet.threats.attacks.algorithms.tog import Mislabeling, TargetedObjectness
+from gauntlet.threats.attacks.asking.label_only import LabelOnly
+from gauntlet.threats.attacks.asking.square import Square
 from gauntlet.threats.attacks.combined.members import battery_members, build_battery
 from gauntlet.threats.attacks.combined.region_aware import RegionAware
 from gauntlet.threats.attacks.detection.goals import FABRICATION, UNTARGETED, VANISHING
@@ -57,6 +59,10 @@ register("pdpgd", PrimalDual)  # Matyasko and Chau 2021; section 10
 register("pdgd", PrimalDual, norm="l2")  # Matyasko and Chau 2021; section 10
 register("fmn", FastMinimumNorm)  # Pintor et al. 2021, Algorithm 1; section 11
 register("minimal-pgd", MinimalPgd)  # Rony et al. 2023; section 1
+
+# Without a gradient: the model is only asked. Definitions in docs/specs/beyond.md, 5.
+register("square", Square)  # Andriushchenko et al. 2020, on summed pixel margins
+register("label-only", LabelOnly)  # after Chen et al. 2024
 
 # On detectors only: Chow et al. 2020; section 15.
 register("tog-untargeted", TargetedObjectness, goal=UNTARGETED)

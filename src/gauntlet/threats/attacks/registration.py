@@ -24,6 +24,12 @@ def names_for(task: str) -> list[str]:
     return [name for name, make in attacks.items() if task in _tasks(make)]
 
 
+def names_without_gradient() -> list[str]:
+    """The attacks that only ask the model, in the order of registration."""
+    kinds = {name: getattr(make, "kind", None) for name, make in attacks.items()}
+    return [name for name, kind in kinds.items() if not getattr(kind, "needs_gradient", True)]
+
+
 def _tasks(make: AttackFactory) -> tuple[str, ...]:
     try:
         tasks: tuple[str, ...] = getattr(make(), "tasks", (SEGMENTATION,))

@@ -80,7 +80,7 @@ def corruption_stream(seed: ImageSeed, name: str, severity: int) -> int:
 
 
 def names(group: str | None = None) -> list[str]:
-    """Names of all corruptions, or of a group ("noise", "blur", "weather", "digital", "extra", "3d", "video")."""
+    """Names of all corruptions, or of a group (noise, blur, weather, digital, extra, 3d, video, c-bar)."""
     if group is None:
         return registry.names()
     groups = {name: corruption.group for name, corruption in registry.items()}

@@ -1,4 +1,4 @@
-"""The corruptions by name: fifteen common ones, four extra, nine in 3D, two of video, and what else is registered."""
+"""The corruptions by name: fifteen common ones, four extra, nine in 3D, two of video, ten of C-bar, and others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Corruption:
     """One corruption.
 
     Attributes:
-        group: "noise", "blur", "weather", "digital", "extra", "3d", "video", or whatever its author says.
+        group: "noise", "blur", "weather", "digital", "extra", "3d", "video", "c-bar", or whatever its author says.
         random: whether the outcome depends on the seed.
         target: the function, or "module:function" when it is only to be imported at the first use.
         options: names of keyword arguments it takes beyond image, severity and draws.
@@ -196,3 +196,17 @@ VIDEO: tuple[str, ...] = (
     _built_in("h265_abr", "video", "video", random=True, needs_depth=True, shares_draw=True),
 )
 """Run for most of DetecBench's detectors, but no part of its GAM; they need the extra `video`."""
+
+C_BAR: tuple[str, ...] = (
+    _built_in("blue_noise_sample", "c-bar", "c_bar.spectra", random=True),
+    _built_in("brownish_noise", "c-bar", "c_bar.spectra", random=True),
+    _built_in("caustic_refraction", "c-bar", "c_bar.caustics", random=True),
+    _built_in("checkerboard_cutout", "c-bar", "c_bar.waves", random=True),
+    _built_in("cocentric_sine_waves", "c-bar", "c_bar.waves", random=True),
+    _built_in("inverse_sparkles", "c-bar", "c_bar.stars", random=True),
+    _built_in("perlin_noise", "c-bar", "c_bar.perlin", random=True),
+    _built_in("plasma_noise", "c-bar", "c_bar.waves", random=True),
+    _built_in("single_frequency_greyscale", "c-bar", "c_bar.waves", random=True),
+    _built_in("sparkles", "c-bar", "c_bar.stars", random=True),
+)
+"""The ten of ImageNet-C-bar (Mintun et al. 2021), unlike the common ones (docs/specs/beyond.md, 9)."""

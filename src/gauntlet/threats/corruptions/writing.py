@@ -181,7 +181,7 @@ def _corrupted(sample: Sample, name: str, severity: int, seed: int, **options: A
 
 
 def _folder(layout: str, name: str, severity: int) -> str:
-    pattern = LAYOUTS["plain" if registry[name].group in ("3d", "video") else layout]
+    pattern = LAYOUTS["plain" if registry[name].group in ("3d", "video", "c-bar") else layout]
     return pattern.format(name=name, severity=severity)
 
 

@@ -39,7 +39,7 @@ def build_battery(
         name: "gauntlet" (or "lean"), "sea", "halmosi", "semsegbench", for detectors "detecbench" or "detectors", or a
             registered one; any name where `members` are given.
         epsilon: the radius, 8/255 by default; results of minimum-perturbation attacks are clipped to it.
-        budget: factor on every attack's number of steps, 1 for the published ones.
+        budget: factor on every attack's number of steps (of queries, without a gradient), 1 for the published ones.
         members: descriptions of attacks by the name that results go under, in place of a registered set.
         skip, table, keep, together: see `Battery`.
         options: given to every member.
@@ -66,11 +66,11 @@ def _registered(name: str) -> dict[str, dict[str, Any]]:
 
 
 def _member(description: Mapping[str, Any], factor: float, who: str) -> Attack:
-    """One attack with its number of steps scaled.
+    """One attack with its number of steps, or of queries, scaled.
 
     Args:
         description: its name and options.
-        factor: on the number of steps.
+        factor: on the number of steps or queries.
         who: "the member ... of the battery ...", for messages.
     """
     options = dict(description)
@@ -80,8 +80,9 @@ def _member(description: Mapping[str, Any], factor: float, who: str) -> Attack:
         raise GauntletError(f"{who} is not a single attack.")
     if factor == 1:
         return attack
-    steps = attack.describe()["steps"]
-    if steps is None:
-        raise GauntletError(f"{who} needs its steps for a budget.")
-    scaled: Attack = make(**{**options, "steps": max(1, round(factor * steps))})
+    described = attack.describe()
+    unit = "steps" if "steps" in described else "queries"
+    if described[unit] is None:
+        raise GauntletError(f"{who} needs its {unit} for a budget.")
+    scaled: Attack = make(**{**options, unit: max(1, round(factor * described[unit]))})
     return scaled

@@ -143,8 +143,12 @@ class ObjectProblem(BatchProblem):
             return self.model.candidates(points)
 
     def won(self, points: torch.Tensor) -> torch.Tensor:
-        shares = torch.tensor(self.goal.share(self.detections(points)), dtype=torch.float64)
-        return (shares * WHOLE).round().long().to(points.device) * self.open.to(points.device)
+        return self.won_by(self.detections(points))
+
+    def won_by(self, detected: Sequence[Boxes]) -> torch.Tensor:
+        """How much the attack has of what it wants where these are the detections of every image, int64 (N,)."""
+        shares = torch.tensor(self.goal.share(detected), dtype=torch.float64)
+        return (shares * WHOLE).round().long().to(self.open.device) * self.open
 
     def figures(self, points: torch.Tensor) -> dict[str, torch.Tensor]:
         near = [self.aim.inside(row, each) for row, each in enumerate(self.detections(points))]

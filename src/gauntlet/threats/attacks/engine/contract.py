@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from gauntlet.errors import GauntletError
+from gauntlet.models.asked import has_gradient
 from gauntlet.models.precision import PRECISIONS
 from gauntlet.numbers import parse_fraction
 from gauntlet.tasks import DETECTION, SEGMENTATION, task_of
@@ -51,11 +52,13 @@ class Attack(BatchAttack[Outcome]):
         region: default for the call's `region`. fooling_region: likewise.
         threshold: share of counted pixels from which an image counts as fooled.
         version: raised whenever the same description gives other images.
+        needs_gradient: whether it differentiates the model; one that does not never makes a backward pass.
         synonyms: other names of options, from the papers.
         settled: options of `build` that the attack's definition leaves no choice about, with their only value.
     """
 
     version: ClassVar[int] = 1
+    needs_gradient: ClassVar[bool] = True
     synonyms: ClassVar[Mapping[str, str]] = {}
     settled: ClassVar[Mapping[str, Any]] = {}
 
@@ -162,6 +165,11 @@ class Attack(BatchAttack[Outcome]):
     def check_task(self, model: Any) -> None:
         """Raises unless the attack can be used on the model."""
         task = task_of(model)
+        if self.needs_gradient and not has_gradient(model):
+            raise GauntletError(
+                f"the attack '{self.name}' needs the gradient of the model, and this one can only be asked; use square"
+                f"{'' if task == DETECTION else ' or label-only'}, or a transfer from a model with a gradient."
+            )
         if task == DETECTION and self.ignore:
             raise GauntletError(
                 "ignore leaves pixels of some classes out, and a detector predicts boxes; do not set it."

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError
+from gauntlet.models.asked import is_label_map, label_scores
 from gauntlet.models.precision import model_precision
 from gauntlet.models.randomness import AttackDraws, RandomPart, drawing, random_parts
 from gauntlet.threats.attacks.engine.device import computing_device
@@ -282,9 +283,14 @@ class Problem(BatchProblem):
         )
 
     def logits(self, points: torch.Tensor) -> torch.Tensor:
-        """The model's logits in the working type, (N, K, H, W), after a check of their shape."""
+        """The model's logits in the working type, (N, K, H, W), after a check of their shape.
+
+        A label map becomes scores of 1 and 0: all that there is to compare.
+        """
         with self.asking(points):
             logits = self.model(points)
+        if is_label_map(logits):
+            logits = label_scores(logits, 1 + max(self.highest, int(logits.max())))
         count, _, height, width = points.shape
         expected = f"({count}, K, {height}, {width})"
         if not isinstance(logits, torch.Tensor):
@@ -295,6 +301,12 @@ class Problem(BatchProblem):
                 f"expected {expected}, one score per class and labelled pixel."
             )
         return logits.to(points.dtype)
+
+    def label_maps(self, points: torch.Tensor) -> tuple[torch.Tensor, int]:
+        """The predicted classes, int64 (N, H, W), and how many classes there are; one forward pass."""
+        with torch.no_grad():
+            logits = self.logits(points)
+            return label_map(logits), logits.shape[1]
 
     def look(self, points: torch.Tensor) -> Pixels:
         """The logits view without a gradient."""
@@ -378,7 +390,8 @@ class Problem(BatchProblem):
 
 NO_GRADIENT = (
     "the model's output does not depend on its input through torch operations, so it has no gradient; "
-    "remove no_grad or detach from it, or wrap its non-differentiable parts with straight_through."
+    "remove no_grad or detach from it, wrap its non-differentiable parts with straight_through, or use an attack that "
+    "needs no gradient, square or label-only."
 )
 
 

@@ -1,0 +1,1 @@
+"""Attacks that only ask the model, and never differentiate it (docs/specs/beyond.md, 5)."""
