@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from store_rows import figure
 
-from gauntlet.analysis import by_class, curve, transfer, transfer_matrix, transform_matrix
+from gauntlet.analysis import by_class, curve, transfer, transfer_matrix, transfer_means, transform_matrix
 from gauntlet.errors import GauntletError
 from gauntlet.results import published
 from gauntlet.results.descriptions import threat_settings
@@ -182,3 +182,16 @@ def test_classes_are_compared_with_their_clean_figure() -> None:
     assert actual["drop"].tolist() == pytest.approx([0.4, 0.1, 0.0])
     assert actual["ratio"].tolist()[:2] == pytest.approx([0.2, 8 / 9])
     assert np.isnan(actual["ratio"].iloc[2])
+
+
+def test_means_of_a_matrix_leave_the_diagonal_out() -> None:
+    matrix = pd.DataFrame(
+        [[0.2, 0.6, 0.9], [0.8, 0.7, 0.4]], index=["a", "b"], columns=["a", "b", "c"]
+    )  # what a and b keep on images of a, b and c
+    means = transfer_means(matrix)
+    assert means["white_box"].tolist()[:2] == [0.2, 0.7]
+    assert means["as_source"].tolist() == pytest.approx([0.8, 0.6, 0.65])
+    assert means["as_target"].tolist()[:2] == pytest.approx([0.75, 0.6])
+    assert means["strongest"].tolist() == ["b", "c", ""]  # b keeps 0.4 on images of c, 0.7 on its own: masked
+    assert means["least"].tolist()[:2] == [0.6, 0.4]
+    assert means.loc["c", ["white_box", "as_target", "least"]].isna().all()

@@ -106,6 +106,7 @@ def test_members_in_brackets_may_contain_anything() -> None:
         ("ensemble:gamma=0.2+0.3+0.5:[streets/enet]+[streets/segformer]", "2 members, but 3 weights"),
         ("ensemble:gamma=0.5:[streets/enet]", "at least two members"),
         ("ensemble:gamma=0.5:[streets/enet]+streets/segformer", "in brackets"),
+        ("ensemble:gamma=0.5:streets/enet+", "in brackets"),
         ("ensemble:gamma=0.5:[streets/enet]+[streets/fcos]", "segmentation models only"),
         ("ensemble:of=labels:[streets/enet]+[streets/segformer]", "unknown output"),
     ],

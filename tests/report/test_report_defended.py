@@ -16,6 +16,8 @@ from gauntlet.models.defended_names import address_of, defences_in
 from gauntlet.report.assembly import build_report
 from gauntlet.report.charts import HeatChart, LineChart, Panel, PointChart
 from gauntlet.report.document import Bullets, Document, Findings, of_type
+from gauntlet.report.scope import scopes
+from gauntlet.report.sections.defended import targeted_stronger
 from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from tiny import TinyDataset, tiny_network
@@ -98,6 +100,29 @@ def test_images_of_another_model_that_are_stronger_show_a_hidden_gradient() -> N
     assert any(
         "made on open is stronger than made on the model itself: its gradient is hidden" in text for text in found
     )
+
+
+def test_targets_that_are_stronger_show_a_saturated_loss() -> None:
+    store, data, inside = Store(), TinyDataset(2), model("inside")
+    untargeted, targeted = {"attack": ATTACK}, {"attack": {**ATTACK, "name": "ifgsm-ll"}}
+    defended = MultiscaleModel(inside, scales=(0.5, 1))
+    for threat in ("clean", untargeted, targeted):
+        gauntlet.evaluate(defended, data, threat, store=store, prepare="off")
+    gauntlet.evaluate(inside, data, untargeted, store=store, prepare="off")
+
+    def found(values: dict[tuple[str, str], float]) -> list[str]:
+        """Findings where the figures are these, by the start of the model's and of the threat's name."""
+        frame = store.frame()
+        for (name, threat), value in values.items():
+            chosen = frame["threat"].str.startswith(threat) & frame["model"].str.contains(name)
+            frame.loc[chosen & frame["metric"].eq("mIoU"), "value"] = value
+        (scope,) = scopes(frame)
+        return [finding.text for finding in targeted_stronger(scope)]
+
+    (text,) = found({("", "pgd"): 0.5, ("", "ifgsm-ll"): 0.2, ("inside$", "pgd"): 0.1})
+    assert "what the defence seems to gain is a saturated loss" in text
+    assert found({("", "pgd"): 0.5, ("", "ifgsm-ll"): 0.2}) == []  # the model inside keeps as much: nothing was gained
+    assert found({("", "pgd"): 0.5, ("", "ifgsm-ll"): 0.6, ("inside$", "pgd"): 0.1}) == []
 
 
 def test_certificates_have_a_section() -> None:
@@ -190,6 +215,9 @@ def test_matrices_of_transfers_and_transformations_from_a_store() -> None:
     assert matrix.loc["blur", "none"] == figures[True, False]
     (chart,) = charts_of(build_report(store), "transfer-").values()
     assert isinstance(chart, HeatChart)
+    (means,) = [each for each in of_type(build_report(store), Table) if each.id.startswith("transfer-means-")]
+    assert means.rows[0][2] == pytest.approx(chart.values[0][0])  # made on itself
+    assert means.rows[0][4] == pytest.approx(chart.values[0][1])  # on images of the other
     names = list(chart.y.categories or ())
     assert names == list(chart.x.categories or ())  # white boxes on the diagonal
     assert names[0] == "tiny"

@@ -108,10 +108,14 @@ def test_every_plan_can_be_made(study: Study) -> None:
 def test_the_plain_network_is_attacked_with_one_gradient_where_it_draws_nothing() -> None:
     jobs = study_jobs(studies["arnab/figure-7"], ["streets/enet"], "streets")
     attacks = {
-        member: jobs["streets/enet", member, "8/255"].job.description["attack"].get("samples", 1)
+        member: jobs["streets/enet", member, "8/255"].job.description["transfer"]["attack"].get("samples", 1)
         for member in ("none", "blur")
     }
     assert attacks == {"none": 1, "blur": 10}
+    matrix = study_jobs(studies["arnab/table-2"], ["streets/enet"], "streets")
+    for member in ("none", "blur"):  # the diagonal of Table 2 is Figure 7 at 8/255: computed once
+        diagonal = matrix["streets/enet", member, member].job
+        assert diagonal.key == jobs["streets/enet", member, "8/255"].job.key
 
 
 def test_no_field_counts_twice_in_a_correlation() -> None:

@@ -177,6 +177,22 @@ def test_a_study_draws_and_judges_from_real_runs() -> None:
     assert all("cannot be told with 2 images" in each.verdict for each in judge(study, results))
 
 
+def test_a_part_of_a_study() -> None:
+    study, data = little_study(), DatasetEntry(name="streets", options={"size": [32, 64], "length": 2})
+    cells = [cell[1:] for cell in study_jobs(study, [NETWORK], SMALL, only=["half", "fgsm*"])]
+    assert cells == [("half", "clean"), ("half", "fgsm from half")]
+    with pytest.raises(GauntletError, match="unknown part of the study little/table-1 'third'"):
+        study_jobs(study, [NETWORK], SMALL, only=["third"])
+    results = run_study(study, [NETWORK], data, Store(), prepare="off", batch_size=2, only=["half", "clean"])
+    assert list(results.evaluations) == [(NETWORK.address, "half", "clean")]
+    for figure in (results.miou, results.ratio, results.accuracy, results.image_accuracy, results.nmiou):
+        assert np.isnan(figure("plain", "clean")).all()
+        assert figure("plain", "clean").shape == results.miou("half", "clean").shape
+    assert judge(study, results)[0].verdict == "cannot be told: a figure is missing"
+    (section,) = [each for each in study_page(study, results, "x").parts[0].sections if each.id == "made"]
+    assert "Left out: plain, fgsm from half." in section.blocks[1].text  # type: ignore[union-attr]
+
+
 def test_too_few_models_are_told() -> None:
     with pytest.raises(GauntletError, match="needs 3 at least, not 1"):
         study_jobs(replace(little_study(), least_models=3), [NETWORK], SMALL)

@@ -33,7 +33,7 @@ from gauntlet.analysis.significance import (
     image_differences,
 )
 from gauntlet.analysis.size_bias import by_size, image_to_dataset_ratio, objects, size_bias, stored_objects
-from gauntlet.analysis.transfer import transfer, transfer_matrix, transform_matrix
+from gauntlet.analysis.transfer import transfer, transfer_matrix, transfer_means, transform_matrix
 
 __all__ = [
     "best_attack",
@@ -80,5 +80,6 @@ __all__ = [
     "threat_table",
     "transfer",
     "transfer_matrix",
+    "transfer_means",
     "transform_matrix",
 ]

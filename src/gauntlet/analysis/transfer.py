@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from gauntlet.analysis.frames import of_metric, one_each, require_columns, unit_columns, with_clean
@@ -65,6 +66,34 @@ def transfer_matrix(frame: pd.DataFrame, threat: str, metric: str | None = None)
     rows = transfer(frame, metric)
     rows = rows[rows["threat"].eq(threat)]
     return _matrix(rows, "target", "made_on", "ratio", f"transfers of '{threat}'")
+
+
+def transfer_means(matrix: pd.DataFrame) -> pd.DataFrame:
+    """How well images of every model transfer, and how exposed every model is to those of others.
+
+    Args:
+        matrix: of `transfer_matrix`.
+
+    Returns:
+        A row per model: white_box (its own images; NaN where it was not attacked itself), as_source (mean of what the
+        others keep on its images), as_target (mean of what it keeps on images of the others), strongest (whose images
+        leave it least) and least (how much). Where `least` is below `white_box`, the model hides its gradient.
+    """
+    names = list(dict.fromkeys([*matrix.index, *matrix.columns]))
+    square = matrix.reindex(index=names, columns=names)
+    others = square.mask(np.eye(len(names), dtype=bool))
+    least = others.min(axis=1)
+    strongest = others.fillna(np.inf).idxmin(axis=1).where(least.notna(), "")
+    return pd.DataFrame(
+        {
+            "white_box": np.diag(square),
+            "as_source": others.mean(axis=0),
+            "as_target": others.mean(axis=1),
+            "strongest": strongest,
+            "least": least,
+        },
+        index=pd.Index(names, name="model"),
+    )
 
 
 def transform_matrix(frame: pd.DataFrame, metric: str = "mIoU", threat: str | None = None) -> pd.DataFrame:

@@ -67,6 +67,14 @@ def run_one_study(
     second_model: Annotated[
         str, typer.Option("--second-model", help="The other model of studies that mix two (spatial/figure-11).")
     ] = "",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            help="Only a part of a study: labels of its threats or members, or patterns of them ('weight 0*'); claims "
+            "about the rest cannot be told.",
+        ),
+    ] = None,
     image: Annotated[
         str, typer.Option("--image", help="Of a study that is a picture: an image file, or an image of the dataset.")
     ] = "0",
@@ -120,7 +128,7 @@ def run_one_study(
     elif study.kind == "picture":
         outcome = command.picture(study, entries, data, image, second_model)
     else:
-        outcome = command.measure(study, entries, data, second_model)
+        outcome = command.measure(study, entries, data, second_model, only or ())
     if outcome is None:
         return
     if as_json:
@@ -151,7 +159,9 @@ class StudyCommand:
     dry_run: bool
     as_json: bool
 
-    def measure(self, study: Study, models: list[ModelEntry], data: DatasetEntry, second_model: str) -> Outcome | None:
+    def measure(
+        self, study: Study, models: list[ModelEntry], data: DatasetEntry, second_model: str, only: Sequence[str]
+    ) -> Outcome | None:
         """Runs a study of threats on models."""
         from gauntlet.evaluation.local import LocalExecutor
         from gauntlet.evaluation.progress import Terminal
@@ -163,7 +173,7 @@ class StudyCommand:
         from gauntlet.studies.verdicts import judge
 
         _need(models)
-        settings = {"second_model": second_model, **self._settings()}
+        settings = {"second_model": second_model, "only": only, **self._settings()}
         if self.dry_run:
             self._say_what_would_run(study_jobs(study, models, data, **settings).values())
             return None

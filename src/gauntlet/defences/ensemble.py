@@ -136,7 +136,7 @@ def split_members(text: str) -> list[str]:
     >>> split_members("streets/enet+streets/segformer")
     ['streets/enet', 'streets/segformer']
     """
-    if "[" not in text:
+    if "[" not in text and all(text.split("+")):
         return text.split("+")
     members, depth, begin = [], 0, 0
     for position, letter in enumerate(text):

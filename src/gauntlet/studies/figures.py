@@ -49,6 +49,10 @@ class Figures(ABC):
         """(R,) IoU ratio of Arnab et al.: mIoU under the threat over clean mIoU of the same member."""
         return np.asarray(divide(self.miou(member, threat, model), self.miou(member, CLEAN, model)), dtype=np.float64)
 
+    def trial_ratios(self, member: str, threat: str, model: str | None = None) -> FloatArray:
+        """(T,) IoU ratio in every trial of a random model."""
+        return UNKNOWN
+
     def accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         """(R,) pixel accuracy; of a random model, the mean over its trials."""
         return UNKNOWN

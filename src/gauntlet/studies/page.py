@@ -27,7 +27,9 @@ def study_page(study: Study, results: Results, command: str) -> Document:
         command: what makes the page again.
     """
     one = next(iter(results.evaluations.values()))
-    subtitle = f"{study.question} {len(results.models)} models, {results.images} images of {one.dataset}/{one.split}."
+    count = len(results.models)
+    models = f"{count} model" if count == 1 else f"{count} models"
+    subtitle = f"{study.question} {models}, {results.images} images of {one.dataset}/{one.split}."
     return study_document(
         study,
         subtitle,
@@ -36,7 +38,7 @@ def study_page(study: Study, results: Results, command: str) -> Document:
             *([Section("verdicts", "Does it hold here?", [verdict_table(study, results)])] if study.claims else []),
             *_drawn(study, results, "here"),
             *published_sections(study),
-            Section("made", "How this page was made", [Text(command), _settings(results)]),
+            Section("made", "How this page was made", [Text(command), *_left_out(study, results), _settings(results)]),
         ],
     )
 
@@ -130,6 +132,13 @@ def write_page(study: AnyStudy, document: Document, folder: Path) -> list[Path]:
         write_atomically(path, text.encode())
         written.append(path)
     return written
+
+
+def _left_out(study: Study, results: Results) -> list[Text]:
+    """What of the study was not run."""
+    missing = [label for label in study.members if label not in results.members]
+    missing += [label for label in study.threats if label not in results.threats]
+    return [Text(f"A part of the study only. Left out: {', '.join(missing)}.")] if missing else []
 
 
 def _settings(results: Results) -> Table:

@@ -20,7 +20,7 @@ from gauntlet.models import GauntletModel
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
-from gauntlet.studies.figures import Figures, FloatArray, mean_of
+from gauntlet.studies.figures import CLEAN, Figures, FloatArray, mean_of
 
 FOREGROUND = "foreground"
 """The view of the pixels whose ground truth is no background."""
@@ -43,7 +43,7 @@ class Results(Figures):
         evaluations: by model, label of the member, label of the threat.
         store: where the counts of their images are.
         models, members: labels, in order.
-        threats: labels of the threats, in order.
+        threats: labels of the threats, in order; figures of members and threats that are not here are NaN.
         chosen: the model that claims and drawings are about; None for all of them.
         sources: by model and member, what was evaluated.
     """
@@ -80,6 +80,12 @@ class Results(Figures):
             return np.asarray(mean_iou(pooled.true_positives, pooled.union))
 
         return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
+
+    def trial_ratios(self, member: str, threat: str, model: str | None = None) -> FloatArray:
+        """(T,) IoU ratio in every trial of a random model, over its clean mIoU (the mean over trials)."""
+        tables = self.tables(member, threat, model)
+        trials = [mean_iou(table.true_positives.sum(axis=0), table.union.sum(axis=0)) for table in tables]
+        return np.asarray(divide(np.array(trials), self.miou(member, CLEAN, model)[0]), dtype=np.float64)
 
     def accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         def figure(table: CountTable) -> FloatArray:
@@ -136,6 +142,9 @@ class Results(Figures):
 
     def _counts(self, member: str, threat: str, model: str | None, view: str, worst: str) -> list[Counted]:
         name = self._name(model)
+        if member not in self.members or threat not in self.threats:
+            nothing = np.zeros((self.images, 1), dtype=np.int64)  # no pixel counts, so that every figure is NaN
+            return [(CountTable(nothing, nothing, nothing), np.zeros((self.images, len(SCALARS))))]
         key = (name, member, threat, view, worst)
         if key not in self._counted:
             self._counted[key] = self._read(self.evaluation(member, threat, name), view, worst)

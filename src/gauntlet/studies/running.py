@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from gauntlet.datasets.contract import Dataset
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.evaluation.jobs import PlannedJob, Settings, check_depth, make_job, options_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.evaluation.progress import Progress
@@ -16,6 +17,7 @@ from gauntlet.results.origin import origin_here
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
 from gauntlet.studies.contract import Study
+from gauntlet.studies.figures import CLEAN
 from gauntlet.studies.results import Results
 from gauntlet.tasks import get_task
 from gauntlet.threats import build_threat
@@ -33,6 +35,7 @@ def run_study(
     store: Store,
     *,
     second_model: str = "",
+    only: Sequence[str] = (),
     executor: Executor | None = None,
     progress: Progress | None = None,
     **settings: Any,
@@ -45,14 +48,16 @@ def run_study(
         dataset: a name, or a name with split, root and limit.
         store: where evaluations are looked up and kept.
         second_model: address of the second model of studies that mix two; the study's own by default.
+        only: a part of the study, see `part_of`; figures of the rest are unknown.
         executor, progress: as for `run_jobs`.
         settings: seed, batch_size, precision, prepare, device of the evaluations, as in `Settings`.
     """
-    jobs = study_jobs(study, models, dataset, second_model=second_model, **settings)
+    jobs = study_jobs(study, models, dataset, second_model=second_model, only=only, **settings)
     evaluations = run_cells(study.name, jobs, store, executor=executor, progress=progress)
     names = list(dict.fromkeys(model for model, _, _ in jobs))
     sources = {(model, member): planned.model for (model, member, _), planned in jobs.items()}
-    return Results(evaluations, store, names, list(study.members), list(study.threats), sources=sources)
+    members, threats = part_of(study, only)
+    return Results(evaluations, store, names, members, threats, sources=sources)
 
 
 def run_cells(
@@ -93,10 +98,12 @@ def study_jobs(
     dataset: DatasetEntry | str,
     *,
     second_model: str = "",
+    only: Sequence[str] = (),
     **settings: Any,
 ) -> dict[Cell, PlannedJob]:
-    """Every evaluation of a study; nothing is computed."""
+    """Every evaluation of a study, or of a part of it; nothing is computed."""
     check_number(study, models)
+    kept_members, kept_threats = part_of(study, only)
     entry = DatasetEntry(name=dataset) if isinstance(dataset, str) else dataset
     data, chosen = open_dataset(entry), Settings(objects=study.objects, **settings)
     if study.background and data.background_index is None:
@@ -109,7 +116,26 @@ def study_jobs(
         address = ModelEntry(address=model) if isinstance(model, str) else model
         members = study_members(study, address, second_model)
         jobs |= member_jobs(address.address, members, study.threats, data, entry, chosen, study.exceptions)
-    return jobs
+    return {cell: job for cell, job in jobs.items() if cell[1] in kept_members and cell[2] in kept_threats}
+
+
+def part_of(study: Study, only: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The members and the threats of a part of a study; clean images always belong to it.
+
+    Args:
+        study: the whole.
+        only: labels of members or threats, or patterns of them ("weight 0*"); without one of members all of them are
+            meant, and so for threats.
+    """
+    kept: list[list[str]] = []
+    for labels in (list(study.members), list(study.threats)):
+        chosen = [label for label in labels if any(fnmatchcase(label, each) for each in only)]
+        kept.append([label for label in labels if not chosen or label in chosen or label == CLEAN])
+    labels = [*study.members, *study.threats]
+    for each in only:
+        if not any(fnmatchcase(label, each) for label in labels):
+            raise unknown_name(f"part of the study {study.name}", each, labels)
+    return kept[0], kept[1]
 
 
 def member_jobs(

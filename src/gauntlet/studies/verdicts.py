@@ -24,7 +24,8 @@ class Verdict:
         model: whose results; "" for a claim over several models.
         claim: what is claimed.
         margin: by how much it holds, with its 95 % interval.
-        verdict: HOLDS where the interval is above 0, FAILS where it is below, else OPEN with the number of images.
+        verdict: HOLDS where the interval is above 0, FAILS where it is below, else OPEN with the number of images
+            or of models, or because a figure is missing.
     """
 
     model: str
@@ -69,7 +70,9 @@ def parts_of(claim: Claim, figures: Figures) -> list[tuple[str, Figures]]:
 
 def decide(margin: Interval, images: int) -> str:
     """The verdict on a margin."""
-    if images < LEAST_IMAGES or math.isnan(margin.value) or math.isnan(margin.low):
+    if math.isnan(margin.value):
+        return f"{OPEN}: a figure is missing"
+    if images < LEAST_IMAGES or math.isnan(margin.low):
         return f"{OPEN} with {images} images"
     if margin.low > 0:
         return HOLDS

@@ -9,10 +9,13 @@ import pytest
 import torch
 from attack_fixture import IMAGES, LABELS, VOID_LABELS, network
 
+from gauntlet.defences import Defence, DefenceSettings, EnsembleModel, TransformedModel
 from gauntlet.errors import GauntletError
+from gauntlet.models import SegmentationModel, wrap_model
 from gauntlet.report.sections import honesty
 from gauntlet.threats.attacks import checks, names
-from gauntlet.threats.attacks.checks import Measured, Trial, check_attack, judge, measure
+from gauntlet.threats.attacks.checks import Measured, Trial, check_attack, judge, measure, wrappers
+from gauntlet.threats.attacks.checks.wrappers import Withstood, judge_wrapper, withstand
 
 HONEST = Measured(
     classes=5,
@@ -125,4 +128,69 @@ def test_nothing_to_check() -> None:
 
 
 def test_the_attacks_that_checks_name_exist() -> None:
-    assert {checks.ITERATIVE, checks.SINGLE_STEP, checks.BLACK_BOX, *honesty.SINGLE_STEP} <= set(names())
+    compared = {checks.ITERATIVE, checks.SINGLE_STEP, checks.BLACK_BOX, wrappers.TARGETED}
+    assert {*compared, *honesty.SINGLE_STEP} <= set(names())
+
+
+# Models around models.
+
+HOLDS = Withstood(attack=0.5, inside=0.3, from_inside=0.7, targeted=0.6, averaged=0.5, straight_through=0.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"averaged": 0.4}, "averaging-stronger"),
+        ({"from_inside": 0.4}, "inside-stronger"),
+        ({"straight_through": 0.4}, "straight-through-stronger"),
+        ({"targeted": 0.4}, "targeted-stronger"),
+    ],
+)
+def test_a_wrapper_that_falls_to_someone_who_knows_of_it(change: dict[str, float], code: str) -> None:
+    assert judge_wrapper(HOLDS) == []
+    assert judge_wrapper(replace(HOLDS, averaged=None, straight_through=None)) == []
+    (finding,) = judge_wrapper(replace(HOLDS, **change))
+    assert (finding.code, finding.severity) == (code, "error")
+    assert finding.figures == {"attack": 0.5, "stronger": 0.4}
+
+
+def test_targets_say_nothing_where_the_wrapper_gains_nothing() -> None:
+    assert judge_wrapper(replace(HOLDS, inside=0.5, targeted=0.4)) == []
+
+
+class Coarse(Defence):
+    """Shows rounded images to the model inside: the same answers, and no gradient."""
+
+    prefix = "coarse"
+    settings_type = DefenceSettings
+
+    def __init__(self, model: SegmentationModel) -> None:
+        super().__init__([model], DefenceSettings())
+
+    def defend(self, images: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.model((images * 30).round() / 30)
+        return logits
+
+
+class Fixture(torch.nn.Module):
+    """The network of the fixture as a module."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return network(images)
+
+
+def inside() -> SegmentationModel:
+    return wrap_model(Fixture(), num_classes=5, name="fixture")
+
+
+def test_a_wrapper_without_gradient_is_found_out_by_what_is_inside() -> None:
+    found = codes(Coarse(inside()), whole_box_steps=0)
+    assert {"zero-gradient", "inside-stronger", "straight-through-stronger"} <= found
+    assert "targeted-stronger" not in found  # rounding leaves targets no gradient either
+
+
+def test_an_honest_wrapper_raises_nothing() -> None:
+    assert codes(EnsembleModel([inside(), inside()], gamma=0.4), whole_box_steps=0) == set()
+    kept = withstand(TransformedModel(inside(), kind="grey"), IMAGES.float(), LABELS, Trial(steps=4))
+    assert kept.averaged is not None
+    assert kept.averaged < kept.from_inside  # who knows of the weights need not hit them by chance

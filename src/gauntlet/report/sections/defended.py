@@ -6,12 +6,15 @@ docs/specs/defences.md, 0: a defence without an adaptive attack is refused the w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from gauntlet.models.defended_names import address_of, defences_in
+import numpy as np
+
+from gauntlet.models.defended_names import address_of, defences_in, read_name
 from gauntlet.report.document import Finding
 from gauntlet.report.scope import Scope
-from gauntlet.results.descriptions import threat_settings
+from gauntlet.results.descriptions import is_plain, threat_settings
 from gauntlet.threats.attacks import checks as honesty
 
 RANDOM = ("transform", "noise")
@@ -28,7 +31,7 @@ def never_attacked_adaptively(scope: Scope) -> Iterator[Finding]:
         if not defences:
             continue
         on_itself = [
-            kind in WHITE_BOX or (kind == "transfer" and f'"source_digest": "{digest}"' in description)
+            kind in WHITE_BOX or _made_on(digest, description)
             for kind, digest, description in of_model[["kind", "digest", "description"]].itertuples(index=False)
         ]
         own = of_model[on_itself]
@@ -54,20 +57,52 @@ def transfer_stronger(scope: Scope) -> Iterator[Finding]:
     """Images made on another model that are stronger than those made on the model itself: a hidden gradient."""
     rows = scope.headline[scope.headline["kind"].isin(["attack", "transfer"])]
     sources = threat_settings(rows)["source_model"]
-    names = [name.removesuffix(f" from {source}") for name, source in zip(rows["threat"], sources, strict=True)]
-    rows = rows.assign(attack=names, source=sources)
+    # Names as stored: those that are shown have addresses in the place of sources.
+    names = [name.removesuffix(f" from {source}") for name, source in zip(rows["stored_threat"], sources, strict=True)]
+    itself = [_made_on(digest, text) for digest, text in zip(rows["digest"], rows["description"], strict=True)]
+    own_images = rows["kind"].eq("attack") | np.array(itself, dtype=bool)
+    rows = rows.assign(attack=names, source=sources, white=own_images)
     for (model, attack), part in rows.groupby(["model", "attack"], sort=False):
-        white, crossed = part[part["kind"].eq("attack")], part[part["kind"].eq("transfer")]
+        white, crossed = part[part["white"]], part[~part["white"]]
         if white.empty or crossed.empty:
             continue
         best, own = crossed.iloc[int(crossed["value"].argmin())], white.iloc[0]
         if best["value"] < own["value"] - honesty.BEST_SLACK:
+            source = "the model inside" if best["source"] == "inner" else address_of(best["source"])
             yield Finding(
                 "warning",
                 str(model),
-                f"{attack} made on {address_of(best['source'])} is stronger than made on the model itself: its "
-                "gradient is hidden.",
+                f"{attack} made on {source} is stronger than made on the model itself: its gradient is hidden.",
                 f"{scope.metric} {best['value']:.3f} against {own['value']:.3f}",
+            )
+
+
+def targeted_stronger(scope: Scope) -> Iterator[Finding]:
+    """Defended models that seem to gain against an attack without targets, and lose it against one with targets.
+
+    Where the model inside was attacked too, a wrapper that keeps no more than it says nothing: a broken model may be
+    broken a little more by either.
+    """
+    rows = scope.headline[scope.headline["kind"].eq("attack")]
+    rows = rows.join(threat_settings(rows)[["norm", "epsilon", "steps"]])
+    texts = [json.loads(text or "{}") for text in rows["description"]]
+    rows = rows.assign(plain=[is_plain(text) for text in texts], aimed=[_has_target(text) for text in texts])
+    figures = rows["value"].astype(float).tolist()
+    kept = dict(zip(zip(rows["address"], rows["threat"], strict=True), figures, strict=True))
+    for (model, address, _, _), part in rows.groupby(["model", "address", "norm", "epsilon"], sort=False):
+        read = read_name(str(address))
+        untargeted, targeted = part[part["plain"] & part["steps"].gt(1)], part[part["aimed"]]
+        if read is None or untargeted.empty or targeted.empty:
+            continue
+        weak, strong = (each.iloc[int(each["value"].argmin())] for each in (untargeted, targeted))
+        inside = max((kept.get((name, weak["threat"]), -1.0) for name in read.inner), default=-1.0)
+        if strong["value"] < weak["value"] - honesty.BEST_SLACK and weak["value"] > inside + honesty.BEST_SLACK:
+            yield Finding(
+                "warning",
+                str(model),
+                f"{strong['threat']}, which has targets, is stronger than {weak['threat']}: what the defence seems to "
+                "gain is a saturated loss.",
+                f"{scope.metric} {strong['value']:.3f} against {weak['value']:.3f}",
             )
 
 
@@ -92,7 +127,19 @@ def averaging_stronger(scope: Scope) -> Iterator[Finding]:
 
 def findings(scope: Scope) -> list[Finding]:
     """Everything that is suspicious about defended models, and about models that images of others fool better."""
-    return [*never_attacked_adaptively(scope), *transfer_stronger(scope), *averaging_stronger(scope)]
+    rules = (never_attacked_adaptively, transfer_stronger, averaging_stronger, targeted_stronger)
+    return [finding for rule in rules for finding in rule(scope)]
+
+
+def _made_on(digest: str, description: str) -> bool:
+    """Whether a transferred attack was made on the model of this digest, the evaluated one."""
+    return f'"source_digest": "{digest}"' in description
+
+
+def _has_target(description: Mapping[str, Any]) -> bool:
+    """Whether an attack has a target and may change the whole image."""
+    options = description.get("attack", {})
+    return options.get("target") not in (None, False) and is_plain({"attack": {**options, "target": None}})
 
 
 def _samples(description: str) -> int:

@@ -6,7 +6,7 @@ import itertools
 
 import pandas as pd
 
-from gauntlet.analysis import correlate, transfer
+from gauntlet.analysis import correlate, transfer, transfer_means
 from gauntlet.models.defended_names import address_of
 from gauntlet.report.charts import Axis, Chart, HeatChart, Panel, PointChart, Series
 from gauntlet.report.document import Block, Section
@@ -98,6 +98,7 @@ def _transfers(scope: Scope) -> list[Block]:
     labels = {stored: model for model, stored in scope.evaluations[["model", "address"]].itertuples(index=False)}
     pairs = pairs.assign(made_on=[labels.get(name, address_of(name)) for name in pairs["made_on"]])
     charts: dict[str, Chart] = {}
+    cells: list[list[Cell]] = []
     for threat, part in pairs.groupby("threat", sort=False):
         if part["made_on"].ne(part["target"]).any():
             matrix = part.drop_duplicates(["target", "made_on"], keep="last").pivot(
@@ -114,5 +115,27 @@ def _transfers(scope: Scope) -> list[Block]:
                 Axis("shown to", categories=list(map(str, matrix.index))),
                 values=matrix.to_numpy(float).tolist(),
             )
+            cells += [[str(threat), *row] for row in transfer_means(matrix).itertuples()]
+    if not charts:
+        return []
     caption = "Share of the clean figure that the model in the row keeps on images made with the model in the column."
-    return [Panel(f"transfer-{scope.id}", "Transfer of attacks", caption, charts, "attack")] if charts else []
+    columns = [
+        Column("attack"),
+        Column("model"),
+        Column("made on itself", "percent"),
+        Column(
+            "others on its images", "percent", note="mean over the other models: low where its images transfer well"
+        ),
+        Column("it on images of others", "percent", note="mean over the other models: low where it is exposed"),
+        Column("strongest source"),
+        Column("on its images", "percent"),
+    ]
+    table = Table(
+        f"transfer-means-{scope.id}",
+        "Who transfers well, who is exposed",
+        columns,
+        cells,
+        "Shares of the clean figure. A model that keeps less on images of another model than on its own hides its "
+        "gradient.",
+    )
+    return [Panel(f"transfer-{scope.id}", "Transfer of attacks", caption, charts, "attack"), table]

@@ -1,16 +1,16 @@
-"""Is a model robust, or does it only hide its gradient? Checks of an honest gradient (docs/specs/attacks.md, 16)."""
+"""What a model with a useful gradient would not show (docs/specs/attacks.md, 16)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.numbers import Number
 from gauntlet.samples import Boxes
+from gauntlet.threats.attacks.checks.suspicion import BEST_SLACK, LAST_SLACK, Suspicion, Trial
 from gauntlet.threats.attacks.engine.constraints import ball
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.device import bridge
@@ -18,37 +18,18 @@ from gauntlet.threats.attacks.engine.losses import losses
 from gauntlet.threats.attacks.engine.option_checks import radius, whole
 from gauntlet.threats.attacks.engine.posing import pose
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem, steady
-from gauntlet.threats.attacks.engine.request import MODEL_IGNORE_INDEX, Request
+from gauntlet.threats.attacks.engine.request import Request
 from gauntlet.threats.attacks.engine.seeds import expand_seeds, uniform_draws
 from gauntlet.threats.attacks.presets import build
 
 ITERATIVE, SINGLE_STEP, BLACK_BOX = "bim", "fgsm", "square"
 """The attacks that are compared."""
-BEST_SLACK, LAST_SLACK = 0.01, 0.02
-"""How much weaker a stronger setting may look: best iterates, last iterates (docs/specs/attacks.md, 16)."""
 ZERO_ALARM, ZERO_INVALID = 0.01, 0.5
 """Share of exactly zero gradient elements that is suspicious, and that makes results invalid."""
 BY_CHANCE_ONE_IN = 20
 """The F1 that boxes set by chance would hardly reach, as one over this."""
 VANISHING = 1e-8
 """A gradient of the summed loss below this everywhere is lost in half precision and in Adam's constant."""
-
-
-@dataclass(frozen=True)
-class Suspicion:
-    """Something that casts doubt on a robustness figure.
-
-    Attributes:
-        code: short, stable name of the check.
-        severity: "warning", or "error" where figures of this model cannot be trusted.
-        sentence: what was seen.
-        figures: the numbers behind it, JSON-able.
-    """
-
-    code: str
-    severity: str
-    sentence: str
-    figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,55 +67,6 @@ class Measured:
     black_box: float | None = None
 
 
-class Trial(NamedTuple):
-    """How a model is tried, see `check_attack`."""
-
-    epsilon: Number = "8/255"
-    steps: int = 20
-    norm: str = "linf"
-    other_model: Any = None
-    noises: int = 20
-    whole_box_steps: int = 100
-    ignore_index: int | str | None = MODEL_IGNORE_INDEX
-    seed: int = 0
-    queries: int = 100
-
-
-def check_attack(
-    model: Any,
-    images: torch.Tensor,
-    labels: torch.Tensor | Sequence[Boxes],
-    *,
-    epsilon: Number = "8/255",
-    steps: int = 20,
-    norm: str = "linf",
-    other_model: Any = None,
-    noises: int = 20,
-    whole_box_steps: int = 100,
-    ignore_index: int | str | None = MODEL_IGNORE_INDEX,
-    seed: int = 0,
-    queries: int = 100,
-) -> list[Suspicion]:
-    """Attacks a model in several ways and reports what a model with a useful gradient would not show.
-
-    Args:
-        model: any model that attacks take; a detector is judged by the mean F1 of its images in place of accuracy.
-        images, labels: a few images are enough; for a detector boxes.
-        epsilon, steps, norm: of the attack that is checked.
-        other_model: a model to transfer attacks from, or None to leave that check out.
-        noises: random noises to compare with.
-        whole_box_steps: steps of the attack without a bound, 0 to leave it out; 100 or more are meaningful.
-        ignore_index: as for attacks.
-        seed: of the random noise, and of the attack without a gradient.
-        queries: of the Square Attack, which needs no gradient; 0 to leave it out.
-
-    Returns:
-        what is suspicious; empty when nothing is.
-    """
-    trial = Trial(epsilon, steps, norm, other_model, noises, whole_box_steps, ignore_index, seed, queries)
-    return judge(measure(model, images, labels, trial))
-
-
 def measure(model: Any, images: torch.Tensor, labels: torch.Tensor | Sequence[Boxes], trial: Trial) -> Measured:
     """The figures behind `check_attack`; arguments as there."""
     steps, norm, ignore_index, other_model = trial.steps, trial.norm, trial.ignore_index, trial.other_model
@@ -151,10 +83,10 @@ def measure(model: Any, images: torch.Tensor, labels: torch.Tensor | Sequence[Bo
         raise GauntletError("the images have no labelled pixel; give some with labels.")
 
     def iterative(epsilon: float, steps: int, returns: str) -> Attack:
-        return _iterative(epsilon, steps, returns, norm, ignore_index)
+        return iterative_attack(epsilon, steps, returns, norm, ignore_index)
 
     def attacked(attack: Attack, against: Any = model) -> float:
-        return _accuracy(problem, attack(against, images, labels).images)
+        return accuracy(problem, attack(against, images, labels).images)
 
     double = min(2 * size, 1.0) if norm == "linf" else 2 * size
     everything = 1.0 if norm == "linf" else float(images[0].numel()) ** 0.5
@@ -164,7 +96,7 @@ def measure(model: Any, images: torch.Tensor, labels: torch.Tensor | Sequence[Bo
     zero, tiny = _gradients(problem)
     return Measured(
         classes=_classes(problem),
-        clean=_accuracy(problem, images),
+        clean=accuracy(problem, images),
         attack=attacked(strong),
         last=attacked(iterative(size, steps, "last")),
         single_step=attacked(build(SINGLE_STEP, epsilon=size, norm=norm, ignore_index=ignore_index)),
@@ -297,7 +229,7 @@ RULES: Sequence[Callable[[Measured], Iterator[Suspicion]]] = (
 """Every rule, in the order of their suspicions."""
 
 
-def _iterative(epsilon: float, steps: int, returns: str, norm: str, ignore_index: int | str | None) -> Attack:
+def iterative_attack(epsilon: float, steps: int, returns: str, norm: str, ignore_index: int | str | None) -> Attack:
     """BIM with steps of 2.5 epsilon / steps."""
     attack: Attack = build(
         ITERATIVE,
@@ -319,7 +251,7 @@ def _classes(problem: BatchProblem) -> int:
         return problem.look(problem.images).logits.shape[1]
 
 
-def _accuracy(problem: BatchProblem, images: torch.Tensor) -> float:
+def accuracy(problem: BatchProblem, images: torch.Tensor) -> float:
     """Share of what counts that the attack has not won."""
     with steady(problem.model, images.device, 0):
         fooled = problem.won(images)

@@ -1,0 +1,78 @@
+"""Is a model robust, or does it only hide its gradient?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gauntlet.numbers import Number
+from gauntlet.samples import Boxes
+from gauntlet.threats.attacks.checks.gradient import (
+    BLACK_BOX,
+    ITERATIVE,
+    SINGLE_STEP,
+    ZERO_ALARM,
+    ZERO_INVALID,
+    Measured,
+    judge,
+    measure,
+)
+from gauntlet.threats.attacks.checks.suspicion import BEST_SLACK, LAST_SLACK, Suspicion, Trial
+from gauntlet.threats.attacks.checks.wrappers import inside_of, judge_wrapper, withstand
+from gauntlet.threats.attacks.engine.request import MODEL_IGNORE_INDEX
+
+__all__ = [
+    "BEST_SLACK",
+    "BLACK_BOX",
+    "ITERATIVE",
+    "LAST_SLACK",
+    "SINGLE_STEP",
+    "ZERO_ALARM",
+    "ZERO_INVALID",
+    "Measured",
+    "Suspicion",
+    "Trial",
+    "check_attack",
+    "judge",
+    "measure",
+]
+
+
+def check_attack(
+    model: Any,
+    images: torch.Tensor,
+    labels: torch.Tensor | Sequence[Boxes],
+    *,
+    epsilon: Number = "8/255",
+    steps: int = 20,
+    norm: str = "linf",
+    other_model: Any = None,
+    noises: int = 20,
+    whole_box_steps: int = 100,
+    ignore_index: int | str | None = MODEL_IGNORE_INDEX,
+    seed: int = 0,
+    queries: int = 100,
+) -> list[Suspicion]:
+    """Attacks a model in several ways and reports what a model with a useful gradient would not show.
+
+    A model around a model (`gauntlet.defences`) is also attacked by someone who knows of the wrapper.
+
+    Args:
+        model: any model that attacks take; a detector is judged by the mean F1 of its images in place of accuracy.
+        images, labels: a few images are enough; for a detector boxes.
+        epsilon, steps, norm: of the attack that is checked.
+        other_model: a model to transfer attacks from, or None to leave that check out.
+        noises: random noises to compare with.
+        whole_box_steps: steps of the attack without a bound, 0 to leave it out; 100 or more are meaningful.
+        ignore_index: as for attacks.
+        seed: of the random noise, and of the attack without a gradient.
+        queries: of the Square Attack, which needs no gradient; 0 to leave it out.
+
+    Returns:
+        what is suspicious; empty when nothing is.
+    """
+    trial = Trial(epsilon, steps, norm, other_model, noises, whole_box_steps, ignore_index, seed, queries)
+    found = judge(measure(model, images, labels, trial))
+    return [*found, *judge_wrapper(withstand(model, images, labels, trial))] if inside_of(model) else found

@@ -1,0 +1,174 @@
+"""What a model around a model must also withstand: attacks by someone who knows of the wrapper.
+
+docs/specs/defences.md, 0 and 8. A wrapper that only makes the usual attack weak falls to one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from gauntlet.models.contract import SegmentationModel
+from gauntlet.models.randomness import random_parts
+from gauntlet.threats.attacks.checks.gradient import accuracy, iterative_attack
+from gauntlet.threats.attacks.checks.suspicion import BEST_SLACK, Suspicion, Trial
+from gauntlet.threats.attacks.engine.contract import Attack
+from gauntlet.threats.attacks.engine.option_checks import radius
+from gauntlet.threats.attacks.engine.posing import pose
+from gauntlet.threats.attacks.engine.request import Request
+from gauntlet.threats.attacks.presets import build
+
+TARGETED = "ifgsm-ll"
+SAMPLES, LOOKS = 10, 9
+"""Draws over which a gradient is averaged, and over which the accuracy of a random model is."""
+
+
+@dataclass(frozen=True)
+class Withstood:
+    """Pixel accuracy in [0, 1] that a wrapper keeps; of a random one, the mean over draws.
+
+    Attributes:
+        attack: under the iterative attack on itself.
+        inside: what the models inside keep under the attack on themselves, the most of them.
+        from_inside: under the attacks made on the models inside, the strongest.
+        targeted: under the attack on itself towards the least likely classes.
+        averaged: under the attack with gradients averaged over draws, or None where nothing is drawn.
+        straight_through: under the attack with the gradient of the one model inside in the place of its own, or None
+            where there are several.
+    """
+
+    attack: float
+    inside: float
+    from_inside: float
+    targeted: float
+    averaged: float | None
+    straight_through: float | None
+
+
+class StraightThrough(nn.Module):
+    """The logits of a wrapper with the gradient of the model inside it.
+
+    Args:
+        wrapper: around `inside`.
+        inside: asked with the same images.
+    """
+
+    def __init__(self, wrapper: SegmentationModel, inside: nn.Module) -> None:
+        super().__init__()
+        self.wrapper, self.inside = wrapper, inside
+        self.ignore_index = wrapper.ignore_index
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        gradient: torch.Tensor = self.inside(images)
+        with torch.no_grad():
+            values: torch.Tensor = self.wrapper(images)
+        return gradient + (values - gradient.detach())
+
+
+def inside_of(model: Any) -> list[SegmentationModel]:
+    """The models inside a wrapper; none for any other model."""
+    inner = getattr(model, "inner", ()) if isinstance(model, SegmentationModel) else ()
+    return [each for each in inner if isinstance(each, SegmentationModel)]
+
+
+def withstand(model: SegmentationModel, images: torch.Tensor, labels: Any, trial: Trial) -> Withstood:
+    """Attacks a wrapper in every way that knows of it; arguments as for `check_attack`."""
+    inside = inside_of(model)
+    draws = bool(random_parts(model))
+    size = radius(trial.epsilon, trial.norm)
+    problem = pose(model, images, labels, Request(ignore_index=trial.ignore_index))
+    strong = iterative_attack(size, trial.steps, "best", trial.norm, trial.ignore_index)
+    targeted = build(
+        TARGETED,
+        epsilon=size,
+        alpha=2.5 * size / trial.steps or 1.0,
+        steps=trial.steps,
+        norm=trial.norm,
+        ignore_index=trial.ignore_index,
+    )
+
+    def kept(attack: Attack, against: nn.Module = model) -> float:
+        made = attack(against, images, labels).images
+        looks = [accuracy(problem, made) for _ in range(LOOKS if draws else 1)]
+        return sum(looks) / len(looks)
+
+    def on_itself(each: SegmentationModel) -> float:
+        own = pose(each, images, labels, Request(ignore_index=trial.ignore_index))
+        return accuracy(own, strong(each, images, labels).images)
+
+    return Withstood(
+        attack=kept(strong),
+        inside=max(map(on_itself, inside)),
+        from_inside=min(kept(strong, each) for each in inside),
+        targeted=kept(targeted),
+        averaged=kept(replace(strong, samples=SAMPLES)) if draws else None,
+        straight_through=kept(strong, StraightThrough(model, inside[0])) if len(inside) == 1 else None,
+    )
+
+
+def judge_wrapper(kept: Withstood) -> list[Suspicion]:
+    """What is suspicious about a wrapper."""
+    return [suspicion for rule in RULES for suspicion in rule(kept)]
+
+
+def averaging_stronger(kept: Withstood) -> Iterator[Suspicion]:
+    """Averaged over draws, the gradient leads further."""
+    yield from _stronger(
+        "averaging-stronger", kept, kept.averaged, f"gradients averaged over {SAMPLES} draws", "the randomness hides it"
+    )
+
+
+def inside_stronger(kept: Withstood) -> Iterator[Suspicion]:
+    """Images made without the wrapper fool it better than those made with it."""
+    yield from _stronger(
+        "inside-stronger", kept, kept.from_inside, "images made on the model inside", "the wrapper hides its gradient"
+    )
+
+
+def straight_through_stronger(kept: Withstood) -> Iterator[Suspicion]:
+    """The gradient of the model inside leads further than that of the wrapper."""
+    yield from _stronger(
+        "straight-through-stronger",
+        kept,
+        kept.straight_through,
+        "gradients passed straight through the wrapper",
+        "its own gradient misleads",
+    )
+
+
+def targeted_stronger(kept: Withstood) -> Iterator[Suspicion]:
+    """A wrapper that seems to gain against the untargeted attack falls to targets.
+
+    Without a gain it says nothing: a broken model may be broken a little more by either.
+    """
+    if kept.attack > kept.inside + BEST_SLACK:
+        yield from _stronger(
+            "targeted-stronger",
+            kept,
+            kept.targeted,
+            "an attack towards the least likely classes",
+            "the loss of the untargeted one is saturated",
+        )
+
+
+RULES: Sequence[Callable[[Withstood], Iterator[Suspicion]]] = (
+    averaging_stronger,
+    inside_stronger,
+    straight_through_stronger,
+    targeted_stronger,
+)
+"""Every rule, in the order of their suspicions."""
+
+
+def _stronger(code: str, kept: Withstood, other: float | None, what: str, why: str) -> Iterator[Suspicion]:
+    if other is not None and other < kept.attack - BEST_SLACK:
+        yield Suspicion(
+            code,
+            "error",
+            f"the wrapper keeps accuracy {kept.attack:.3f} under the usual attack, {other:.3f} under {what}: {why}.",
+            {"attack": kept.attack, "stronger": other},
+        )
