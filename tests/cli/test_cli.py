@@ -147,6 +147,17 @@ def test_the_zoo_is_listed(call: Call) -> None:
     assert any(row["address"].startswith("hf:") for row in rows)
 
 
+def test_the_networks_of_the_papers_are_listed_with_their_cost(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gauntlet.models.architectures.published import catalogue
+
+    few = {name: catalogue.NETWORKS[name] for name in ("enet_caffe", "bisenetv1_x39_torchseg")}
+    monkeypatch.setattr(catalogue, "NETWORKS", few)
+    enet, bisenet = json.loads(call("list", "models", "--architectures", "--json")[1])
+    assert (enet["parameters"], enet["MiB"], enet["MiB (Arnab)"]) == (372_551, "1.5", "1.5")
+    assert (enet["GMACs 512x1024"], enet["paper"]) == ("4.0", "arXiv:1606.02147")
+    assert (bisenet["alias"], bisenet["MiB (Arnab)"]) == ("bisenet_x39", "")
+
+
 def test_doctor_says_how_to_install_what_is_missing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     from gauntlet.cli import doctor
 

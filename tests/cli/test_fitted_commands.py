@@ -33,8 +33,9 @@ def test_universal_is_fitted_applied_and_used_by_run(call: Call) -> None:
     threat = "{universal: {artifact: moved.safetensors}}"
     code, out, err = call("run", *NETWORK, *options, "--threat", threat, "--workers", "1", "--json")
     assert code == 0, err
-    assert all(each["from_store"] for each in json.loads(out))
-    assert sum(each["threat"].startswith("universal untargeted") for each in json.loads(out)) == 1
+    found = json.loads(out)
+    assert found["from_store"]
+    assert found["key"] == rows[1]["keys"][0]
     code, _, err = call("universal", "apply", "moved.safetensors", *NETWORK, "--split", "train", "--limit", "1")
     assert code == 2
     assert "fitted on" in err

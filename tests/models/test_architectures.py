@@ -145,6 +145,18 @@ def test_weights_of_another_network_are_refused() -> None:
         architectures.load_published(network, architectures.build("cgnet", 4).state_dict())
 
 
+@pytest.mark.skipif(not REAL_DATA.exists(), reason="needs ../shared/realdata")
+def test_the_public_camvid_enet_has_slopes_in_its_decoder() -> None:
+    """The specification's ReLU is that of the code of 2019; this file is older and would not load."""
+    state = torch.load(REAL_DATA / "checkpoints/enet_camvid.pth", map_location="cpu", weights_only=True)
+    decoder = [key for key in state if key.startswith(("upsample", "regular4", "regular5"))]
+    assert len([key for key in decoder if key.endswith((".2.weight", ".out_prelu.weight"))]) == 5 * 4
+    options = architectures.architectures["enet"].published_options
+    architectures.load_published(architectures.build("enet", 12, **options), state)
+    with pytest.raises(GauntletError, match="20 are unknown"):
+        architectures.load_published(architectures.build("enet", 12, **options, decoder_activation="relu"), state)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not REAL_DATA.exists(), reason="needs ../shared/realdata")
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ QUICK = {
     "vainf_deeplabv3_mobilenet",
     "vainf_deeplabv3plus_mobilenet",
 }
+# A network that begins with another one, whose tensors have the same numbers: both outputs come from one pass.
+FIRST_PARTS = {"dilated8_context_voc": "dilated_frontend_voc"}
 LIMIT = 1e-8  # of the largest logit, as the reference's "tolerance" says
 STATISTIC_LIMIT = 2e-6  # module statistics carry seven digits
 
@@ -123,7 +125,12 @@ def compare(output: torch.Tensor, expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in REFERENCE]
+    "name",
+    [
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+        for name in REFERENCE
+        if name not in FIRST_PARTS.values()
+    ],
 )
 def test_outputs_and_module_statistics_are_those_of_the_public_code(name: str) -> None:
     entry = reference()["architectures"][name]
@@ -152,6 +159,12 @@ def test_outputs_and_module_statistics_are_those_of_the_public_code(name: str) -
         assert sorted(shape) == sorted(expected[0]), key
         assert (mean, deviation) == pytest.approx((expected[1], expected[2]), abs=limit, rel=0), key
     compare(output, entry["output"])
+    if name in FIRST_PARTS:
+        first = reference()["architectures"][FIRST_PARTS[name]]
+        assert first["modules"] == entry["modules"][: len(first["modules"])]
+        with torch.no_grad():
+            scored = network.decoder.get_submodule("fully_connected")(encoded[0])
+            compare(network.decoder.get_submodule("scores")(scored), first["output"])
     if "aux_outputs" in entry:
         assert len(auxiliary) == len(entry["aux_outputs"])
         for logits, expected in zip(auxiliary, entry["aux_outputs"], strict=True):
@@ -170,6 +183,12 @@ def test_segformers_have_the_sizes_of_the_papers_table_1(variant: str, encoder: 
 
 def test_fcn8s_on_resnet101_has_the_size_of_arnabs_table_6() -> None:
     assert parameters(build("fcn8s_resnet101", 21)) == 42_702_495  # 162.9 MiB
+
+
+def test_the_public_enet_of_2019_has_relu_in_its_decoder_and_shared_slopes() -> None:
+    network = build("enet_davidtvs_2019", 19)
+    assert parameters(network) == 358_060  # a slope for each activation; the public code has one for those of a block
+    assert not [key for key, module in network.decoder.named_modules() if isinstance(module, nn.PReLU)]
 
 
 def test_multiplications_of_a_network_are_counted_by_hand() -> None:

@@ -24,8 +24,8 @@ def megabytes(names: Iterable[str]) -> float:
     return sum(shipped.find(name).weights.stat().st_size for name in names) / 1e6
 
 
-def test_all_weights_together_stay_below_thirty_two_megabytes() -> None:
-    assert megabytes(shipped.names()) <= 32
+def test_all_weights_together_stay_below_thirty_three_megabytes() -> None:
+    assert megabytes(shipped.names()) <= 33  # 21.1 of before and of the two-stage detector, 12 of the papers' networks
 
 
 def test_the_narrow_networks_of_the_papers_stay_below_twelve_megabytes() -> None:

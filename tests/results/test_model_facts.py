@@ -55,6 +55,23 @@ def test_a_network_says_its_size_and_a_configuration_its_kind() -> None:
     assert found.date  # UPerNet's, as the published tables have it
 
 
+@pytest.mark.parametrize(
+    ("address", "architecture", "backbone", "proposals"),
+    [
+        ("streets/fcos", "fcos", "convolution", "dense"),
+        ("streets/faster-rcnn", "fasterrcnn", "convolution", "two-stage"),
+        ("streets/detr", "detr", "convolution", "sparse"),
+        ("streets/segformer", "segformer", "transformer", "per pixel"),
+        ("streets/ddrnet", "ddrnet23_slim", "convolution", "per pixel"),
+    ],
+)
+def test_our_own_networks_are_of_the_papers_types(
+    address: str, architecture: str, backbone: str, proposals: str
+) -> None:
+    facts = facts_of(gauntlet.load_model(address), address)
+    assert (facts.architecture, facts.backbone_type, facts.proposal_type) == (architecture, backbone, proposals)
+
+
 def test_what_the_user_says_counts_first() -> None:
     model = gauntlet.load_model("streets/enet", facts={"backbone": "Swin-T", "date": "2021-03-25"})
     facts = facts_of(model, "streets/enet")

@@ -14,6 +14,8 @@ from gauntlet.studies import studies
 from gauntlet.studies.pages.attack_strength import ATTACK_STRENGTH, BATTERY
 from gauntlet.studies.pages.camvid import CAMVID, Spread
 from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, plan_page, write_markdown
+from gauntlet.studies.pages.shipped import addresses
+from gauntlet.tasks import DETECTION, SEGMENTATION
 from program import Call
 
 NETWORK = ModelEntry(address="python:nets:street_network", options={"num_classes": 11, "mean": [0.5] * 3})
@@ -75,10 +77,25 @@ def test_the_page_of_strength_says_where_an_attack_is_weaker_than_it_should_be()
 
 
 @pytest.mark.parametrize(
-    ("name", "evaluations"), [("shipped/models", 99), ("shipped/detectors", 114), ("shipped/attack-strength", 84)]
+    ("name", "task", "for_each", "for_some"),
+    [
+        ("shipped/models", SEGMENTATION, 16, 3),  # PGD on three E-Nets only
+        ("shipped/detectors", DETECTION, 38, 0),
+        ("shipped/attack-strength", SEGMENTATION, 14, 0),
+    ],
 )
-def test_the_plans_of_pages_can_be_made(name: str, evaluations: int) -> None:
-    assert len(plan_page(studies[name], limit=1).jobs) == evaluations
+def test_pages_take_every_shipped_model_of_their_task(name: str, task: str, for_each: int, for_some: int) -> None:
+    models = addresses(task)
+    jobs = plan_page(studies[name], limit=1).jobs
+    assert len(jobs) == for_each * len(models) + for_some
+    assert {model for _, model, _ in jobs} == set(models)
+
+
+def test_the_pages_know_seven_families_and_both_kinds_of_training() -> None:
+    models = addresses(SEGMENTATION)
+    assert {"streets/ddrnet", "streets/fcn8s", "streets/fcn8s-at", "streets/pspnet"} <= set(models)
+    assert "streets/enet-noise" not in models
+    assert "streets/faster-rcnn" in addresses(DETECTION)
 
 
 def test_images_at_equal_distances() -> None:

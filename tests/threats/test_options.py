@@ -55,11 +55,11 @@ def test_what_can_be_swept_and_drawn() -> None:
         "name", "epsilon", "alpha", "steps", "norm", "restarts", "samples", "severity", "ratio", "mode", "rounds",
         "threshold", "size", "patch", "position", "source_model", "sigma", "rank", "artifact", "control", "content",
         "draw", "place",
-        "degrees", "dx", "dy", "factor", "slope", "k1", "k2", "turn", "tilt", "draws", "shift",
+        "degrees", "dx", "dy", "factor", "slope", "k1", "k2", "turn", "tilt", "draws", "shift", "queries", "share",
     }  # fmt: skip
     assert {name for name, option in known.items() if option.axis} == {
         "severity", "epsilon", "ratio", "steps", "rounds", "sigma", "rank",
-        "degrees", "factor", "slope", "k1", "k2", "turn", "tilt", "draws",
+        "degrees", "factor", "slope", "k1", "k2", "turn", "tilt", "draws", "queries",
     }  # fmt: skip
     assert {name for name, option in known.items() if option.named == "never"} == {
         "ignore_index", "source_digest", "tau", "correction", "tolerated",

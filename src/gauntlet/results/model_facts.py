@@ -8,7 +8,7 @@ the network itself; types and dates of known architectures from the published ta
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,9 @@ from torch import nn
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models import zoo
+from gauntlet.models.architectures.base import Architecture
+from gauntlet.models.architectures.detector import Detector
+from gauntlet.models.architectures.published.network import PublishedNetwork
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.zoo.spelling import canonical_architecture, canonical_backbone
 from gauntlet.results.origin import read_origin
@@ -24,6 +27,8 @@ from gauntlet.results.published.reading import models as published_models
 
 FIELD = "model_facts"
 """Their name in the provenance of an evaluation."""
+
+OWN_NETWORKS = "gauntlet.models.architectures."
 
 BACKBONE_TYPES = {
     "transformer": ("swin", "mit", "vit", "beit", "data2vec", "dinov", "pvt", "deit", "hiera", "segformer", "dpt"),
@@ -107,7 +112,12 @@ def said_facts(model: GauntletModel | None = None, address: str | None = None) -
     """As `facts_of`, without what follows from the names: what a store keeps, so that names can be put right later."""
     said = read_facts((model.facts if model is not None else None) or {})
     said = said.over(_of_zoo(address or ""))
-    return said if model is None else said.over(_of_network(model))
+    if model is None:
+        return said
+    network = _of_network(model)
+    if said.architecture or said.backbone:  # whose types follow from these names, not from what the network is
+        network = replace(network, backbone_type="", proposal_type="")
+    return said.over(network)
 
 
 def completed(said: ModelFacts) -> ModelFacts:
@@ -177,15 +187,20 @@ def _of_network(model: GauntletModel) -> ModelFacts:
             )
             backbone = inner if isinstance(inner, str) else architecture if backbone_type(architecture) else ""
             return ModelFacts(architecture, backbone, parameters=parameters or None)
-    return ModelFacts(_own_architecture(model), parameters=parameters or None)
+    return replace(_of_own_network(model), parameters=parameters or None)
 
 
-def _own_architecture(model: GauntletModel) -> str:
-    """The name of one of Gauntlet's own networks inside a model, "" for others."""
+def _of_own_network(model: GauntletModel) -> ModelFacts:
+    """What is known of one of Gauntlet's own networks inside a model; nothing of others.
+
+    All of them but SegFormer encode by convolutions, and all segmentation networks among them classify pixels.
+    """
     for module in model.modules():
-        if type(module).__module__.startswith("gauntlet.models.architectures."):
-            return type(module).__name__.lower()
-    return ""
+        if isinstance(module, (Architecture, Detector)) and type(module).__module__.startswith(OWN_NETWORKS):
+            name = module.name if isinstance(module, PublishedNetwork) else type(module).__name__.lower()
+            proposals = "per pixel" if isinstance(module, Architecture) else ""
+            return ModelFacts(name, backbone_type=backbone_type(name) or "convolution", proposal_type=proposals)
+    return ModelFacts()
 
 
 def _of_tables(known: ModelFacts) -> ModelFacts:

@@ -68,6 +68,22 @@ def test_auxiliary_and_unused_weights_are_accepted_and_named(tmp_path: Path, cap
     assert "4 auxiliary weights left out: cff_sub24.low_classifier_conv.weight" in said
 
 
+@pytest.mark.parametrize(
+    ("name", "losses"),
+    [
+        ("ddrnet23_slim", ["loss.criterion.weight"]),
+        ("pidnet_s", ["sem_loss.criterion.weight", "sb_loss.criterion.weight"]),
+    ],
+)
+def test_class_weights_of_the_authors_losses_are_left_out(name: str, losses: list[str]) -> None:
+    """Their programs save the network as `model` beside its losses."""
+    state = {f"model.{key}": value for key, value in authors_state(name, 3).items()}
+    network = PublishedNetwork(3, network=name)
+    left_out = fill(network, {**state, **dict.fromkeys(losses, torch.ones(3))}, "file")
+    assert list(left_out.unused) == losses
+    assert all(key.startswith(("seghead_p.", "seghead_d.", "seghead_extra.")) for key in left_out.auxiliary)
+
+
 def test_a_network_for_training_takes_the_auxiliary_weights_too() -> None:
     network = PublishedNetwork(4, network=NET, auxiliary=True)
     left_out = fill(network, authors_state(NET, 4), "file")

@@ -212,8 +212,8 @@ class ENet(Architecture):
     Args:
         num_classes: number of logits.
         dropout: spatial dropout from bottleneck 2.0 on (0.1 in the paper; a tenth of it before).
-        decoder_activation: "prelu" as in the public PyTorch weights of 2018, or "relu" as in the authors' Torch code
-            and in the public PyTorch network since 2019.
+        decoder_activation: "prelu" as in the public CamVid weights of 2018, whose file has slopes in the decoder, or
+            "relu" as in the authors' Torch code and in the public PyTorch network since 2019.
         pooling: window of the two max-poolings whose indices the decoder uses: 2 as in the paper, or 3 (overlapping)
             as in the public PyTorch network until July 2019.
         transposed_kernel: of the decoder's transposed convolutions: 3, or 2 as in the public PyTorch network of today,

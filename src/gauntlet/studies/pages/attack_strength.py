@@ -8,7 +8,8 @@ from gauntlet.results import Evaluation
 from gauntlet.studies.contract import studies
 from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part
 from gauntlet.studies.pages.markdown import percent
-from gauntlet.studies.pages.shipped import SEGMENTATION, entries
+from gauntlet.studies.pages.shipped import entries
+from gauntlet.tasks import SEGMENTATION
 
 EPSILONS = ("2/255", "4/255", "8/255")
 NAMES = ("pgd", "segpgd", "cospgd")

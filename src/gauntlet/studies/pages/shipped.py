@@ -6,18 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gauntlet.evaluation.plan import ModelEntry
+from gauntlet.models.sources import shipped
 
-SEGMENTATION = (
-    *("streets/enet", "streets/enet-at", "streets/enet-at50", "streets/pspnet", "streets/segformer"),
-    "streets/segformer-at",
-)
-"""Trained on clean or on attacked images; `streets/enet-noise` is there for certificates."""
-DETECTION = ("streets/detr", "streets/fcos", "streets/fcos-at")
+FOR_CERTIFICATES = "streets/enet-noise"
+"""Trained on noise, for the certificates of smoothed models; not on the pages."""
 
 
-def entries(addresses: Sequence[str]) -> Callable[[Mapping[str, Any]], Sequence[ModelEntry]]:
-    """Models that take no options."""
-    return lambda options: [ModelEntry(address=address) for address in addresses]
+def addresses(task: str) -> list[str]:
+    """The shipped models of a task that were trained on clean or on attacked images."""
+    return [name for name in shipped.names() if shipped.find(name).task == task and name != FOR_CERTIFICATES]
+
+
+def is_normal(address: str) -> bool:
+    """Whether a shipped model never saw an attacked image in training, by its name.
+
+    >>> is_normal("streets/enet"), is_normal("streets/enet-at50")
+    (True, False)
+    """
+    return "-at" not in address
+
+
+def entries(task: str) -> Callable[[Mapping[str, Any]], Sequence[ModelEntry]]:
+    """The shipped models of a task."""
+    return lambda options: [ModelEntry(address=address) for address in addresses(task)]
 
 
 def region_aware(rounds: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from gauntlet.seeding import ImageSeed
 from gauntlet.studies.contract import studies
 from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, Runs, suite_threats
 from gauntlet.studies.pages.markdown import cards_section, percent, save_sheet, section, short, table
-from gauntlet.studies.pages.shipped import DETECTION, entries, localized_noise, region_aware
+from gauntlet.studies.pages.shipped import entries, localized_noise, region_aware
 from gauntlet.threats import build_threat
 from gauntlet.threats.build import ThreatLike
 
@@ -199,7 +199,7 @@ SHIPPED_DETECTORS = PageStudy(
     title="What the shipped detectors show",
     question="How do three small detectors fare under the suite, attacks with a goal, a battery and in regions?",
     file="shipped-detectors.md",
-    models=entries(DETECTION),
+    models=entries(tasks.DETECTION),
     parts=parts,
     write=write,
     draw=draw,

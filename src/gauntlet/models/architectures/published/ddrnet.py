@@ -158,7 +158,8 @@ NAMES: tuple[Rule, ...] = (
     *BRANCH_NAMES,
     (r"^(?!decoder\.|auxiliary\.)", "encoder."),
 )
-UNUSED = (r"^criterion\.", r"^loss\.")
+UNUSED = (r"^criterion\.", r"^(\w+_)?loss\.")
+"""Class weights of the losses, which the authors' programs save beside the network; PIDNet has two losses."""
 
 _PAPER, _ORIGIN = "arXiv:2101.06085", "ydhongHIT/DDRNet"
 NETWORKS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -31,13 +32,14 @@ class FrontEnd(nn.Module):
 
     Args:
         margin: pixels that are mirrored on every side; 0 for images that have them already.
+        width: of the first stage.
     """
 
-    def __init__(self, margin: int) -> None:
+    def __init__(self, margin: int, width: int) -> None:
         super().__init__()
         self.margin = margin
         poolings = [*(nn.MaxPool2d(2, 2) for _ in range(3)), nn.Identity(), nn.Identity()]
-        self.vgg = vgg.VGG16(poolings, padding=0, last_dilation=2)
+        self.vgg = vgg.VGG16(poolings, padding=0, last_dilation=2, width=width)
 
     def forward(self, images: torch.Tensor) -> Features:
         padded = images
@@ -50,13 +52,13 @@ class FrontEnd(nn.Module):
 class Decoder(nn.Module):
     """The fully connected layers as convolutions, the front end's scores, and a context module on them."""
 
-    def __init__(self, num_classes: int, context: nn.Module) -> None:
+    def __init__(self, in_channels: int, width: int, num_classes: int, context: nn.Module) -> None:
         super().__init__()
         self.fully_connected = nn.Sequential(
-            *(nn.Conv2d(512, 4096, 7, dilation=4), nn.ReLU(inplace=True), nn.Dropout()),
-            *(nn.Conv2d(4096, 4096, 1), nn.ReLU(inplace=True), nn.Dropout()),
+            *(nn.Conv2d(in_channels, width, 7, dilation=4), nn.ReLU(inplace=True), nn.Dropout()),
+            *(nn.Conv2d(width, width, 1), nn.ReLU(inplace=True), nn.Dropout()),
         )
-        self.scores = nn.Conv2d(4096, num_classes, 1)
+        self.scores = nn.Conv2d(width, num_classes, 1)
         self.context = context
 
     def forward(self, encoded: Features) -> torch.Tensor:
@@ -83,21 +85,36 @@ def context_module(num_classes: int, layers: Sequence[tuple[int, int]], *, pad_f
     return nn.Sequential(*made, nn.Conv2d(in_channels, num_classes, 1))
 
 
-def front_end(num_classes: int, *, margin: int = MARGIN) -> Parts:
-    """The front end alone; logits at 1/8."""
-    return Parts(FrontEnd(margin), Decoder(num_classes, nn.Identity()))
+def dilated(
+    num_classes: int, context: nn.Module, *, margin: int = MARGIN, width: int = 64, head_width: int = 4096
+) -> Parts:
+    """A front end with a context module.
+
+    Args:
+        num_classes: number of logits.
+        context: from scores to logits.
+        margin, width: of the front end.
+        head_width: of the fully connected layers.
+    """
+    encoder = FrontEnd(margin, width)
+    return Parts(encoder, Decoder(encoder.vgg.widths[-1], head_width, num_classes, context))
 
 
-def dilation8(num_classes: int, *, margin: int = MARGIN) -> Parts:
+def front_end(num_classes: int, **options: Any) -> Parts:
+    """The front end alone; logits at 1/8. Options: those of `dilated`."""
+    return dilated(num_classes, nn.Identity(), **options)
+
+
+def dilation8(num_classes: int, **options: Any) -> Parts:
     """With the large context module, for VOC; logits at 1/8."""
-    return Parts(FrontEnd(margin), Decoder(num_classes, context_module(num_classes, LARGE, pad_first=True)))
+    return dilated(num_classes, context_module(num_classes, LARGE, pad_first=True), **options)
 
 
-def dilation10(num_classes: int, *, margin: int = MARGIN) -> Parts:
+def dilation10(num_classes: int, **options: Any) -> Parts:
     """With the basic context module of ten layers, for Cityscapes; logits at the image's size."""
     context = context_module(num_classes, BASIC, pad_first=False)
     context.append(nn.ConvTranspose2d(num_classes, num_classes, 16, 8, 4, groups=num_classes, bias=False))
-    return Parts(FrontEnd(margin), Decoder(num_classes, context))
+    return dilated(num_classes, context, **options)
 
 
 def initialise(module: nn.Module) -> None:

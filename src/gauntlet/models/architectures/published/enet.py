@@ -1,6 +1,7 @@
-"""E-Net (Paszke et al. 2016, arXiv:1606.02147) in two public forms: davidtvs's PyTorch network and Saemann's Caffe one.
+"""E-Net (Paszke et al. 2016, arXiv:1606.02147) in three public forms: davidtvs's of 2019 and of today, Saemann's.
 
-The first is our `enet.ENet` with other options; the second, which Arnab et al. used, has its own blocks.
+The first two, in PyTorch, are our `enet.ENet` with other options; the last, in Caffe, which Arnab et al. used, has its
+own blocks.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from gauntlet.models.architectures.base import Features, Rule
-from gauntlet.models.architectures.enet import CURRENT_NAMES, DILATIONS, ENet
+from gauntlet.models.architectures.enet import CURRENT_NAMES, DILATIONS, PUBLISHED_NAMES, ENet
 from gauntlet.models.architectures.layers import PReLU
 from gauntlet.models.architectures.published.network import Parts, Published
 
@@ -202,6 +203,14 @@ NETWORKS = {
         CURRENT_NAMES,
         _PAPER,
         "davidtvs/PyTorch-ENet",
+        stride=8,
+    ),
+    "enet_davidtvs_2019": Published(
+        davidtvs,
+        {"decoder_activation": "relu", "pooling": 3, "shared_slopes": True},
+        PUBLISHED_NAMES,
+        _PAPER,
+        "davidtvs/PyTorch-ENet, January to July 2019",
         stride=8,
     ),
     "enet_caffe": Published(saemann, {}, CAFFE, _PAPER, "TimoSaemann/ENet", stride=8, arnab_mib=1.5),
