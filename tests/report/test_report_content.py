@@ -316,6 +316,7 @@ def test_every_section_is_there(document: Document) -> None:
         "Classes",
         "Relations",
         "Honesty",
+        "What was not tested",
         "How each figure was obtained",
     ]
     ids = [section.id for section in part.sections] + [
