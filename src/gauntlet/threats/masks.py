@@ -151,7 +151,11 @@ def canonical_mask(description: Mapping[str, Any]) -> dict[str, Any]:
 def mask_text(description: Mapping[str, Any]) -> str:
     """A canonical description in the name of a threat: "square 100 centre"."""
     ((kind, options),) = description.items()
-    values = options.values() if isinstance(options, Mapping) else options
+    if isinstance(options, Mapping):  # ours in one order, however they were written
+        ours = [name for name in mask_options() if name in options]
+        values = [options[name] for name in [*ours, *(name for name in options if name not in ours)]]
+    else:
+        values = list(options)
     return " ".join([kind, *map(str, values)])
 
 
