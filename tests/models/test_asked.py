@@ -22,11 +22,16 @@ IMAGES = torch.rand(2, 3, 16, 24, generator=torch.Generator().manual_seed(0))
 def answer(images: torch.Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Label maps as an API would send them: bytes, no torch."""
     with torch.no_grad():
-        return tiny_network()(images).argmax(1).numpy().astype(np.uint8)
+        maps: np.ndarray[Any, np.dtype[np.uint8]] = tiny_network()(images).argmax(1).numpy().astype(np.uint8)
+    return maps
 
 
 def build_answer(num_classes: int) -> Any:
     return answer
+
+
+def other_answer(images: torch.Tensor) -> torch.Tensor:
+    return images[:, 0].long()
 
 
 def asked() -> SegmentationModel:
@@ -38,7 +43,7 @@ def test_a_callable_that_gives_label_maps_is_a_model() -> None:
     assert torch.equal(model(IMAGES).argmax(1), network(IMAGES).argmax(1))
     assert (has_gradient(model), gives_labels(model)) == (False, True)
     assert (has_gradient(network), gives_labels(network)) == (True, False)
-    assert model.identity.digest != wrap_model(build_answer, num_classes=3, gives="labels").identity.digest
+    assert model.identity.digest != wrap_model(other_answer, num_classes=3, gives="labels").identity.digest
     padded = wrap_model(answer, num_classes=3, gives="labels", stride=32)
     assert padded(IMAGES).shape == (2, 3, 16, 24)
 
@@ -72,6 +77,7 @@ def test_white_box_attacks_are_refused(threat: dict[str, Any]) -> None:
 def test_a_battery_of_attacks_without_gradient_runs() -> None:
     members = {"a": {"name": "square", "queries": 6}, "b": {"name": "label-only", "queries": 4}}
     sample = TinyDataset(1)[0]
+    assert sample.labels is not None
     images = torch.from_numpy(sample.image.copy()).permute(2, 0, 1)[None] / 255
     outcome = build("mine", members=members)(asked(), images, torch.from_numpy(sample.labels[None].astype(np.int64)))
     assert outcome.queries.backward.tolist() == [0]
