@@ -10,7 +10,6 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import click
 import typer
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -22,11 +21,14 @@ from gauntlet.datasets import datasets
 from gauntlet.metrics import metrics
 from gauntlet.models.sources.contract import sources
 from gauntlet.numbers import format_number
+from gauntlet.registry import Registry
 from gauntlet.threats import attacks, build_threat, corruptions, suites
 from gauntlet.threats.attacks import functions
 from gauntlet.threats.attacks.combined.members import battery_members
 
 PYTHON_NAMES = [name for name in gauntlet.__all__ if name != "__version__"]
+Command = Any
+"""A command of click, which typer has a copy of."""
 MODULES = ("analysis", "attacks", "corruptions", "published", "suites")
 """Of the public names those that are modules; their functions stand on the page, not every class behind them."""
 
@@ -115,7 +117,7 @@ def suite_page() -> str:
 def registry_page() -> str:
     """Metrics, datasets and sources of models."""
     parts = ["# Metrics, datasets and sources of models\n"]
-    chapters = {
+    chapters: dict[str, tuple[Registry[Any], str]] = {
         "Metrics": (metrics, "Figures and their definitions: [metrics](../metrics.md)."),
         "Datasets": (datasets, "Layouts and protocols: [datasets](../datasets.md)."),
         "Sources of models": (sources, "What stands before the colon of an address: [models](../models.md)."),
@@ -143,15 +145,15 @@ def command_page() -> str:
     return "\n".join(parts)
 
 
-def first_line_of_help(command: click.Command) -> str:
+def first_line_of_help(command: Command) -> str:
     return (command.help or "").split("\n\n")[0].replace("\n", " ")
 
 
-def _help(option: click.Parameter) -> str:
+def _help(option: Any) -> str:
     return (getattr(option, "help", None) or "").replace("\n", " ")
 
 
-def _walk(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+def _walk(path: str, command: Command) -> Iterator[tuple[str, Command]]:
     inner = getattr(command, "commands", None)
     if inner is None:
         yield path, command

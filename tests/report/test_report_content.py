@@ -223,8 +223,8 @@ def test_an_attack_that_only_asks_and_beats_the_gradient_is_a_warning() -> None:
         description = {"attack": {"name": "square", "norm": "linf", "epsilon": 8 / 255, "queries": queries}}
         put(store, "m", f"square {queries}", description, mIoU=value, aAcc=value)
     assert warnings(store) == [
-        "An attack that only asks the model (square 200) is stronger than all that follow its gradient: the gradient is "
-        "masked."
+        "An attack that only asks the model (square 200) is stronger than all that follow its gradient: the gradient "
+        "is masked."
     ]
 
 

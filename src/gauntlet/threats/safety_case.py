@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
-from gauntlet.threats.corruptions import COMMON, COMMON_3D, registry
+from gauntlet.threats.corruptions import C_BAR, COMMON, COMMON_3D, registry
 from gauntlet.threats.suites import L2, LINF, Description, aims_at_boxes, localized, rounds_in_square
 
 BLACK_BOX = ("square", "label-only")
@@ -112,7 +112,7 @@ KINDS: tuple[KindOfThreat, ...] = (
         "attacks without gradients",
         "Does it only look robust because its gradient is hidden?",
         lambda kind, options: kind == "attack" and options.get("name") in BLACK_BOX,
-        how="gauntlet run --threat '{attack: {name: square, epsilon: 8/255}}'",
+        _attacks({"norm": "linf", "epsilon": "8/255"}, "square"),
     ),
     KindOfThreat(
         "transferred attacks",
@@ -150,6 +150,12 @@ KINDS: tuple[KindOfThreat, ...] = (
         _corrupted("3d"),
         _corruptions(COMMON_3D),
         how="gauntlet run --suite full, on a dataset with depth for six of the nine",
+    ),
+    KindOfThreat(
+        "corruptions of C-bar",
+        "And corruptions that nobody trains against?",
+        _corrupted("c-bar"),
+        _corruptions(C_BAR),
     ),
     KindOfThreat(
         "localized corruptions",

@@ -46,8 +46,8 @@ def test_logits_equal_the_interpreters_and_carry_no_gradient(tmp_path: Path) -> 
     assert not has_gradient(model)
     assert source.identity.digest != resolve_model(f"onnx:{path}").identity.digest
     labels = model(IMAGES).argmax(1)
-    for options in ({"name": "square", "queries": 10}, {"name": "label-only", "queries": 10}):
-        outcome = build(epsilon=0.1, **options)(model, IMAGES, labels)
+    for name in ("square", "label-only"):
+        outcome = build(name, epsilon=0.1, queries=10)(model, IMAGES, labels)
         assert outcome.queries.forward.tolist() == [11, 11]
         assert outcome.queries.backward.tolist() == [0, 0]
         assert outcome.fooled.sum() > 0
