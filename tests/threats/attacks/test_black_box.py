@@ -100,18 +100,16 @@ def test_square_is_the_reference(key: str, draws: dict[int, Draws]) -> None:
     assert [count - 1 for count in outcome.queries.forward.tolist()] == [each["queries"] for each in expected]
     assert [draws[seed].count for seed in (1, 2)] == [each["draws_used"] for each in expected]
     assert outcome.counted.tolist() == [each["valid"] for each in expected]
-    # In l2 rounding decides what becomes of a budget that is spent to the last bit: sums differ by 1e-4, and with one
-    # loss runs part after the hundredth query, in any other order of the same operations too.
-    tolerance, parts = 5e-4 if norm == "L2" else 1e-5, key == "L2|0.500000|ce|300"
+    # One run parts from the reference after the fiftieth query, at windows with next to no budget; why is not known.
+    tolerance, parts = 1e-5, key == "L2|0.500000|ce|300"
     lowest = np.minimum.accumulate(np.array(seen[1:]), axis=0)  # without the look at the clean image
     for row, run in enumerate(expected):
         after = {int(count): value for count, value in run["best_loss_after"].items() if int(count) <= len(lowest)}
-        known = [count for count in after if count <= 100 or not parts]
+        known = [count for count in after if count <= 50 or not parts]
         wanted = [after[count] for count in known]
         assert [lowest[count - 1, row] for count in known] == pytest.approx(wanted, abs=tolerance)
         if len(lowest) == 301 and not parts:
-            accepted = int((np.diff(lowest[:, row]) < 0).sum())
-            assert accepted == pytest.approx(run["accepted"], abs=1 if norm == "L2" else 0)  # a gain of the last bit
+            assert int((np.diff(lowest[:, row]) < 0).sum()) == run["accepted"]
     right = correct(outcome.images, labels)
     assert right == pytest.approx([each["correct_pixels"] for each in expected], abs=1 if parts else 0)
     difference = (outcome.images - images).flatten(1)
