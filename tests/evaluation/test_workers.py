@@ -199,6 +199,7 @@ def test_ctrl_c_ends_every_worker(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a suite in the background ignores it
     )
     while driver.poll() is None and committed(store) < 2:
         time.sleep(0.02)

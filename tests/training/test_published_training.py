@@ -110,7 +110,7 @@ def test_a_narrow_network_learns_with_its_heads(tmp_path: Path) -> None:
         "options": {"width": 8, "head_width": 8, "pyramid_width": 4, "stem_stride": 2},
         "stride": 32,
     }
-    result = train(recipe(model=model, epochs=None, steps=40, log_every=20), tmp_path, progress=QUIET)
+    result = train(recipe(model=model, epochs=None, steps=60, log_every=20), tmp_path, progress=QUIET)
     assert result.miou > 0.5
     assert result.card["model"]["stride"] == 32
 

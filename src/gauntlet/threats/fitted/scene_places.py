@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gauntlet.datasets.streets import surfaces
 from gauntlet.errors import GauntletError
 from gauntlet.samples import Sample
 from gauntlet.threats.fitted.projecting import NEAREST, Floats, plane_depth, project
@@ -70,6 +69,8 @@ class _Views(NamedTuple):
 
 @lru_cache(maxsize=512)
 def _views(sample_id: str, on: str, size: tuple[float, float], image: tuple[int, int]) -> _Views:
+    from gauntlet.datasets.streets import surfaces  # here, for it loads the compiler
+
     view = surfaces.view_of(sample_id, image)
     parts = []
     if on in (FACADE, SURFACE):
@@ -104,6 +105,8 @@ def _points_on(rectangles: Floats) -> Floats:
 
 
 def _depth(sample: Sample) -> npt.NDArray[np.float32]:
+    from gauntlet.datasets.streets import surfaces  # here, for it loads the compiler
+
     if sample.depth is None or not sample.id.startswith(surfaces.PREFIX):
         raise GauntletError(
             f"image '{sample.id}' has no known walls: patches on facades and billboards need the scenes of streets; "
