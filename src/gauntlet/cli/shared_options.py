@@ -82,7 +82,8 @@ def read_model_options(
         _option("--runtime", "Who computes an ONNX file: onnx2torch (with gradients) or onnxruntime (without)."),
     ] = None,
     trust: Annotated[
-        bool, _option("--trust", "Let the model's files run code: pickles, .pt2, OpenMMLab configurations.")
+        bool,
+        _option("--trust", "Let files run code: pickles, .pt2, OpenMMLab configurations, Python that a store names."),
     ] = False,
 ) -> dict[str, object]:
     """The options that were given, as `load_model` takes them."""

@@ -92,8 +92,9 @@ class PythonModel(ModelSource):
     @cached_property
     def _parameters(self) -> list[str]:
         """The names of the callable's parameters; none where it does not say (builtins)."""
+        function = self._function
         try:
-            return list(inspect.signature(self._function).parameters)
+            return list(inspect.signature(function).parameters)
         except (TypeError, ValueError):
             return []
 
