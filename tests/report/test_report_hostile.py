@@ -1,4 +1,4 @@
-"""Names that attack whoever reads them: models, datasets, classes, images and threats, through every writer of pages."""
+"""Names that attack whoever reads them, of models, datasets, classes and threats, through every writer of pages."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ TERMINAL = "\x1b]0;evil\x07\u202e[bold]evil"
 NAMES = (ELEMENT, MARKUP, FORMULA, PATH, TERMINAL)
 THREATS = (
     CLEAN,
-    MadeUpThreat(f"pgd {MARKUP}", {"attack": {"name": ELEMENT, "norm": "linf", "epsilon": 2 / 255, "steps": 3}}, 0.2, 0.6),
-    MadeUpThreat(f"pgd {ELEMENT}", {"attack": {"name": ELEMENT, "norm": "linf", "epsilon": 4 / 255, "steps": 3}}, 0.1, 0.5),
+    MadeUpThreat(f"pgd {MARKUP}", {"attack": {"name": ELEMENT, "norm": "linf", "epsilon": 2 / 255}}, 0.2, 0.6),
+    MadeUpThreat(f"pgd {ELEMENT}", {"attack": {"name": ELEMENT, "norm": "linf", "epsilon": 4 / 255}}, 0.1, 0.5),
     MadeUpThreat(f"@{MARKUP}", {"corruption": {"name": MARKUP, "severity": 3}}, 0.4, 0.7),
     MadeUpThreat(f"-{ELEMENT}", {"corruption": {"name": MARKUP, "severity": 5}}, 0.3, 0.6),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")

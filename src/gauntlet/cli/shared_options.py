@@ -163,11 +163,11 @@ def _decode_rule(text: str | None) -> object:
     """The name of a decode rule as it is; a YAML or JSON mapping as a description."""
     if text is None or not text.lstrip().startswith("{"):
         return text
-    import yaml
+    from gauntlet.yaml_files import parse_yaml
 
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return parse_yaml(text)
+    except GauntletError:
         raise GauntletError(
             f"--decode {text} is not a YAML or JSON mapping; write for example {{name: yolov8, most: 100}}."
         ) from None

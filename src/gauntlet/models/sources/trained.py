@@ -45,7 +45,7 @@ class TrainedModel(CardAndWeights):
 
     def load(self) -> GauntletModel:
         own = self.trust or str(self.folder.resolve()) in _registered().values()
-        why = f"the card of {self.folder}, which was not trained here, names it: pass trust=True (--trust) if you trust it."
+        why = f"the card of {self.folder}, which was not trained here, names it: pass trust=True (--trust) to trust it."
         with refusing_code("" if own else why):
             return super().load()
 
@@ -71,9 +71,13 @@ def find(address: str, options: Mapping[str, Any]) -> TrainedModel | None:
 
 def is_trained(folder: Path) -> bool:
     """Whether a folder holds a finished training; one that is not finished is an error."""
-    if (folder / CARD_FILE).is_file() and (folder / WEIGHTS_FILE).is_file():
-        return True
-    if (folder / "checkpoint.pt").is_file():
+    try:
+        if (folder / CARD_FILE).is_file() and (folder / WEIGHTS_FILE).is_file():
+            return True
+        unfinished = (folder / "checkpoint.pt").is_file()
+    except OSError:  # a name that is too long for one
+        return False
+    if unfinished:
         raise GauntletError(f"the training in {folder} is not finished; run 'gauntlet train' again to go on.")
     return False
 
