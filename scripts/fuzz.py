@@ -3,8 +3,8 @@
     python scripts/fuzz.py settings --cases 10000    # plans, threat files, names, options of models, recipes
     python scripts/fuzz.py files --cases 2000        # images, annotations, classes, checkpoints, safetensors, stores
 
-Every case has a number and is made of the seed, so a run that was stopped goes on with --start. What fails is written to
---found as KIND-NUMBER.bin with its traceback; `tests/data/fuzz` keeps one of each that was mended.
+Every case has a number and is made of the seed, so a run that was stopped goes on with --start. What fails is written
+to --found as KIND-NUMBER.bin with its traceback; `tests/data/fuzz` keeps one of each that was mended.
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ def run(kinds: list[str], cases: int, start: int, seed: int, found: Path) -> int
         slowest = max(slowest, (time.process_time() - before, f"{kind} {number}"))
         if number % 500 == 499:
             print(f"{number + 1} cases, {sum(faults.values())} failed, {_peak()} MB", flush=True)
+    counts = ", ".join(f"{kind} {count} ({taken[kind]} taken)" for kind, count in tried.items())
     print(
-        f"seed {seed}: {sum(tried.values())} cases ({', '.join(f'{kind} {count}, {taken[kind]} taken' for kind, count in tried.items())}), "
+        f"seed {seed}: {sum(tried.values())} cases: {counts}; "
         f"{sum(faults.values())} failed in {len(faults)} ways, slowest {slowest[0]:.1f} s ({slowest[1]}), peak "
         f"{_peak()} MB, {time.process_time() - begun:.0f} s of processor time"
     )

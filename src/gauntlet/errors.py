@@ -17,6 +17,10 @@ class UnknownNameError(GauntletError):
     """A name that no registry knows, with the nearest known names."""
 
 
+class NotFiniteError(GauntletError):
+    """NaN or infinity from a model, in the middle of an attack."""
+
+
 def as_sentence(error: BaseException) -> str:
     """What an error says, on one line that a terminal can show, whatever names are in it."""
     line = " ".join(str(error).split())

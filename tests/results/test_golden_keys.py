@@ -7,6 +7,7 @@ changes means that everybody's results are computed again; then the threat's `ve
 from __future__ import annotations
 
 import gzip
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,11 @@ from typer.testing import CliRunner
 
 from gauntlet.cli import commands  # noqa: F401 - registers the commands
 from gauntlet.cli.app import app
+from gauntlet.datasets import load_dataset
+from gauntlet.errors import GauntletError
+from gauntlet.evaluation import evaluate
 from gauntlet.evaluation.plan import plan_jobs, read_plan
+from gauntlet.evaluation.runner import run_jobs
 from gauntlet.results import open_store
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -90,3 +95,50 @@ def test_figures_computed_again_from_old_counts_are_the_old_ones(old_store: Path
             again = {(each.metric, each.view, each.class_name): each.value for each in store.recompute(key)}
             headline = again.get(("mIoU", "all", ""), again.get(("mAP", "all", "")))
             assert headline == pytest.approx(figure, abs=1e-12)
+
+
+def test_a_store_of_version_0_1_0_is_reported(old_store: Path, tmp_path: Path) -> None:
+    before = old_store.read_bytes()
+    for arguments in (["report", "-o", str(tmp_path / "report.md"), "--format", "md"], ["leaderboard"], ["runs"]):
+        outcome = CliRunner().invoke(app, [*arguments, "--store", str(old_store)])
+        assert outcome.exit_code == 0, outcome.output
+    page = (tmp_path / "report.md").read_text("utf-8")
+    assert "streets/enet" in page
+    assert "33.7" in page  # PGD's mIoU, as above
+    assert old_store.read_bytes() == before  # reading changes nothing
+
+
+def test_a_store_of_version_0_1_0_goes_on(old_store: Path) -> None:
+    with open_store(old_store) as store:
+        known = store.count()
+        evaluate("python:nets:street_network", load_dataset("streets", size=[32, 64], length=2), "clean", store=store)
+        assert store.count() == known + 1
+        assert store.load(STORED[0][0]) is not None
+
+
+def test_an_unfinished_evaluation_of_version_0_1_0_is_finished(old_store: Path) -> None:
+    """Half of the counts of an evaluation and all of its figures are taken away, as if 0.1.0 had been killed."""
+    key, _, _, figure = STORED[0]
+    with sqlite3.connect(old_store) as connection:
+        number, images = connection.execute("SELECT id, images FROM evaluations WHERE key = ?", (key,)).fetchone()
+        connection.execute("DELETE FROM figures WHERE evaluation_id = ?", (number,))
+        connection.execute("UPDATE evaluations SET state = 'running' WHERE id = ?", (number,))
+        connection.execute("DELETE FROM image_counts WHERE evaluation_id = ? AND position >= ?", (number, images // 2))
+    (job,) = [job for job in plan_jobs(read_plan(PLANS[0]), "cpu") if job.job.key == key]
+    with open_store(old_store) as store:
+        outcome = run_jobs([job], store)
+        assert outcome.failures == []
+        stored = store.load(key)
+    assert stored is not None
+    assert stored.figures["mIoU"] == pytest.approx(figure, abs=1e-6)
+
+
+def test_a_newer_store_is_refused_untouched_by_every_command(old_store: Path) -> None:
+    with sqlite3.connect(old_store) as connection:
+        connection.execute("UPDATE meta SET value = '99' WHERE name = 'schema_version'")
+    before = old_store.read_bytes()
+    for arguments in (["run", str(PLANS[0])], ["report"], ["leaderboard"], ["runs"], ["card", "streets/enet"]):
+        outcome = CliRunner().invoke(app, [*arguments, "--store", str(old_store)])
+        assert isinstance(outcome.exception, GauntletError), arguments
+        assert "written by a newer Gauntlet (schema 99" in str(outcome.exception)
+    assert old_store.read_bytes() == before

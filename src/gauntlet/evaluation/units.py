@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from gauntlet.datasets.contract import Dataset
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, NotFiniteError
 from gauntlet.evaluation.counting import Counter
 from gauntlet.evaluation.kept_images import KeptImages
 from gauntlet.evaluation.progress import Progress
@@ -174,4 +174,11 @@ class UnitComputer:
         """What the threat makes of a group: the only place where a threat runs."""
         if group.perturbed is not None:
             return group.perturbed
-        return self.threat.perturb(self.model, group.batch, group.seeds)
+        try:
+            return self.threat.perturb(self.model, group.batch, group.seeds)
+        except NotFiniteError as error:
+            if len(group.positions) == 1:
+                raise GauntletError(f"image '{group.batch.samples[0].id}': {error}") from error
+            for half in group.halves():  # an attack on one image says which one it was
+                self._perturb(half)
+            raise

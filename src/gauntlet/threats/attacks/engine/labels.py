@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import NotFiniteError
 from gauntlet.metrics.segmentation import figures
 from gauntlet.metrics.segmentation.counts import CountTable
 
@@ -23,7 +23,7 @@ def label_map(logits: torch.Tensor) -> torch.Tensor:
         part = logits[row : row + 1]
         largest = part.amax(1, keepdim=True)
         if torch.isnan(largest).any():
-            raise GauntletError("the model returned NaN logits; check the model and its precision.")
+            raise NotFiniteError("the model returned NaN logits; check the model and its precision.")
         result[row] = classes - ((part == largest) * falling).amax(1).long()
     return result
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, NotFiniteError
 from gauntlet.models.asked import is_label_map, label_scores
 from gauntlet.models.precision import model_precision
 from gauntlet.models.randomness import AttackDraws, RandomPart, drawing, random_parts
@@ -304,7 +304,7 @@ class Problem(BatchProblem):
 
     def label_maps(self, points: torch.Tensor) -> tuple[torch.Tensor, int]:
         """The predicted classes, int64 (N, H, W), and how many classes there are; one forward pass."""
-        with torch.no_grad():
+        with torch.no_grad(), self._telling_the_pass():
             logits = self.logits(points)
             return label_map(logits), logits.shape[1]
 
@@ -337,13 +337,22 @@ class Problem(BatchProblem):
         logits, no weight gradients, nothing of the loss left in memory while the model is differentiated. With
         `samples` > 1 all of this is repeated and gradients are averaged; what a visit wrote last stays.
         """
-        if not gradient:
+        with self._telling_the_pass():
+            if gradient:
+                return self.averaged(lambda: self._gradient(points, visit))
             with torch.no_grad():
                 logits = self.logits(points)
                 for part in _parts(logits):
                     visit(self._pixels(logits[part], part), part)
             return points.new_empty(0)
-        return self.averaged(lambda: self._gradient(points, visit))
+
+    @contextmanager
+    def _telling_the_pass(self) -> Iterator[None]:
+        """Says in which pass of the attack a model gave no numbers."""
+        try:
+            yield
+        except NotFiniteError as error:
+            raise NotFiniteError(f"pass {int(self.tally.forward[self.rows].max())} of the attack: {error}") from None
 
     def _gradient(self, points: torch.Tensor, visit: Visit) -> torch.Tensor:
         inputs = points.detach().requires_grad_(True)
@@ -356,7 +365,7 @@ class Problem(BatchProblem):
             leaf = logits[part].detach().requires_grad_(True)
             objective = visit(self._pixels(leaf, part, upstream[part]), part).sum()
             if torch.isnan(objective):
-                raise GauntletError(
+                raise NotFiniteError(
                     "the model returned NaN or infinite logits under attack; check the model and its precision."
                 )
             (slope,) = torch.autograd.grad(objective, leaf)

@@ -1,0 +1,396 @@
+"""Long trials of what is promised: killed runs, several writers, memory; docs/reliability.md has the figures.
+
+    python scripts/soak.py kill --times 100 --folder soak       # kill -9 at random moments; figures stay the same
+    python scripts/soak.py writers --minutes 30 --folder soak   # two drivers on one store
+    python scripts/soak.py memory --images 10000 --folder soak  # flat memory, no open files left behind
+
+Everything is tiny and computed with one thread. A driver is a fork of this process, which has imported everything, so
+that a trial costs no start. --postgres URL tries a PostgreSQL store too; --restart COMMAND is
+what restarts its server under load. A soak that was stopped goes on where it was: the store it left is taken up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS / "training")]
+os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHONPATH", "")])
+
+import torch  # noqa: E402
+import yaml  # noqa: E402
+from training_squares import recipe  # noqa: E402
+
+from gauntlet.cli import app as application  # noqa: E402
+from gauntlet.cli import commands  # noqa: E402, F401 - registers the commands
+from gauntlet.evaluation import evaluate  # noqa: E402
+from gauntlet.models import wrap_model  # noqa: E402
+from gauntlet.results import Store, open_store  # noqa: E402
+from tiny import TinyDataset, tiny_network  # noqa: E402
+from tiny_detector import TinyBoxes, tiny_detector  # noqa: E402
+
+SMALL = {"name": "streets", "options": {"size": [32, 64], "length": 8}}
+NETWORK = {"address": "python:nets:street_network", "options": {"num_classes": 11}}
+SEGMENTATION: dict[str, Any] = {
+    "models": [NETWORK],
+    "datasets": [SMALL],
+    "threats": [
+        "clean",
+        "fog",
+        {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 6}},
+        {"battery": {"name": "semsegbench", "epsilon": "8/255", "steps": 3}},
+        {"certify": {"sigma": 0.25, "n0": 5, "n": 40, "tau": 0.6}},
+    ],
+    "batch_size": 2,
+    "prepare": "off",
+}
+DETECTION = {
+    **SEGMENTATION,
+    "models": ["streets/fcos"],
+    "datasets": [{"name": "streets", "options": {"size": [64, 96], "length": 4}}],
+    "threats": ["clean", {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 2}}],
+}
+PLANS = {"segmentation": SEGMENTATION, "detection": DETECTION}
+SAME = ["key", "view", "metric", "class_name", "value", "low", "high"]
+
+
+# Drivers ----------------------------------------------------------------------------------------------------------
+
+
+def start(arguments: list[str], folder: Path) -> int:
+    """Runs the program in a fork of this process, in a session of its own; its process id."""
+    process = os.fork()
+    if process:
+        return process
+    os.setsid()
+    torch.set_num_threads(1)
+    log = os.open(folder / "drivers.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for number in (1, 2):
+        os.dup2(log, number)
+    sys.argv = ["gauntlet", *arguments]
+    code = 1
+    try:
+        application.main()
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    finally:
+        os._exit(code)
+
+
+def of_session(leader: int) -> list[int]:
+    """The living processes of a session."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z":
+            found.append(int(entry.parent.name))
+    return found
+
+
+def wait(process: int) -> int:
+    """The exit code of a driver; negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def run_arguments(plan: Path, store: str, workers: int) -> list[str]:
+    return ["run", str(plan), "--store", store, "--json", "--device", "cpu", "--workers", str(workers)]
+
+
+# Checks -----------------------------------------------------------------------------------------------------------
+
+
+def check_store(address: str) -> list[str]:
+    """What is wrong with a store: the file itself, and evaluations that say they are complete and are not."""
+    wrong: list[str] = []
+    if "://" not in address:
+        if not Path(address).exists():
+            return wrong
+        with sqlite3.connect(address, timeout=60) as connection:
+            if connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
+                wrong.append("integrity check")
+            if connection.execute("PRAGMA foreign_key_check").fetchall():
+                wrong.append("rows of nobody")
+    with open_store(address) as store:
+        frame = store.frame()
+        for key, images in frame.groupby("key")["images"].first().items():
+            started = store.started(str(key))
+            if started is None or len(store.positions(started)) != images:
+                wrong.append(f"{key} is complete without all of its images")
+    return wrong
+
+
+def figures_of(address: str) -> list[tuple[Any, ...]]:
+    """Every figure, and the counts of every image, in an order of its own."""
+    with open_store(address) as store:
+        rows = store.frame()[SAME].fillna("").itertuples(index=False, name=None)
+        counts = [
+            (key, row.position, hashlib.sha256(row.counts).hexdigest())
+            for key in sorted(store.frame()["key"].unique())
+            if (started := store.started(key)) is not None
+            for row in store.image_rows(started)
+        ]
+    return [*sorted(map(tuple, rows), key=repr), *counts]
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Temporary files that nobody will remove."""
+    parts = [str(each) for each in folder.rglob("*.part")]
+    return parts + [str(each) for each in (folder / "tmp").glob("gauntlet-workers-*")]
+
+
+def wait_for_end(leader: int, seconds: float = 60) -> list[int]:
+    """The processes of a killed driver that are still there after a while."""
+    limit = time.monotonic() + seconds
+    while (left := of_session(leader)) and time.monotonic() < limit:
+        time.sleep(0.2)
+    return left
+
+
+# Kill -------------------------------------------------------------------------------------------------------------
+
+
+def kill(given: argparse.Namespace) -> int:
+    """Kills drivers, workers, trainings and the server; compares what they end with to undisturbed runs."""
+    folder: Path = given.folder.resolve()
+    (folder / "tmp").mkdir(parents=True, exist_ok=True)
+    os.environ.update(TMPDIR=str(folder / "tmp"), GAUNTLET_CACHE=str(folder / "cache"))
+    os.chdir(folder)
+    dice = random.Random(given.seed)
+    plans = {}
+    for name, content in PLANS.items():
+        plans[name] = folder / f"{name}.yaml"
+        plans[name].write_text(yaml.safe_dump(content))
+        if not Path(f"quiet-{name}.db").exists():
+            assert wait(start(run_arguments(plans[name], f"quiet-{name}.db", 1), folder)) == 0, "see drivers.log"
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe(epochs=6)))
+    if not Path("quiet-trained/model.safetensors").exists():
+        assert wait(start(["train", "recipe.yaml", "--output", "quiet-trained"], folder)) == 0, "see drivers.log"
+    expected = {name: figures_of(f"quiet-{name}.db") for name in PLANS}
+    weights = Path("quiet-trained/model.safetensors").read_bytes()
+    kinds = given.kinds.split(",")
+    tally: Counter[str] = Counter()
+    faults: list[str] = []
+    rounds = 0
+    while sum(tally.values()) < given.times:
+        kind = dice.choice(kinds)
+        name = dice.choice(list(PLANS))
+        if kind == "train":
+            ended = _kill_training(folder, weights, dice, given.patience, faults)
+            tally[kind] += ended
+        else:
+            address = given.postgres if kind == "server" else f"disturbed-{name}.db"
+            killed, finished = _kill_run(kind, plans[name], address, folder, dice, given)
+            tally[kind] += killed
+            faults += [f"{kind} {name}: {each}" for each in check_store(address)]
+            if finished:
+                rounds += 1
+                if kind == "server":
+                    with open_store(address) as store:
+                        frame = store.frame()
+                        quiet = {row[0] for row in expected[name] if len(row) == len(SAME)}
+                    found = [row for row in figures_of(address) if row[0] in quiet]
+                    if found != expected[name] or frame.empty:
+                        faults.append(f"{kind} {name}: other figures")
+                    _empty(address)
+                else:
+                    if figures_of(address) != expected[name]:
+                        faults.append(f"{kind} {name}: other figures")
+                    for file in folder.glob(f"{address}*"):
+                        file.unlink()
+        faults += [f"{kind}: left {each}" for each in leftovers(folder)]
+        print(json.dumps({"killed": dict(tally), "finished": rounds, "faults": faults}), flush=True)
+    return 1 if faults else 0
+
+
+def _empty(address: str) -> None:
+    with open_store(address) as store:
+        for key in store.frame()["key"].unique():
+            store.delete(str(key))
+
+
+def _kill_run(
+    kind: str, plan: Path, address: str, folder: Path, dice: random.Random, given: argparse.Namespace
+) -> tuple[int, bool]:
+    """One run that is disturbed: how often it was, and whether it finished."""
+    process = start(run_arguments(plan, address, 2 if kind in ("worker", "driver-of-workers") else 1), folder)
+    patience = time.monotonic() + dice.uniform(0.05, given.patience * (1 if kind in ("driver", "server") else 15))
+    killed = 0
+    while True:
+        done, status = os.waitpid(process, os.WNOHANG)
+        if done:
+            return killed, os.waitstatus_to_exitcode(status) == 0
+        if time.monotonic() < patience:
+            time.sleep(0.01)
+            continue
+        if kind == "server":
+            subprocess.run([*given.restart], check=True, stdout=subprocess.DEVNULL)
+            wait(process)  # it ends with a sentence, or did not notice
+            return 1, False
+        if kind == "worker":
+            workers = [each for each in of_session(process) if each != process]
+            if workers and not killed:
+                os.kill(dice.choice(workers), signal.SIGKILL)
+                killed = 1
+            time.sleep(0.05)
+            continue
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        left = wait_for_end(process)
+        if left:
+            raise SystemExit(f"processes {left} of a killed driver are still there")
+        return 1, False
+
+
+def _kill_training(folder: Path, weights: bytes, dice: random.Random, patience: float, faults: list[str]) -> int:
+    process = start(["train", "recipe.yaml", "--output", "disturbed-trained"], folder)
+    until = time.monotonic() + dice.uniform(0.05, patience)
+    while time.monotonic() < until:
+        done, status = os.waitpid(process, os.WNOHANG)
+        if done:
+            if os.waitstatus_to_exitcode(status) != 0:
+                faults.append("training failed, see drivers.log")
+            elif Path("disturbed-trained/model.safetensors").read_bytes() != weights:
+                faults.append("training: other weights")
+            for file in Path("disturbed-trained").iterdir():
+                file.unlink()
+            return 0
+        time.sleep(0.01)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return 1
+
+
+# Writers ----------------------------------------------------------------------------------------------------------
+
+
+def writers(given: argparse.Namespace) -> int:
+    """Two drivers on one store, round after round with other seeds; every figure as one driver alone has it."""
+    folder: Path = given.folder.resolve()
+    (folder / "tmp").mkdir(parents=True, exist_ok=True)
+    os.environ.update(TMPDIR=str(folder / "tmp"), GAUNTLET_CACHE=str(folder / "cache"))
+    os.chdir(folder)
+    addresses = ["both.db", *([given.postgres] if given.postgres else [])]
+    begun, faults, rounds, evaluations = time.monotonic(), [], 0, 0
+    while time.monotonic() - begun < 60 * given.minutes:
+        plan = Path("writers.yaml")
+        plan.write_text(yaml.safe_dump({**SEGMENTATION, "seeds": [rounds, rounds + 1]}))
+        Path("alone.db").unlink(missing_ok=True)
+        if wait(start(run_arguments(plan, "alone.db", 1), folder)):
+            faults.append(f"round {rounds}: one driver alone failed")
+        expected = figures_of("alone.db")
+        keys = {row[0] for row in expected}
+        for address in addresses:
+            pair = [start(run_arguments(plan, address, 1), folder) for _ in range(2)]
+            if [code for code in map(wait, pair) if code]:
+                faults.append(f"round {rounds}: a driver failed on {address}, see drivers.log")
+            faults += [f"round {rounds}: {each}" for each in check_store(address)]
+            if [row for row in figures_of(address) if row[0] in keys] != expected:
+                faults.append(f"round {rounds}: other figures in {address}")
+        rounds += 1
+        evaluations += len(keys) * len(addresses)
+        minutes = (time.monotonic() - begun) / 60
+        done = {"minutes": round(minutes, 1), "rounds": rounds, "evaluations": evaluations}
+        print(json.dumps({**done, "faults": faults}), flush=True)
+    return 1 if faults else 0
+
+
+# Memory -----------------------------------------------------------------------------------------------------------
+
+
+def kinds_of_evaluation() -> Iterator[tuple[str, Any, Any]]:
+    """A name, a model and a threat for every kind of evaluation."""
+    network = wrap_model(tiny_network(), num_classes=3, mean=(0.5,) * 3, std=(0.25,) * 3, name="tiny-net")
+    detector = tiny_detector()
+    pgd = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 2}}
+    yield "clean", network, "clean"
+    yield "corruption", network, "gaussian_noise"
+    yield "attack", network, pgd
+    yield (
+        "localized",
+        network,
+        {"localized": {"corruption": {"name": "contrast", "severity": 3}, "ratio": 0.5, "patch": 8}},
+    )
+    yield "geometric", network, {"geometric": {"name": "rotation", "degrees": 10}}
+    yield "certification", network, {"certify": {"sigma": 0.25, "n0": 2, "n": 30, "tau": 0.6}}
+    yield "battery", network, {"battery": {"name": "semsegbench", "epsilon": "8/255", "steps": 1}}
+    yield "detection", detector, "clean"
+    yield "detection attack", detector, pgd
+
+
+def resident() -> float:
+    """Memory of this process in MB."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def memory(given: argparse.Namespace) -> int:
+    """Evaluates images of every kind, 1000 at a time, and says how memory and open files grow."""
+    given.folder.mkdir(parents=True, exist_ok=True)
+    os.chdir(given.folder)
+    os.environ["GAUNTLET_CACHE"] = str(Path.cwd() / "cache")
+    torch.set_num_threads(1)
+    worst = 0
+    for name, model, threat in kinds_of_evaluation():
+        if given.kinds and name not in given.kinds.split(","):
+            continue
+        data = TinyBoxes(1000) if name.startswith("detection") else TinyDataset(1000)
+        path = Path(f"memory-{name}.db".replace(" ", "-"))
+        path.unlink(missing_ok=True)
+        used, files = [], []
+        with open_store(path) as store:
+            for seed in range(given.images // 1000):
+                _evaluate(model, data, threat, seed, store)
+                used.append(resident())
+                files.append(len(os.listdir("/proc/self/fd")))
+        later = used[len(used) // 5 :]  # what is made once is made in the beginning
+        slope = (later[-1] - later[0]) / max(1, len(later) - 1)
+        worst += slope > 0.1 or files[-1] > files[0]
+        growth = {"kind": name, "images": given.images, "MB per 1000 images": round(slope, 3)}
+        print(
+            json.dumps({**growth, "MB": [round(each, 1) for each in used], "files": [files[0], files[-1]]}), flush=True
+        )
+        path.unlink()
+    return 1 if worst else 0
+
+
+def _evaluate(model: Any, data: Any, threat: Any, seed: int, store: Store) -> None:
+    evaluate(model, data, threat, seed=seed, store=store, batch_size=50, device="cpu")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["kill", "writers", "memory"])
+    parser.add_argument("--folder", type=Path, default=Path("soak"))
+    parser.add_argument("--times", type=int, default=100, help="kill: how often")
+    parser.add_argument("--patience", type=float, default=1.5, help="kill: seconds after which at most; more if busy")
+    parser.add_argument("--minutes", type=float, default=30, help="writers: how long")
+    parser.add_argument("--images", type=int, default=10000, help="memory: of every kind")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--kinds", default="", help="kill: of driver,train,worker,driver-of-workers,server; memory: kinds"
+    )
+    parser.add_argument("--postgres", default="", help="address of a PostgreSQL store")
+    parser.add_argument("--restart", nargs="*", default=[], help="kill: the command that restarts its server")
+    given = parser.parse_args()
+    if given.what == "kill" and not given.kinds:
+        given.kinds = "driver,train,worker,driver-of-workers" + (",server" if given.postgres else "")
+    return {"kill": kill, "writers": writers, "memory": memory}[given.what](given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
