@@ -107,7 +107,10 @@ def _engine(address: str, read_only: bool) -> Engine:
         if path.is_dir():
             raise GauntletError(f"{address} is a folder; a store is a file, for example {path / 'results.db'}.")
         if not read_only:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise GauntletError(f"the folder of the store {address} cannot be made: {error.strerror}.") from None
         where = f"sqlite:///file:{path}?mode=ro&uri=true" if read_only else f"sqlite:///{path}"
         engine = create_engine(where, connect_args={"timeout": _BUSY_SECONDS})
     _configure_sqlite(engine, write_ahead=address != MEMORY and not read_only)
