@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chromium import errors, wait_for
 from synthetic_store import HOSTILE, MODELS
 
 import gauntlet
+from chromium import errors, wait_for
 from gauntlet.analysis import correlate
 from gauntlet.report import Options, build_report, write_report
 from gauntlet.report.comparison import compare_models

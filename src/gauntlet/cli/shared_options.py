@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -104,6 +105,22 @@ def read_model_options(
         "trust": trust or None,
     }
     return {option: value for option, value in read.items() if value is not None}
+
+
+def model_flags(options: ModelOptions) -> list[str]:
+    """The words of a command line that give options of a model again."""
+    words: list[str] = []
+    for option, value in options.items():
+        flag = f"--{option.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, Mapping):
+            words += [flag, json.dumps(value)]
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            words += [flag, ("x" if option == "input_size" else ",").join(str(each) for each in value)]
+        else:
+            words += [flag, str(value)]
+    return words
 
 
 def takes_model_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
-    "--host-resolver-rules=MAP * ~NOTFOUND",  # a page that asks the network for anything fails
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # a page that asks the network for anything fails
 )
 
 
@@ -32,6 +33,14 @@ def start(profile: Path) -> Any:
     made = selenium.Chrome(options=options, service=service.Service(driver))
     made.set_script_timeout(60)
     return made
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One Chromium for all tests of pages."""
+    driver = start(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()
 
 
 def wait_for(driver: Any, script: str, *arguments: object) -> Any:
