@@ -412,7 +412,7 @@ addEventListener("DOMContentLoaded", async () => {
   const tasks = [...new Set(offer.models.map((each) => each.task))];
   fill($("model"), tasks.map((task) => ({ label: task, options: offer.models.filter((each) => each.task === task).map(({ address }) => [address, address]) })));
   Object.assign($("severity"), { min: offer.severities[0], max: offer.severities.at(-1), value: 3 });
-  fill($("square-size"), Object.keys(offer.sizes).map((name) => ({ options: [[name, `${name} of the side`]] })));
+  fill($("square-size"), Object.keys(offer.sizes).map((name) => ({ options: [[name, name]] })));
   fill($("square-position"), offer.positions.map((name) => ({ options: [[name, name.replace("-", " ")]] })));
   connect();
   restore();
