@@ -10,10 +10,10 @@ from typing import Any
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.execution.progress import Progress
+from gauntlet.evaluation.execution.runner import Executor
 from gauntlet.evaluation.jobs import PlannedJob, Settings
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
-from gauntlet.evaluation.progress import Progress
-from gauntlet.evaluation.runner import Executor
 from gauntlet.files import write_atomically
 from gauntlet.models import resolve_model
 from gauntlet.models.sources.contract import ModelSource
