@@ -26,7 +26,7 @@ def card(
     model_options: ModelOptions,
 ) -> None:
     """Write what is known about a model's robustness as a model card: Markdown with a model-index, and JSON."""
-    from gauntlet.report.model_card import write_card
+    from gauntlet.report.pages.model_card import write_card
     from gauntlet.results import open_store
 
     with open_store(store, read_only=True) as opened:

@@ -46,7 +46,7 @@ def model_to_fit(address: str, options: Mapping[str, Any], data: Dataset, device
 @contextmanager
 def told(label: str, total: int, unit: str) -> Iterator[Tell]:
     """Shows the steps of a fit."""
-    from gauntlet.evaluation.progress import Terminal
+    from gauntlet.evaluation.execution.progress import Terminal
 
     with Terminal() as progress:
         progress.start(label, total, unit=unit)

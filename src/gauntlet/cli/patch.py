@@ -146,9 +146,9 @@ def apply(
     """Evaluate a patch on held-out images, without its own pixels, beside a random, a grey and a harmless one."""
     from gauntlet.cli.fitting import fit_images, show_rows
     from gauntlet.datasets import load_dataset
+    from gauntlet.evaluation.execution.progress import Terminal
     from gauntlet.evaluation.fitted import apply_patch
     from gauntlet.evaluation.jobs import resolve_for
-    from gauntlet.evaluation.progress import Terminal
     from gauntlet.tasks import get_task
     from gauntlet.threats.artifacts import load_artifact
 

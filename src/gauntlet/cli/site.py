@@ -24,8 +24,8 @@ def site(
     as_json: JsonOption = False,
 ) -> None:
     """Write a leaderboard site: sortable table, model pages, comparison, correlations; ready for GitHub Pages."""
-    from gauntlet.report.entries import Entry, published_entries, store_entries
-    from gauntlet.report.leaderboard_site import write_site
+    from gauntlet.report.pages.entries import Entry, published_entries, store_entries
+    from gauntlet.report.pages.leaderboard_site import write_site
     from gauntlet.results import open_store
     from gauntlet.results import published as figures
 

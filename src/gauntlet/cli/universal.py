@@ -116,9 +116,9 @@ def apply(
     """Evaluate a universal perturbation on held-out images, beside random signs of the same norm."""
     from gauntlet.cli.fitting import fit_images, show_rows
     from gauntlet.datasets import load_dataset
+    from gauntlet.evaluation.execution.progress import Terminal
     from gauntlet.evaluation.fitted import apply_universal
     from gauntlet.evaluation.jobs import resolve_for
-    from gauntlet.evaluation.progress import Terminal
     from gauntlet.tasks import get_task
     from gauntlet.threats.artifacts import load_artifact
 

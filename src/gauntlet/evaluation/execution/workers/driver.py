@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.counting import metric_options
-from gauntlet.evaluation.failures import Failure, describe_error
+from gauntlet.evaluation.execution.failures import Failure, describe_error
+from gauntlet.evaluation.execution.progress import Progress
+from gauntlet.evaluation.execution.session import Session
+from gauntlet.evaluation.execution.units import Unit
+from gauntlet.evaluation.execution.workers.orders import Delivery, Order, PickledFile
+from gauntlet.evaluation.execution.workers.pool import Delivered, Died, Failed, Pool, Ready, WorkerHandle
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
-from gauntlet.evaluation.progress import Progress
-from gauntlet.evaluation.session import Session
-from gauntlet.evaluation.units import Unit
-from gauntlet.evaluation.workers.orders import Delivery, Order, PickledFile
-from gauntlet.evaluation.workers.pool import Delivered, Died, Failed, Pool, Ready, WorkerHandle
 from gauntlet.results.record import Evaluation
 from gauntlet.results.schema import COMPLETE
 

@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from datetime import datetime, timezone
 from typing import Protocol
 
-from gauntlet.evaluation.failures import Failure, describe_error
+from gauntlet.evaluation.execution.failures import Failure, describe_error
+from gauntlet.evaluation.execution.local import LocalExecutor
+from gauntlet.evaluation.execution.progress import Logged, Progress
+from gauntlet.evaluation.execution.run_log import RunLog, RunOutcome
 from gauntlet.evaluation.jobs import PlannedJob
-from gauntlet.evaluation.local import LocalExecutor
-from gauntlet.evaluation.progress import Logged, Progress
 from gauntlet.evaluation.rereading import read_as_asked
-from gauntlet.evaluation.run_log import RunLog, RunOutcome
 from gauntlet.results.record import Evaluation
 from gauntlet.results.schema import COMPLETE
 from gauntlet.results.store import Store

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.failures import Failure
+from gauntlet.evaluation.execution.failures import Failure
+from gauntlet.evaluation.execution.progress import Progress
+from gauntlet.evaluation.execution.session import begin_session, images_done
+from gauntlet.evaluation.execution.workers.driver import Begun, Driver
+from gauntlet.evaluation.execution.workers.ray_pool import RayPool, start_ray
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
-from gauntlet.evaluation.progress import Progress
-from gauntlet.evaluation.session import begin_session, images_done
-from gauntlet.evaluation.workers.driver import Begun, Driver
-from gauntlet.evaluation.workers.ray_pool import RayPool, start_ray
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
 

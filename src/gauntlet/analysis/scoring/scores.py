@@ -13,7 +13,7 @@ from gauntlet.analysis.frames import (
     unit_columns,
     with_clean,
 )
-from gauntlet.analysis.rem_gam import corruption_families, gam, rem
+from gauntlet.analysis.scoring.rem_gam import corruption_families, gam, rem
 
 WEATHER_DATASET = "acdc"
 _NOT_SCORES = {"metric", "flag", "rank", "ranked_by", "year", *MODEL_FACTS}

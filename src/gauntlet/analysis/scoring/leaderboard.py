@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from gauntlet.analysis.frames import of_metric, one_each, unit_columns
-from gauntlet.analysis.ranking import rank
-from gauntlet.analysis.scores import score_columns, scores
-from gauntlet.analysis.shared_threats import with_worst_corruption
+from gauntlet.analysis.scoring.ranking import rank
+from gauntlet.analysis.scoring.scores import score_columns, scores
+from gauntlet.analysis.scoring.shared_threats import with_worst_corruption
 from gauntlet.errors import unknown_name
 
 _BOARD_COLUMNS = ("source", "task", "dataset", "split", "dataset_digest", "view")
@@ -16,7 +16,7 @@ _BOARD_COLUMNS = ("source", "task", "dataset", "split", "dataset_digest", "view"
 def leaderboard(
     frame: pd.DataFrame, metric: str | None = None, *, sort_by: str | None = None, view: str = "all"
 ) -> pd.DataFrame:
-    """The models of every dataset, best first, ranked as `gauntlet.analysis.ranking.rank` says.
+    """The models of every dataset, best first, ranked as `gauntlet.analysis.scoring.ranking.rank` says.
 
     Args:
         frame: tidy figures of the store or the published ones.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from gauntlet.analysis.shared_threats import WORST_CORRUPTION
+from gauntlet.analysis.scoring.shared_threats import WORST_CORRUPTION
 
 Model = TypeVar("Model", str, tuple[str, int])
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from gauntlet.evaluation.failures import Failure
+from gauntlet.evaluation.execution.failures import Failure
 from gauntlet.evaluation.provenance import command_line
 from gauntlet.results.database import MEMORY
 from gauntlet.results.record import Evaluation

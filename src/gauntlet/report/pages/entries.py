@@ -10,9 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from gauntlet.analysis import ranking, scores
+from gauntlet.analysis import scores
 from gauntlet.analysis.frames import MODEL_FACTS, unit_columns
-from gauntlet.analysis.scores import score_columns
+from gauntlet.analysis.scoring import ranking
+from gauntlet.analysis.scoring.scores import score_columns
 from gauntlet.numbers import counted
 from gauntlet.report.naming import slug
 from gauntlet.report.scope import Scope, scopes
@@ -136,7 +137,7 @@ def published_entries(frame: pd.DataFrame) -> list[Entry]:
 
 
 def leaderboard_tables(entries: Sequence[Entry], metric: str | None = None, sort_by: str | None = None) -> list[Table]:
-    """Leaderboards, one per source, task and dataset, best first, by the rule of `gauntlet.analysis.ranking`.
+    """Leaderboards, one per source, task and dataset, best first, by the rule of `gauntlet.analysis.scoring.ranking`.
 
     Args:
         entries: of any sources.

@@ -12,12 +12,12 @@ import torch
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.evaluation.counting import build_counter
+from gauntlet.evaluation.execution.memory import keep_freed_memory
+from gauntlet.evaluation.execution.units import UnitComputer
+from gauntlet.evaluation.execution.workers.orders import Delivery, Order, PickledFile
 from gauntlet.evaluation.jobs import prepare_for, ready_model, steps_for, with_preparation
-from gauntlet.evaluation.memory import keep_freed_memory
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.evaluation.provenance import choose_device
-from gauntlet.evaluation.units import UnitComputer
-from gauntlet.evaluation.workers.orders import Delivery, Order, PickledFile
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.threats.build import rebuild_threat
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from gauntlet._version import __version__
-from gauntlet.analysis.ranking import by_preference
+from gauntlet.analysis.scoring.ranking import by_preference
 from gauntlet.errors import GauntletError
 from gauntlet.report.charts import COLORS, MARKERS
 from gauntlet.report.document import Finding, Findings, made_now
-from gauntlet.report.entries import METRICS, OWN, Entry
+from gauntlet.report.pages.entries import METRICS, OWN, Entry
 from gauntlet.report.render.html import asset, environment, plotly_script, script_json
 from gauntlet.report.tables import Cell, Column, Interval, Table
 from gauntlet.results.published.flags import FLAGS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gauntlet.evaluation.workers.orders import Delivery, Order
+from gauntlet.evaluation.execution.workers.orders import Delivery, Order
 
 WorkerHandle = Any
 """How a pool names one of its workers; the driver only compares handles by identity."""

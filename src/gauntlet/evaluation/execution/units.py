@@ -15,8 +15,8 @@ import torch
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.counting import Counter
+from gauntlet.evaluation.execution.progress import Progress
 from gauntlet.evaluation.kept_images import KeptImages
-from gauntlet.evaluation.progress import Progress
 from gauntlet.metrics import WHOLE, Views
 from gauntlet.models import GauntletModel
 from gauntlet.results.record import ImageRow

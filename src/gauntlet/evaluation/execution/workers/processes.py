@@ -22,8 +22,8 @@ from pathlib import Path
 import torch
 
 from gauntlet.datasets.contract import Dataset
-from gauntlet.evaluation.workers.orders import Delivery, Order, PickledFile, Refusal
-from gauntlet.evaluation.workers.pool import Delivered, Died, Event, Failed, Ready
+from gauntlet.evaluation.execution.workers.orders import Delivery, Order, PickledFile, Refusal
+from gauntlet.evaluation.execution.workers.pool import Delivered, Died, Event, Failed, Ready
 from gauntlet.models import GauntletModel
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -34,7 +34,7 @@ _START = f"""
 import os, sys
 sys.path = [each for each in sys.path if each]
 sys.path += [each for each in os.environ[{_PATHS!r}].split(os.pathsep) if each not in sys.path]
-sys.path.insert(0, {str(Path(__file__).resolve().parents[3])!r})
+sys.path.insert(0, {str(Path(__file__).resolve().parents[4])!r})
 import gauntlet
 del sys.path[0]
 import runpy

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gauntlet.evaluation.execution.units import Unit
 from gauntlet.evaluation.kept_images import KeptImages
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
-from gauntlet.evaluation.units import Unit
 from gauntlet.metrics import Views
 from gauntlet.results.record import ImageRow
 

@@ -19,7 +19,12 @@ import torch
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.failures import Failure, describe_error
+from gauntlet.evaluation.execution.failures import Failure, describe_error
+from gauntlet.evaluation.execution.progress import Progress
+from gauntlet.evaluation.execution.session import begin_session, images_done, model_facts
+from gauntlet.evaluation.execution.units import UnitComputer
+from gauntlet.evaluation.execution.workers.driver import Begun, DatasetAddress, Driver, ModelAddress
+from gauntlet.evaluation.execution.workers.processes import ProcessPool
 from gauntlet.evaluation.jobs import (
     PlannedJob,
     check_depth,
@@ -29,12 +34,7 @@ from gauntlet.evaluation.jobs import (
     with_preparation,
 )
 from gauntlet.evaluation.normalisation_advice import advise_on_normalisation
-from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.provenance import choose_device
-from gauntlet.evaluation.session import begin_session, images_done, model_facts
-from gauntlet.evaluation.units import UnitComputer
-from gauntlet.evaluation.workers.driver import Begun, DatasetAddress, Driver, ModelAddress
-from gauntlet.evaluation.workers.processes import ProcessPool
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.model_facts import ModelFacts

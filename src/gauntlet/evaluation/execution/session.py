@@ -9,10 +9,10 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.counting import Counter, RunningFigure, build_counter, metric_options
+from gauntlet.evaluation.execution.units import Unit, cut_units
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.kept_images import KeptImages
 from gauntlet.evaluation.provenance import describe_run
-from gauntlet.evaluation.units import Unit, cut_units
 from gauntlet.metrics import WHOLE, Views
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.preparation import parse_steps

@@ -16,9 +16,9 @@ from multiprocessing.connection import Connection  # noqa: E402
 import torch  # noqa: E402
 
 from gauntlet.errors import GauntletError  # noqa: E402
-from gauntlet.evaluation.failures import describe_error  # noqa: E402
-from gauntlet.evaluation.workers.orders import READY, Delivery, Order, Refusal  # noqa: E402
-from gauntlet.evaluation.workers.worker import Worker  # noqa: E402
+from gauntlet.evaluation.execution.failures import describe_error  # noqa: E402
+from gauntlet.evaluation.execution.workers.orders import READY, Delivery, Order, Refusal  # noqa: E402
+from gauntlet.evaluation.execution.workers.worker import Worker  # noqa: E402
 
 
 def serve(connection: Connection, folder: str, device: str) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gauntlet.analysis.benchmark_sets import ATTACKS, C_BAR, CORRUPTION_FAMILIES, CORRUPTIONS, DEPTH_CORRUPTIONS
 from gauntlet.analysis.frames import group_codes, union_of_flags, unit_columns
+from gauntlet.analysis.scoring.benchmark_sets import ATTACKS, C_BAR, CORRUPTION_FAMILIES, CORRUPTIONS, DEPTH_CORRUPTIONS
 from gauntlet.results.descriptions import grey_levels, is_plain, threat_settings
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.failures import describe_error
-from gauntlet.evaluation.workers.orders import Order
-from gauntlet.evaluation.workers.pool import Delivered, Died, Event, Failed, Ready
-from gauntlet.evaluation.workers.worker import Worker
+from gauntlet.evaluation.execution.failures import describe_error
+from gauntlet.evaluation.execution.workers.orders import Order
+from gauntlet.evaluation.execution.workers.pool import Delivered, Died, Event, Failed, Ready
+from gauntlet.evaluation.execution.workers.worker import Worker
 from gauntlet.extras import install_command
 
 

@@ -10,9 +10,9 @@ import pandas as pd
 from gauntlet.analysis.significance import EXACT_UP_TO, smallest_p_value
 from gauntlet.numbers import counted
 from gauntlet.report.charts import Axis, Panel, PointChart, Series
-from gauntlet.report.comparison import Comparison
 from gauntlet.report.document import Block, Bullets, Document, Part, Section, Text, made_now
 from gauntlet.report.image_figures import THOROUGH
+from gauntlet.report.pages.comparison import Comparison
 from gauntlet.report.sections.classes import class_figures
 from gauntlet.report.tables import Cell, Column, Table, format_value
 
