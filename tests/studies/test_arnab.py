@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -114,8 +115,43 @@ def test_the_plain_network_is_attacked_with_one_gradient_where_it_draws_nothing(
     assert attacks == {"none": 1, "blur": 10}
     matrix = study_jobs(studies["arnab/table-2"], ["streets/enet"], "streets")
     for member in ("none", "blur"):  # the diagonal of Table 2 is Figure 7 at 8/255: computed once
-        diagonal = matrix["streets/enet", member, member].job
+        diagonal = matrix["streets/enet", member, f"made for {member}"].job
         assert diagonal.key == jobs["streets/enet", member, "8/255"].job.key
+
+
+planned = cache(lambda study: study_jobs(studies[study], ["streets/enet"], "streets"))
+
+
+def described(study: str, cell: tuple[str, str]) -> dict[str, object]:
+    """The attack of a cell (member, threat), on streets/enet."""
+    description = planned(study)[("streets/enet", *cell)].job.description
+    return dict(description.get("transfer", description)["attack"])
+
+
+def test_attacks_are_those_of_the_paper() -> None:
+    # docs/specs/attacks.md, 2: own prediction, alpha min(1, epsilon), iterations by the rule of the table.
+    for level, steps in ((0.25, 5), (1, 5), (8, 40), (32, 160)):
+        found = described("arnab/figure-14", (NETWORK, f"ifgsm {level:g}/255"))
+        assert (found["labels"], found["steps"], found["alpha"]) == ("prediction", steps, min(1, level) / 255)
+        assert described("arnab/figure-2", (NETWORK, f"ifgsm-ll {level:g}/255"))["steps"] == steps
+        single = described("arnab/figure-2", (NETWORK, f"fgsm {level:g}/255"))
+        assert (single["labels"], single["steps"], single["alpha"]) == ("prediction", 1, level / 255)
+    transferred = described("arnab/table-1", ("50 %", "fgsm 8/255 from 75 %"))
+    assert transferred["labels"] == "prediction"
+    # defences.md, 1: the transfer tables fit min(epsilon + 4, 1.25 epsilon) steps.
+    for level, steps in ((0.25, 1), (2, 3), (8, 10), (32, 36)):
+        found = described("arnab/figure-18", ("multiscale", f"ifgsm-ll {level:g}/255 from 75 %"))
+        assert (found["steps"], found["moving_target"]) == (steps, True)
+        assert described("arnab/figure-6", ("jpeg", f"{level:g}/255"))["steps"] == steps
+
+
+@pytest.mark.parametrize(("name", "part"), [("arnab/figure-6", "8/255"), ("arnab/table-2", "made for none")])
+def test_a_level_or_a_source_can_be_run_alone(name: str, part: str) -> None:
+    study, only = studies[name], ["none", "grey", part]
+    results = run_study(study, [SMALL_NETWORK], SMALL, Store(), only=only, prepare="off", batch_size=2)
+    assert results.threats == ["clean", part]
+    document = study_page(study, results, "gauntlet study run")
+    assert any(table.id.startswith("table-here") for table in of_type(document, Table))
 
 
 def test_no_field_counts_twice_in_a_correlation() -> None:
