@@ -23,6 +23,7 @@ from gauntlet.studies.verdicts import parts_of, printed_words
 from program import Call
 
 SMALL_NETWORK = ModelEntry(address="python:nets:street_network", options={"num_classes": 11, "mean": [0.5] * 3})
+STREETS_CLASSES = 11
 SMALL = DatasetEntry(name="streets", options={"size": [32, 64], "length": 2})
 EVERY_ITEM = [
     *(f"figure-{number}" for number in range(1, 26)),
@@ -103,6 +104,7 @@ def test_every_plan_can_be_made(study: Study) -> None:
     names = ["streets/enet", "streets/pspnet", "streets/segformer"][:least]
     jobs = study_jobs(study, names, "streets")
     skipped = sum(threat is None for threat in study.exceptions.values())
+    skipped += sum(classes > STREETS_CLASSES for classes in study.least_classes.values())
     assert len(jobs) == least * (len(study.members) * len(study.threats) - skipped)
 
 
@@ -152,6 +154,18 @@ def test_a_level_or_a_source_can_be_run_alone(name: str, part: str) -> None:
     assert results.threats == ["clean", part]
     document = study_page(study, results, "gauntlet study run")
     assert any(table.id.startswith("table-here") for table in of_type(document, Table))
+
+
+def test_targets_are_swept_over_the_ranks_that_the_dataset_has() -> None:
+    study = studies["arnab/figure-16"]
+    assert [label for label in study.threats if label.startswith("rank")] == [f"rank {n}" for n in range(2, 22)]
+    results = run_study(study, [SMALL_NETWORK], SMALL, Store(), prepare="off", batch_size=2)
+    assert results.threats == ["clean", *(f"rank {n}" for n in range(2, STREETS_CLASSES + 1)), "least likely"]
+    # The class of the last rank is the least likely one.
+    assert results.ratio(NETWORK, "rank 11") == pytest.approx(results.ratio(NETWORK, "least likely"))
+    drawn = {table.title: table for table in of_type(study_page(study, results, ""), Table)}
+    columns = drawn["IoU ratio over the rank of the target"].columns
+    assert [column.name for column in columns[1:]] == [str(n) for n in range(2, STREETS_CLASSES + 1)]
 
 
 def test_no_field_counts_twice_in_a_correlation() -> None:
