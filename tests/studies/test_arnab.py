@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gauntlet.errors import GauntletError
@@ -168,6 +169,16 @@ def test_targets_are_swept_over_the_ranks_that_the_dataset_has() -> None:
     assert [column.name for column in columns[1:]] == [str(n) for n in range(2, STREETS_CLASSES + 1)]
 
 
+def test_the_share_of_zero_gradients_is_that_of_the_images() -> None:
+    study = studies["arnab/figure-22"]
+    results = run_study(study, [SMALL_NETWORK], SMALL, Store(), prepare="off", only=["plain"], batch_size=2)
+    rows = results.store.per_image(results.evaluation("plain", "fgsm 8/255").key)
+    assert results.zero_gradients("plain", "fgsm 8/255")[0] == pytest.approx(rows["zero_gradient_share"].mean())
+    assert all(np.isnan(results.zero_gradients(*cell)[0]) for cell in (("plain", "clean"), ("theta_beta 1", "clean")))
+    (table,) = [each for each in of_type(study_page(study, results, ""), Table) if "smoothing" in each.title]
+    assert table.columns[-1].name == fields.ZERO
+
+
 def test_no_field_counts_twice_in_a_correlation() -> None:
     jobs = study_jobs(studies["arnab/figure-24"], ["streets/enet"], "streets")
     digests = [planned.job.model_digest for (_, _, threat), planned in jobs.items() if threat == "clean"]
@@ -237,7 +248,6 @@ def test_pictures_of_a_detector() -> None:
 
 def test_the_command_draws_a_picture_of_a_file_and_published_figures(call: Call, tmp_path: Path) -> None:
     import cv2
-    import numpy as np
 
     path = tmp_path / "street.png"
     assert cv2.imwrite(str(path), np.full((32, 64, 3), 120, np.uint8))
