@@ -83,7 +83,8 @@ def read_model_options(
         _option("--runtime", "Who computes an ONNX file: onnx2torch (with gradients) or onnxruntime (without)."),
     ] = None,
     trust: Annotated[
-        bool, _option("--trust", "Let the model's files run code: pickles, .pt2, OpenMMLab configurations.")
+        bool,
+        _option("--trust", "Let files run code: pickles, .pt2, OpenMMLab configurations, Python that a store names."),
     ] = False,
 ) -> dict[str, object]:
     """The options that were given, as `load_model` takes them."""
@@ -179,11 +180,11 @@ def _decode_rule(text: str | None) -> object:
     """The name of a decode rule as it is; a YAML or JSON mapping as a description."""
     if text is None or not text.lstrip().startswith("{"):
         return text
-    import yaml
+    from gauntlet.yaml_files import parse_yaml
 
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return parse_yaml(text)
+    except GauntletError:
         raise GauntletError(
             f"--decode {text} is not a YAML or JSON mapping; write for example {{name: yolov8, most: 100}}."
         ) from None

@@ -31,7 +31,7 @@ class Ranking:
 
     @cached_property
     def summary_table(self) -> pd.DataFrame:
-        """Every score of `gauntlet.analysis.scoring.scores` (ReM, GAM, families, batteries), one row per model."""
+        """Every score of `gauntlet.analysis.scores` (ReM, GAM, families, batteries), one row per model."""
         return analysis_scores(self.scope.analysis_frame, self.scope.metric).set_index("model")
 
     @cached_property

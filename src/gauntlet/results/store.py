@@ -461,7 +461,7 @@ class Store:
     def leaderboard(
         self, metric: str | None = None, *, sort_by: str | None = None, view: str = "all", facts: bool = False
     ) -> pd.DataFrame:
-        """The models of every dataset, best first: `gauntlet.analysis.scoring.leaderboard` of `frame()`."""
+        """The models of every dataset, best first: `gauntlet.analysis.leaderboard` of `frame()`."""
         rank = import_target("gauntlet.analysis:leaderboard")
         ranked: pd.DataFrame = rank(self.frame(facts=facts), metric, sort_by=sort_by, view=view)
         return ranked
