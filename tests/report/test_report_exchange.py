@@ -77,7 +77,7 @@ def test_pycocotools_finds_the_stored_map(
 
 
 def test_a_box_is_written_as_corner_and_sides(tmp_path: Path) -> None:
-    from gauntlet.report.coco_export import annotations
+    from gauntlet.report.coco_export import objects_file
     from gauntlet.results.detections import StoredDetections
 
     truth = Boxes(np.array([[2, 3, 12, 8]], np.float32), np.array([1]), crowd=np.array([True]))
@@ -85,7 +85,7 @@ def test_a_box_is_written_as_corner_and_sides(tmp_path: Path) -> None:
         put(store, "zoo/plain", "clean", {"clean": {}}, mIoU=0.5)
         evaluation = store.load(store.keys()[0])
     assert evaluation is not None
-    written = annotations(StoredDetections(evaluation, ("car", "person"), ["a.png"], [truth], [truth]))
+    written = objects_file(StoredDetections(evaluation, ("car", "person"), ["a.png"], [truth], [truth]))
     assert written["annotations"] == [
         {"image_id": 1, "category_id": 2, "bbox": [2.0, 3.0, 10.0, 5.0], "area": 50.0, "iscrowd": 1, "id": 1}
     ]

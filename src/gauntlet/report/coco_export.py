@@ -31,7 +31,7 @@ def write_coco(store: Store, folder: Path) -> Path:
     index = []
     for stored in stored_detections(store):
         each = stored.evaluation
-        objects = _text(annotations(stored))
+        objects = _text(objects_file(stored))
         digest = hashlib.sha256(objects.encode()).hexdigest()[:8]
         names = {
             "objects": f"objects-{_slug(each.dataset, each.split)}-{digest}.json",
@@ -51,7 +51,7 @@ def write_coco(store: Store, folder: Path) -> Path:
     return folder
 
 
-def annotations(stored: StoredDetections) -> dict[str, Any]:
+def objects_file(stored: StoredDetections) -> dict[str, Any]:
     """Images, categories and objects; sizes of images are not kept, `file_name` is the image's id in its dataset.
 
     An object that is flagged as difficult has the area -1: outside every range, pycocotools ignores it.
