@@ -12,15 +12,15 @@ import pytest
 from markdown_it import MarkdownIt
 from synthetic_store import CLEAN, MadeUpThreat, fill_store
 
-from gauntlet.analysis.leaderboard import leaderboard
+from gauntlet.analysis.scoring.leaderboard import leaderboard
 from gauntlet.cli.output import escape, print_table
 from gauntlet.report import build_report, write_report
-from gauntlet.report.comparison import compare_models
-from gauntlet.report.comparison_page import to_document
 from gauntlet.report.document import Document
-from gauntlet.report.entries import store_entries
-from gauntlet.report.leaderboard_site import write_site
-from gauntlet.report.model_card import write_card
+from gauntlet.report.pages.comparison import compare_models
+from gauntlet.report.pages.comparison_page import to_document
+from gauntlet.report.pages.entries import store_entries
+from gauntlet.report.pages.leaderboard_site import write_site
+from gauntlet.report.pages.model_card import write_card
 from gauntlet.report.render import html, latex, markdown, vector
 from gauntlet.results import Store, open_store
 

@@ -18,8 +18,8 @@ from gauntlet.cli.app import app
 from gauntlet.datasets import load_dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
+from gauntlet.evaluation.execution.runner import run_jobs
 from gauntlet.evaluation.plan import plan_jobs, read_plan
-from gauntlet.evaluation.runner import run_jobs
 from gauntlet.results import open_store
 
 DATA = Path(__file__).resolve().parents[1] / "data"

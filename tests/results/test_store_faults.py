@@ -92,7 +92,7 @@ def test_a_clock_that_jumps_changes_nothing(
     tiny_model: SegmentationModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = evaluate(tiny_model, TinyDataset(4), "clean", batch_size=2)
-    for module in ("provenance", "run_log"):
+    for module in ("provenance", "execution.run_log"):
         monkeypatch.setattr(f"gauntlet.evaluation.{module}.datetime", Jumping)
     with open_store(tmp_path / "results.db") as store:
         first = evaluate(tiny_model, TinyDataset(4), "clean", store=store, batch_size=2)

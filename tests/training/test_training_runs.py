@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from training_squares import recipe
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.progress import Silent
+from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.card_and_weights import load_weights
 from gauntlet.results.tracking import TRACKERS
@@ -197,7 +197,7 @@ def test_lines_of_progress_name_the_steps_the_loss_and_the_remaining_time(
 ) -> None:
     import io
 
-    from gauntlet.evaluation import progress
+    from gauntlet.evaluation.execution import progress
 
     monkeypatch.setattr(progress, "_LINE_EVERY_SECONDS", 0.0)
     stream = io.StringIO()
