@@ -345,7 +345,7 @@ def checkpoints(dice: random.Random) -> bytes:
 
 @cache
 def safetensors_content() -> bytes:
-    return save(tiny_network().state_dict(), {"gauntlet": json.dumps({"kind": "universal", "epsilon": 0.1})})
+    return bytes(save(tiny_network().state_dict(), {"gauntlet": json.dumps({"kind": "universal", "epsilon": 0.1})}))
 
 
 def safetensors_files(dice: random.Random) -> bytes:

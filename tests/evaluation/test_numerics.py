@@ -58,7 +58,7 @@ def threats() -> dict[str, Any]:
 
 
 SEGMENTATION = threats()
-DETECTION = {
+DETECTION: dict[str, Any] = {
     "clean": "clean",
     "pgd": {"attack": {"name": "pgd", **PLAIN, **FEW}},
     "tog-vanishing": {"attack": {"name": "tog-vanishing", **PLAIN, **FEW}},

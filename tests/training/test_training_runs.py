@@ -258,3 +258,18 @@ def test_two_processes_train_like_one(tmp_path: Path) -> None:
     losses = [[float(row["loss"]) for row in curve(tmp_path / name)] for name in ("one", "two")]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     assert card["figures"]["clean"]["mIoU"] == pytest.approx(one.miou, abs=1e-3)
+
+
+def test_training_reads_and_changes_no_generator_of_others(tmp_path: Path) -> None:
+    import random
+
+    import numpy as np
+    import rich.style  # noqa: F401 - draws a number of its own when it is imported
+
+    def states() -> list[object]:
+        legacy = np.random.get_state(legacy=False)  # noqa: NPY002 - the one nobody may use
+        return [random.getstate(), repr(legacy), bytes(torch.get_rng_state().numpy())]
+
+    before = states()
+    train(recipe(), tmp_path, progress=QUIET)
+    assert states() == before
