@@ -91,6 +91,7 @@ class TestGate:
             assert len(one.split("/")[3]) >= 22  # 128 bits
             assert one.split("/")[3] != other.split("/")[3]
             port = int(one.split("/")[2].partition(":")[2])
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()  # nobody is refused before it runs
             with pytest.raises(Exception, match=r"cannot be used .*; choose another with --host or --port\."):
                 bind(playground, "192.0.2.1", port)
 
