@@ -54,6 +54,16 @@ def test_own_models_have_galleries_and_commands_that_repeat_them(
         assert "0 computed, 1 found" in out
 
 
+def test_code_that_a_store_of_somebody_else_names_runs_when_the_user_says_so(
+    call: Call, evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAUNTLET_CACHE", str(tmp_path / "cache of another user"))
+    code, _, err = call("report", "--gallery", "1", "--format", "md", "-o", "r.md")
+    assert code == 0
+    assert err.count("is code that would run here; the store names it: pass --trust") == 2
+    assert call("report", "--gallery", "1", "--format", "md", "-o", "r.md", "--trust")[::2] == (0, "")
+
+
 def test_what_a_report_leaves_out_is_said_on_the_terminal(call: Call, evaluated: Path) -> None:
     (evaluated / "net.pt").unlink()
     code, _, err = call("report", "--gallery", "1", "--check", "1")

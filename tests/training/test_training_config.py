@@ -77,7 +77,7 @@ def test_a_fault_is_said_in_one_sentence(changes: dict[str, object], message: st
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(GauntletError, match="cannot read the training recipe"):
+    with pytest.raises(GauntletError, match="the training recipe .* cannot be read"):
         load_config(tmp_path / "missing.yaml")
     (tmp_path / "broken.yaml").write_text("a: [")
     with pytest.raises(GauntletError, match="is not valid YAML"):

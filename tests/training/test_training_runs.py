@@ -169,7 +169,7 @@ def test_the_command_says_what_is_wrong_and_exits_with_2(tmp_path: Path) -> None
     command = [sys.executable, "-m", "gauntlet.training", str(tmp_path / "none.yaml")]
     done = run(command)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: cannot read the training recipe")
+    assert done.stderr.startswith("error: the training recipe ")
 
 
 def test_a_moving_average_by_hand() -> None:

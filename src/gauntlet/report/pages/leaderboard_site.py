@@ -7,37 +7,55 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from gauntlet._version import __version__
 from gauntlet.analysis.scoring.ranking import by_preference
 from gauntlet.errors import GauntletError
-from gauntlet.report.charts import COLORS, MARKERS
-from gauntlet.report.document import Finding, Findings, made_now
+from gauntlet.numbers import counted
+from gauntlet.report.assembly import titles_apart
+from gauntlet.report.charts import COLORS, MARKERS, Panel
+from gauntlet.report.document import Finding, Findings, Part, Section, made_now, of_type
 from gauntlet.report.pages.entries import METRICS, OWN, Entry
+from gauntlet.report.render import plotly
 from gauntlet.report.render.html import asset, environment, plotly_script, script_json
+from gauntlet.report.scope import scopes
+from gauntlet.report.sections import defended as wrapped
+from gauntlet.report.sections import mixtures, relations
+from gauntlet.report.sections.confidence import certainty, certificates
 from gauntlet.report.tables import Cell, Column, Interval, Table
 from gauntlet.results.published.flags import FLAGS
 from gauntlet.results.published.sources import SOURCES, Source
 
 MARK = ".gauntlet-site"
 """Says that a folder was written by this module and may be written again."""
+DEFENCES = "defences.html"
 OWN_SOURCE = Source("own evaluations", "evaluated with Gauntlet")
 _FACT_NAMES = {"backbone_type": "backbone type", "proposal_type": "proposals", "crop_size": "crop size"}
 
 
-def write_site(entries: Sequence[Entry], folder: str | Path, *, title: str = "Gauntlet leaderboard") -> Path:
+def write_site(
+    entries: Sequence[Entry],
+    folder: str | Path,
+    *,
+    title: str = "Gauntlet leaderboard",
+    defended: Sequence[Part] = (),
+) -> Path:
     """Writes a site over some entries.
 
     Args:
         entries: of a store, published ones, or both.
         folder: made when it is missing; must be empty or hold an earlier site.
         title: of all pages.
+        defended: the page of wrapped models, of `defended_parts`; without it there is none.
     """
     if not entries:
         raise GauntletError("a site needs at least one model; give a store with evaluations, or --published.")
     folder = Path(folder)
     try:
         _prepare(folder)
-        for name, content in _files(entries, title).items():
+        (folder / DEFENCES).unlink(missing_ok=True)  # that of an earlier site, where this one has none
+        for name, content in _files(entries, title, defended).items():
             (folder / name).write_bytes(content)
     except OSError as error:
         raise GauntletError(f"the site cannot be written to {folder}: {error.strerror}.") from None
@@ -57,8 +75,37 @@ def _prepare(folder: Path) -> None:
     (folder / ".nojekyll").write_text("")
 
 
-def _files(entries: Sequence[Entry], title: str) -> dict[str, bytes]:
-    common = {"title": title, "version": __version__, "footer": made_now("%d %B %Y")}
+def defended_parts(frame: pd.DataFrame) -> list[Part]:
+    """What a store says about wrapped models and transferred attacks, a part per dataset that has something to say.
+
+    Transfer matrices, ensembles over their weight, confidence against robustness, certificates over the radius, and
+    what is suspicious about them: the sections that a report has too.
+
+    Args:
+        frame: as `Store.frame` gives it.
+    """
+    parts = []
+    cut = scopes(frame)
+    for scope, title in zip(cut, titles_apart(cut), strict=True):
+        found = wrapped.findings(scope)
+        crossed = relations.transfers(scope)
+        sections = [
+            Section(f"transfer-section-{scope.id}", "Transfer", crossed) if crossed else None,
+            mixtures.section(scope),
+            certainty.section(scope),
+            certificates.section(scope),
+            Section(f"suspicious-{scope.id}", "Suspicious", [Findings(found)]) if found else None,
+        ]
+        there = [section for section in sections if section is not None]
+        if there:
+            parts.append(Part(scope.id, title, counted(scope.images, "image"), there))
+    return parts
+
+
+def _files(entries: Sequence[Entry], title: str, defended: Sequence[Part]) -> dict[str, bytes]:
+    pages_of_all = [("Leaderboard", "index.html"), ("Compare", "compare.html"), ("Correlations", "correlations.html")]
+    pages_of_all += [("Defences", DEFENCES)] if defended else []
+    common = {"title": title, "version": __version__, "footer": made_now("%d %B %Y"), "pages": pages_of_all}
     sources = {
         key: OWN_SOURCE if key == OWN else SOURCES[key] for key in dict.fromkeys(each.source for each in entries)
     }
@@ -73,6 +120,14 @@ def _files(entries: Sequence[Entry], title: str) -> dict[str, bytes]:
     for name, (template, values) in pages.items():
         page = environment().get_template(template)
         files[name] = page.render(**common, **values, root="", current=name, scripts=["data.js", "site.js"]).encode()
+    if defended:
+        panels = [panel for part in defended for section in part.sections for panel in of_type(section, Panel)]
+        charts = script_json(
+            {panel.id: {name: plotly.figure(chart) for name, chart in panel.charts.items()} for panel in panels}
+        )
+        page = environment().get_template("site_defences.html")
+        text = page.render(**common, root="", current=DEFENCES, scripts=[], parts=defended, charts=charts)
+        files[DEFENCES] = text.encode()
     page = environment().get_template("site_model.html")
     for entry in entries:
         text = page.render(

@@ -114,6 +114,8 @@ def front_matter(data: Mapping[str, Any]) -> dict[str, Any]:
             for metric in SHOWN
             if metric in each["figures"]
         ]
+        if not metrics:
+            continue  # the Hub refuses a result without a value
         where = f"{each['dataset']} ({each['split']})" if each["split"] else each["dataset"]
         dataset = {"type": each["dataset"], "name": f"{where}, {each['threat']}"}
         if each["split"]:

@@ -68,7 +68,7 @@ class ProcessPool:
         ours, theirs = socket.socketpair()
         environment = {**os.environ, **dict.fromkeys(_THREADS, "1"), _PATHS: os.pathsep.join(map(_absolute, sys.path))}
         command = [sys.executable, "-c", _START, str(theirs.fileno()), str(self._folder), place.partition(" ")[2]]
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # nosec B603 # our own module
             command,
             env=environment,
             pass_fds=[theirs.fileno()],

@@ -54,7 +54,7 @@ class Worker:
         name = repr(source)
         if name not in self._datasets:
             if isinstance(source, PickledFile):
-                dataset: Dataset = pickle.loads(Path(source.path).read_bytes())
+                dataset: Dataset = pickle.loads(Path(source.path).read_bytes())  # nosec B301 # written by our driver
             else:
                 dataset = open_dataset(source)
             self._datasets[name] = SampleCache(dataset)
@@ -65,7 +65,7 @@ class Worker:
             self._prepared = self._loaded = None  # the model before it is released
             if isinstance(source, PickledFile):
                 # Mapped, not read: the weights of all workers are the same pages of memory.
-                model: GauntletModel = torch.load(source.path, mmap=True, weights_only=False)
+                model: GauntletModel = torch.load(source.path, mmap=True, weights_only=False)  # nosec B614 # as above
             else:
                 model = resolve_model(source.address, **source.options).load()
             self._loaded = (source, model)
