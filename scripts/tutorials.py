@@ -6,6 +6,7 @@ Tests run them by the same function and compare (tests/docs/test_tutorials.py); 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TUTORIALS = ROOT / "docs" / "tutorials"
 SECONDS = 600
 """A cell may take so long on a busy machine."""
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+"""Bold letters and the like: a kernel asks the programs that it starts for colours."""
 
 
 def run(path: Path, folder: Path) -> nbformat.NotebookNode:
@@ -45,7 +48,7 @@ def _tidied(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.NotebookN
             cell.outputs = _joined([each for each in cell.outputs if each.get("name") != "stderr"])
             for output in cell.outputs:
                 if "text" in output:
-                    output.text = output.text.replace(f"{folder}{os.sep}", "")
+                    output.text = CONTROL.sub("", output.text).replace(f"{folder}{os.sep}", "")
                 output.get("data", {}).pop("text/html", None)  # pages show the text, or the picture
                 output.get("data", {}).pop("image/jpeg", None)
                 if "image/png" in output.get("data", {}):
