@@ -38,6 +38,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml src
 
 # The documentation as a site, into site/; any warning or dead link is an error.
 docs: $(VENV)/.installed-dev

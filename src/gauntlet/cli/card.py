@@ -34,7 +34,7 @@ def card(
 ) -> None:
     """Write what is known about a model's robustness as a model card: Markdown with a model-index, and JSON."""
     from gauntlet.report.eval_results import entries, read_benchmark, write_eval_results
-    from gauntlet.report.model_card import card_data, write_card
+    from gauntlet.report.pages.model_card import card_data, write_card
     from gauntlet.results import open_store
 
     asked = None if benchmark is None else read_benchmark(benchmark)

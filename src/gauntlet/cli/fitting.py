@@ -103,8 +103,8 @@ class Application:
             how: what else `apply` takes.
         """
         from gauntlet.datasets import load_dataset
+        from gauntlet.evaluation.execution.progress import Terminal
         from gauntlet.evaluation.jobs import resolve_for
-        from gauntlet.evaluation.progress import Terminal
         from gauntlet.tasks import get_task
         from gauntlet.threats.artifacts import load_artifact
 
@@ -160,7 +160,7 @@ def _device(name: str) -> str | None:
 @contextmanager
 def told(label: str, total: int, unit: str) -> Iterator[Tell]:
     """Shows the steps of a fit."""
-    from gauntlet.evaluation.progress import Terminal
+    from gauntlet.evaluation.execution.progress import Terminal
 
     with Terminal() as progress:
         progress.start(label, total, unit=unit)

@@ -106,9 +106,12 @@ def _loaders(store: Store, address: str | None, options: ModelOptions) -> Loader
     from gauntlet.cli.stored_models import resolve_stored
     from gauntlet.report.reloading import Loaders
 
+    trust = bool(options.get("trust"))
     if address is None:
-        if options:
-            raise GauntletError(f"say which model {', '.join(options)} is meant for: --model ADDRESS.")
-        return Loaders()
+        if meant := [name for name in options if name != "trust"]:
+            raise GauntletError(f"say which model {', '.join(meant)} is meant for: --model ADDRESS.")
+        return Loaders(trust=trust)
     source, known = resolve_stored(store, address, options)
-    return Loaders(by_digest={known.digest: source.load()})  # loaded here: paths are meant from this folder
+    return Loaders(
+        by_digest={known.digest: source.load()}, trust=trust
+    )  # loaded here: paths are meant from this folder

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -82,7 +83,8 @@ def read_model_options(
         _option("--runtime", "Who computes an ONNX file: onnx2torch (with gradients) or onnxruntime (without)."),
     ] = None,
     trust: Annotated[
-        bool, _option("--trust", "Let the model's files run code: pickles, .pt2, OpenMMLab configurations.")
+        bool,
+        _option("--trust", "Let files run code: pickles, .pt2, OpenMMLab configurations, Python that a store names."),
     ] = False,
 ) -> dict[str, object]:
     """The options that were given, as `load_model` takes them."""
@@ -104,6 +106,22 @@ def read_model_options(
         "trust": trust or None,
     }
     return {option: value for option, value in read.items() if value is not None}
+
+
+def model_flags(options: ModelOptions) -> list[str]:
+    """The words of a command line that give options of a model again."""
+    words: list[str] = []
+    for option, value in options.items():
+        flag = f"--{option.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, Mapping):
+            words += [flag, json.dumps(value)]
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            words += [flag, ("x" if option == "input_size" else ",").join(str(each) for each in value)]
+        else:
+            words += [flag, str(value)]
+    return words
 
 
 def takes_model_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -176,11 +194,11 @@ def _decode_rule(text: str | None) -> object:
     """The name of a decode rule as it is; a YAML or JSON mapping as a description."""
     if text is None or not text.lstrip().startswith("{"):
         return text
-    import yaml
+    from gauntlet.yaml_files import parse_yaml
 
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return parse_yaml(text)
+    except GauntletError:
         raise GauntletError(
             f"--decode {text} is not a YAML or JSON mapping; write for example {{name: yolov8, most: 100}}."
         ) from None

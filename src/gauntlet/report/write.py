@@ -12,6 +12,7 @@ from gauntlet.report.assembly import Options, build_report
 from gauntlet.report.document import Document, Picture
 from gauntlet.report.render import html, latex, markdown
 from gauntlet.results import Store
+from gauntlet.results.tidy import csv_text
 
 FORMATS = ("html", "md", "csv", "json", "png", "pdf", "svg", "latex", "coco")
 _NAMES = {"html": "report.html", "md": "report.md", "csv": "report.csv", "json": "report.json", "latex": "report.tex"}
@@ -56,7 +57,7 @@ def write_report(
 
         return write_coco(store, target)
     if format == "csv":
-        return write_text(target, store.frame().to_csv(index=False))
+        return write_text(target, csv_text(store.frame()))
     document = build_report(store, options)
     writers = {"html": html.write, "md": markdown.write, "latex": latex.write, "json": to_json}
     return write_text(target, writers[format](document))
