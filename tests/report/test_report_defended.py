@@ -16,8 +16,8 @@ from gauntlet.models.defended_names import address_of, defences_in
 from gauntlet.report.assembly import build_report
 from gauntlet.report.charts import HeatChart, LineChart, Panel, PointChart
 from gauntlet.report.document import Bullets, Document, Findings, of_type
-from gauntlet.report.entries import store_entries
-from gauntlet.report.leaderboard_site import defended_parts, write_site
+from gauntlet.report.pages.entries import store_entries
+from gauntlet.report.pages.leaderboard_site import defended_parts, write_site
 from gauntlet.report.scope import scopes
 from gauntlet.report.sections.defended import targeted_stronger
 from gauntlet.report.tables import Table

@@ -25,8 +25,8 @@ def site(
 ) -> None:
     """Write a leaderboard site: table, model pages, comparison, correlations, defences; ready for GitHub Pages."""
     from gauntlet.report.document import Part
-    from gauntlet.report.entries import Entry, published_entries, store_entries
-    from gauntlet.report.leaderboard_site import defended_parts, write_site
+    from gauntlet.report.pages.entries import Entry, published_entries, store_entries
+    from gauntlet.report.pages.leaderboard_site import defended_parts, write_site
     from gauntlet.results import open_store
     from gauntlet.results import published as figures
 

@@ -15,11 +15,15 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.plan import DatasetEntry, open_dataset
 from gauntlet.models import GauntletModel, load_model
+from gauntlet.own_code import refusing_code
 from gauntlet.results.origin import Origin, read_origin
 from gauntlet.results.record import Evaluation
 
 ModelLoader = Callable[[str], object]
 DatasetLoader = Callable[[str, str], Dataset]
+UNTRUSTED = (
+    "the store names it: pass --trust if you trust where the store comes from (from Python, Loaders(trust=True))."
+)
 
 
 @dataclass(frozen=True)
@@ -30,19 +34,24 @@ class Loaders:
         model: a model by its name in the store.
         dataset: a dataset by name and split.
         by_digest: models that are at hand, by the digest of what was evaluated.
+        trust: let the addresses in the store run code: Python of one's own, and what a model was trusted with.
     """
 
     model: ModelLoader | None = None
     dataset: DatasetLoader | None = None
     by_digest: Mapping[str, GauntletModel] = field(default_factory=dict)
+    trust: bool = False
 
 
 @contextmanager
 def evaluated_again(evaluation: Evaluation, loaders: Loaders) -> Iterator[tuple[Dataset, GauntletModel]]:
     """The dataset and the model of an evaluation, to be used inside; an error where they are not those evaluated."""
     with _in_folder(read_origin(evaluation.provenance).folder):
-        model = _model(evaluation, loaders)
-        yield images_again(evaluation, loaders), model
+        given = _given(evaluation, loaders)
+        # Also what the threat is made of comes from the store: a transfer attack names a model of its own.
+        with refusing_code("" if loaders.trust else UNTRUSTED):
+            model = _model(evaluation, given)
+            yield images_again(evaluation, loaders), model
 
 
 @contextmanager
@@ -57,13 +66,18 @@ def _in_folder(folder: str) -> Iterator[None]:
         os.chdir(before)
 
 
-def _model(evaluation: Evaluation, loaders: Loaders) -> GauntletModel:
+def _given(evaluation: Evaluation, loaders: Loaders) -> object | None:
+    """The model that the caller has at hand or loads in a way of their own."""
+    if evaluation.model_digest in loaders.by_digest:
+        return loaders.by_digest[evaluation.model_digest]
+    return loaders.model(evaluation.model) if loaders.model is not None else None
+
+
+def _model(evaluation: Evaluation, given: object | None) -> GauntletModel:
     origin = read_origin(evaluation.provenance)
     model: object
-    if evaluation.model_digest in loaders.by_digest:
-        model = loaders.by_digest[evaluation.model_digest]
-    elif loaders.model is not None:
-        model = loaders.model(evaluation.model)
+    if given is not None:
+        model = given
     elif origin.model is not None:
         model = load_model(origin.model["address"], **origin.model.get("options", {}))
     else:

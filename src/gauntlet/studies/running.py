@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.evaluation.execution.progress import Progress
+from gauntlet.evaluation.execution.runner import Executor, run_jobs
 from gauntlet.evaluation.jobs import PlannedJob, Settings, check_depth, make_job, options_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
-from gauntlet.evaluation.progress import Progress
-from gauntlet.evaluation.runner import Executor, run_jobs
 from gauntlet.models import resolve_model
 from gauntlet.results.origin import origin_here
 from gauntlet.results.record import Evaluation
