@@ -19,10 +19,10 @@ from gauntlet.evaluation import evaluate
 from gauntlet.evaluation.execution.runner import run_jobs
 from gauntlet.evaluation.jobs import Settings, plan_job
 from gauntlet.metrics import CertificationMetric
-from gauntlet.metrics.certification import certified_radius
+from gauntlet.metrics.certification import Votes, certified_radius
 from gauntlet.models import SegmentationModel, wrap_model
 from gauntlet.results import Evaluation, Store
-from gauntlet.samples import Sample, collate
+from gauntlet.samples import Batch, Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import attacks, build_threat, rebuild_threat
 from gauntlet.threats.kinds.certify import CertifyThreat
@@ -219,6 +219,12 @@ def test_an_attack_inside_the_radius_flips_no_certified_pixel() -> None:
         assert not certified.any() or smoothed_class == votes[0].top[certified][0]
 
 
+def said(threat: CertifyThreat, model: SegmentationModel, batch: Batch, seed: int = 0) -> list[Votes]:
+    """The votes on the images of a batch."""
+    votes: Any = threat.perturb(model, batch, [ImageSeed(seed, sample.id) for sample in batch.samples]).predictions
+    return list(votes)
+
+
 @pytest.mark.parametrize(("reach", "flips"), [(1.0, False), (40.0, True)])
 def test_an_l2_attack_on_the_noisy_model_flips_certified_pixels_outside_the_radius_only(
     reach: float, flips: bool
@@ -228,15 +234,17 @@ def test_an_l2_attack_on_the_noisy_model_flips_certified_pixels_outside_the_radi
     threat = CertifyThreat({"sigma": sigma, "n": 60, "tau": tau})
     metric = CertificationMetric(data.class_names, 255, sigma=sigma, tau=(tau,))
     batch = collate([data[0]], ignore_index=255)
-    votes: Any = threat.perturb(model, batch, [ImageSeed(0, "a")]).predictions[0]
+    (votes,) = said(threat, model, batch)
     certified = metric.certified(votes, tau)
     assert 0.05 < certified.mean() < 1
     leave = torch.from_numpy(np.where(certified, votes.top, 255))[None]  # nothing else is attacked
-    options = {"norm": "l2", "epsilon": reach * certified_radius(sigma, tau), "samples": 8, "steps": 20, "alpha": 0.02}
-    made = attacks.bim(NoisyModel(model, sigma=sigma), batch.images, leave, ignore_index=255, **options).images
+    noisy, epsilon = NoisyModel(model, sigma=sigma), reach * certified_radius(sigma, tau)
+    made = attacks.bim(
+        noisy, batch.images, leave, ignore_index=255, norm="l2", epsilon=epsilon, alpha=0.02, steps=20, samples=8
+    ).images
     assert not torch.equal(made, batch.images)
     many = CertifyThreat({"sigma": sigma, "n0": 200, "n": 60})  # what the smoothed model says, from 200 votes
-    after: Any = many.perturb(model, replace(batch, images=made), [ImageSeed(1, "b")]).predictions[0]
+    (after,) = said(many, model, replace(batch, images=made), seed=1)
     assert bool((after.top != votes.top)[certified].any()) is flips
 
 
