@@ -30,11 +30,13 @@ class Loaders:
         model: a model by its name in the store.
         dataset: a dataset by name and split.
         by_digest: models that are at hand, by the digest of what was evaluated.
+        last: the model that was loaded last, by its digest and origin: galleries of one model follow each other.
     """
 
     model: ModelLoader | None = None
     dataset: DatasetLoader | None = None
     by_digest: Mapping[str, GauntletModel] = field(default_factory=dict)
+    last: dict[tuple[str, str], GauntletModel] = field(default_factory=dict, init=False, repr=False, compare=False)
 
 
 @contextmanager
@@ -59,7 +61,10 @@ def _in_folder(folder: str) -> Iterator[None]:
 
 def _model(evaluation: Evaluation, loaders: Loaders) -> GauntletModel:
     origin = read_origin(evaluation.provenance)
+    asked = (evaluation.model_digest, _written(origin.model or {"name": evaluation.model}))
     model: object
+    if asked in loaders.last:
+        return loaders.last[asked]
     if evaluation.model_digest in loaders.by_digest:
         model = loaders.by_digest[evaluation.model_digest]
     elif loaders.model is not None:
@@ -72,6 +77,8 @@ def _model(evaluation: Evaluation, loaders: Loaders) -> GauntletModel:
         raise GauntletError(f"'{evaluation.model}' is no model of Gauntlet's; galleries show label maps and boxes.")
     if model.identity.digest != evaluation.model_digest:
         raise GauntletError(f"the weights of '{evaluation.model}' are not those that were evaluated.")
+    loaders.last.clear()  # one at a time stays in memory
+    loaders.last[asked] = model
     return model
 
 
@@ -108,6 +115,6 @@ def _entry(origin: Origin, evaluation: Evaluation) -> DatasetEntry:
     return DatasetEntry.model_validate({"split": evaluation.split or None, **fields})
 
 
-def _written(protocol: Mapping[str, Any]) -> str:
-    """A protocol as the store writes it, where tuples are lists."""
-    return json.dumps(protocol, sort_keys=True)
+def _written(mapping: Mapping[str, Any]) -> str:
+    """A mapping as the store writes it, where tuples are lists."""
+    return json.dumps(mapping, sort_keys=True)

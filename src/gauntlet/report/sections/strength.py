@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pandas as pd
+
 from gauntlet.analysis import curve
 from gauntlet.analysis.curves import curve_options, settings
 from gauntlet.report.charts import Axis, Chart, LineChart, Panel, Series
@@ -16,7 +18,10 @@ from gauntlet.results.descriptions import grey_levels
 def section(scope: Scope, ranking: Ranking) -> Section | None:
     """One panel per setting that was varied."""
     views = [CurveView(scope.metric), CurveView(scope.metric, relative=True, prefix="kept"), *REGION_VIEWS]
-    made = [curve_panel(scope, ranking, parameter, view) for parameter in curve_options() for view in views]
+    figures = {view: _figures(scope, view) for view in views}  # once: a frame has a hundred metrics
+    made = [
+        curve_panel(figures[view], scope, ranking, parameter, view) for parameter in curve_options() for view in views
+    ]
     panels = [panel for panel in made if panel is not None]
     return Section(f"curves-{scope.id}", "Curves", panels) if panels else None
 
@@ -49,13 +54,16 @@ REGION_VIEWS = (
 """Relative corruption errors of threats with a region."""
 
 
-def curve_panel(scope: Scope, ranking: Ranking, parameter: str, view: CurveView) -> Panel | None:
-    """Curves along one setting, a line per model; one chart per threat that was run with several values of it."""
+def _figures(scope: Scope, view: CurveView) -> pd.DataFrame:
+    """The rows of a scope that a view is drawn from."""
     rows = scope.analysis_frame
-    rows = rows[rows["view"].eq("all") & rows["metric"].eq(view.metric)]  # first: a frame has a hundred metrics
-    rows = rows[rows["kind"].eq("clean") | settings(rows, parameter).notna()]
-    if view.relative:
-        rows = rows[rows["kind"].isin(["clean", "attack"])]
+    rows = rows[rows["view"].eq("all") & rows["metric"].eq(view.metric)]
+    return rows[rows["kind"].isin(["clean", "attack"])] if view.relative else rows
+
+
+def curve_panel(figures: pd.DataFrame, scope: Scope, ranking: Ranking, parameter: str, view: CurveView) -> Panel | None:
+    """Curves along one setting, a line per model; one chart per threat that was run with several values of it."""
+    rows = figures[figures["kind"].eq("clean") | settings(figures, parameter).notna()]
     if rows["kind"].eq("clean").all():
         return None
     points = curve(rows, parameter, view.metric)
