@@ -63,10 +63,10 @@ def _figures(scope: Scope, view: CurveView) -> pd.DataFrame:
 
 def curve_panel(figures: pd.DataFrame, scope: Scope, ranking: Ranking, parameter: str, view: CurveView) -> Panel | None:
     """Curves along one setting, a line per model; one chart per threat that was run with several values of it."""
-    rows = figures[figures["kind"].eq("clean") | settings(figures, parameter).notna()]
-    if rows["kind"].eq("clean").all():
+    clean, given = figures["kind"].eq("clean"), settings(figures, parameter).notna()
+    if not (given & ~clean).any():
         return None
-    points = curve(rows, parameter, view.metric)
+    points = curve(figures[clean | given], parameter, view.metric)
     if view.relative:
         shares = {name: points[name] / points["clean"] for name in ("value", "low", "high")}
         points = points.assign(**shares)
@@ -76,10 +76,11 @@ def curve_panel(figures: pd.DataFrame, scope: Scope, ranking: Ranking, parameter
     charts: dict[str, Chart] = {}
     for series, part in points.groupby("series", sort=False):
         lines = []
+        of_model = dict(iter(part.groupby("model")))
         for index, model in enumerate(ranking.models):
-            line = part[part["model"].eq(model)]
-            if line.empty:
+            if model not in of_model:
                 continue
+            line = of_model[model]
             x = line["x"].astype(float)
             at = [grey_levels(value) for value in x] if option.grey_levels else x.tolist()
             value, low, high = (line[name].astype(float).tolist() for name in ("value", "low", "high"))
