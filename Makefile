@@ -8,7 +8,7 @@ MM := torch==2.13.0 mmcv-lite==2.1.0 mmengine==0.10.7 mmsegmentation==1.2.2 mmde
 # One torch thread per test process: two processes with two threads each halve the speed of both (docs/performance.md).
 WORKERS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
-.PHONY: demo test coverage test-slow zoo-test mm-test check docs format clean
+.PHONY: demo test coverage test-slow zoo-test mm-test check docs tutorials format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/gauntlet demo
@@ -38,10 +38,15 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml src
 
 # The documentation as a site, into site/; any warning or dead link is an error.
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# Runs the notebooks of docs/tutorials and keeps what they print and draw.
+tutorials: $(VENV)/.installed-dev
+	$(BIN)/python scripts/tutorials.py
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .

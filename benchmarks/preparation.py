@@ -31,7 +31,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch reads it
 import torch
 
 from gauntlet.datasets import load_dataset
-from gauntlet.evaluation.memory import keep_freed_memory
+from gauntlet.evaluation.execution.memory import keep_freed_memory
 from gauntlet.models import DetectionModel, GauntletModel, load_model
 from gauntlet.models.preparation import prepare
 from gauntlet.models.preparation.choosing import measure_steps

@@ -23,10 +23,10 @@ import numpy as np
 import torch
 
 from gauntlet.evaluation.evaluate import evaluate
-from gauntlet.evaluation.local import LocalExecutor
+from gauntlet.evaluation.execution.local import LocalExecutor
+from gauntlet.evaluation.execution.progress import Silent
+from gauntlet.evaluation.execution.runner import Executor, run_jobs
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
-from gauntlet.evaluation.progress import Silent
-from gauntlet.evaluation.runner import Executor, run_jobs
 from gauntlet.metrics import WHOLE, Figure
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.models import load_model
@@ -186,7 +186,7 @@ def _fill(store: Store, jobs: list[Job], images: int) -> None:
 
 def ray(images: int) -> None:
     """Throughput of two Ray workers against two local ones."""
-    from gauntlet.evaluation.cluster import RayExecutor
+    from gauntlet.evaluation.execution.cluster import RayExecutor
 
     rates = {
         name: _rate(_under_pgd(20, images), executor)

@@ -7,24 +7,33 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import typer
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import gauntlet
-from gauntlet.cli import commands  # noqa: F401 - registers the commands
+from gauntlet.cli import (
+    commands,  # noqa: F401 - registers the commands
+    listing,
+)
 from gauntlet.cli.app import app
 from gauntlet.datasets import datasets
-from gauntlet.metrics import metrics
+from gauntlet.metrics import WHOLE, DetectionMetric, SegmentationMetric, metrics
+from gauntlet.metrics.segmentation.metric import DensePrediction
 from gauntlet.models.sources.contract import sources
 from gauntlet.numbers import format_number
 from gauntlet.registry import Registry
+from gauntlet.samples import Boxes
 from gauntlet.threats import attacks, build_threat, corruptions, suites
-from gauntlet.threats.attacks import functions
+from gauntlet.threats.attacks import functions, losses
 from gauntlet.threats.attacks.combined.members import battery_members
+from gauntlet.threats.attacks.engine.step_rules import step_rules
+from gauntlet.threats.masks import masks
 
 PYTHON_NAMES = [name for name in gauntlet.__all__ if name != "__version__"]
 Command = Any
@@ -72,11 +81,19 @@ def attack_page() -> str:
         if name in battery_members:
             parts.append(f"A battery of {', '.join(f'`{member}`' for member in battery_members[name])}.\n")
         parts.append(table(["option", "default"], _defaults(attacks.build(name))))
+    parts += [
+        "## Losses and step rules\n",
+        "What the options `loss` and `rule` take.\n",
+        "Losses: " + ", ".join(f"`{name}`" for name in losses) + ".\n",
+        table(
+            ["rule", "what it does"], ([f"`{name}`", _with_link(first_line(rule))] for name, rule in step_rules.items())
+        ),
+    ]
     return "\n".join(parts)
 
 
 def _with_link(text: str) -> str:
-    return text.replace("docs/specs/attacks.md", "[definition](../specs/attacks.md)")
+    return re.sub(r"docs/specs/([a-z]+)\.md", r"[definition](../specs/\1.md)", text)
 
 
 def _defaults(attack: Any) -> Iterator[tuple[str, str]]:
@@ -88,21 +105,43 @@ def _defaults(attack: Any) -> Iterator[tuple[str, str]]:
     yield from ((f"`{name}`", written(value)) for name, value in options.items() if name not in ("name", "members"))
 
 
+CORRUPTION_SETS = {
+    "common": ("Hendrycks and Dietterich 2019", "corruptions"),
+    "extra": ("Hendrycks and Dietterich 2019", "corruptions"),
+    "3d": ("Kar et al. 2022", "corruptions"),
+    "video": ("Kar et al. 2022", "corruptions"),
+    "c-bar": ("Mintun et al. 2021", "beyond"),
+}
+"""Paper and specification of every set."""
+
+
 def corruption_page() -> str:
-    """Every corruption: its set, whether it is random, what it needs, its own options."""
-    rows = [
-        [
-            f"`{name}`",
-            "common" if name in corruptions.COMMON else each.group,
-            "yes" if each.random else "no",
-            "depth" if each.needs_depth else "",
-            ", ".join(f"`{option}`" for option in each.options),
-            first_line(each.function),
-        ]
-        for name, each in corruptions.registry.items()
-    ]
-    header = ["corruption", "set", "random", "needs", "options", "what it does"]
-    return f"# Corruptions\n\nSeverities 1 to 5. [More about them](../corruptions.md).\n\n{table(header, rows)}"
+    """Every corruption: its set, paper and definition, whether it is random, what it needs, its own options."""
+    rows = []
+    for name, each in corruptions.registry.items():
+        kind = "common" if name in corruptions.COMMON else each.group
+        paper, spec = CORRUPTION_SETS[kind]
+        parameters = inspect.signature(each.function).parameters
+        rows.append(
+            [
+                f"`{name}`",
+                kind,
+                f"{paper}, [definition](../specs/{spec}.md)",
+                "yes" if each.random else "no",
+                "depth" if each.needs_depth else "",
+                ", ".join(f"`{option}={parameters[option].default}`" for option in each.options),
+                first_line(each.function),
+            ]
+        )
+    header = ["corruption", "set", "paper", "random", "needs", "options", "what it does"]
+    regions = ", ".join(f"`{name}`" for name in masks)
+    moves = listing._moves()
+    return (
+        f"# Corruptions\n\nSeverities 1 to 5. [More about them](../corruptions.md).\n\n{table(header, rows)}\n"
+        f"## Regions\n\nWhere localized corruptions and attacks act: {regions}.\n\n"
+        f"## Moves of the camera\n\n[How labels and boxes move along](../geometry.md).\n\n"
+        f"{table(moves[0], (row.values() for row in moves))}"
+    )
 
 
 def suite_page() -> str:
@@ -125,7 +164,34 @@ def registry_page() -> str:
     for title, (registry, text) in chapters.items():
         rows = [[f"`{name}`", first_line(entry)] for name, entry in registry.items()]
         parts += [f"## {title}\n", f"{text}\n", table(["name", "what it is"], rows)]
+        if title == "Metrics":
+            parts.append(table(["task", "figures", "per class"], _figure_names()))
     return "\n".join(parts)
+
+
+def _figure_names() -> Iterator[tuple[str, str, str]]:
+    """The names of all figures of a whole image, as the metrics give them for one."""
+    labels = np.array([[0, 1], [1, 1]])
+    confidence = np.full((2, 2), 0.5)
+    dense = SegmentationMetric(("a", "b"), background_index=0)
+    box = np.array([[0, 0, 8, 8]], np.float32)
+    boxes = DetectionMetric(("a",))
+    found = boxes.update(Boxes(box, np.zeros(1, np.int64), np.ones(1, np.float32)), Boxes(box, np.zeros(1, np.int64)))
+    prediction = DensePrediction(labels, confidence, confidence, np.zeros((2, 2)), _even_scores)
+    for task, figures in (
+        ("segmentation", dense.compute([dense.update(prediction, labels)], WHOLE)),
+        ("detection", boxes.compute([found], WHOLE)),
+    ):
+        names = {
+            kind: dict.fromkeys(each.metric for each in figures if bool(each.class_name) == kind)
+            for kind in (False, True)
+        }
+        yield task, *(", ".join(f"`{name}`" for name in names[kind]) for kind in (False, True))
+
+
+def _even_scores(target: Any) -> Any:
+    """-ln p_y and the Brier score of a prediction that is undecided between two classes."""
+    return np.full(target.shape, np.log(2)), np.full(target.shape, 0.5)
 
 
 def command_page() -> str:
@@ -136,12 +202,16 @@ def command_page() -> str:
         if command.epilog:
             parts.append(f"{command.epilog}\n")
         rows = [
-            [f"`{', '.join(option.opts)}`" if option.param_type_name == "option" else f"`{option.name}`", _help(option)]
+            [
+                f"`{', '.join(option.opts)}`" if option.param_type_name == "option" else f"`{option.name}`",
+                _default(option),
+                _help(option),
+            ]
             for option in command.params
             if option.name != "help"
         ]
         if rows:
-            parts.append(table(["option", "what it does"], rows))
+            parts.append(table(["option", "default", "what it does"], rows))
     return "\n".join(parts)
 
 
@@ -151,6 +221,13 @@ def first_line_of_help(command: Command) -> str:
 
 def _help(option: Any) -> str:
     return (getattr(option, "help", None) or "").replace("\n", " ")
+
+
+def _default(option: Any) -> str:
+    """What an option is where nobody gives it; "" for nothing and for switches that are off."""
+    if option.required:
+        return "required"
+    return "" if option.default in (None, False, "") else f"`{option.default}`"
 
 
 def _walk(path: str, command: Command) -> Iterator[tuple[str, Command]]:

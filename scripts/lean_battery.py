@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import gauntlet
-from gauntlet.evaluation.progress import Terminal
+from gauntlet.evaluation.execution.progress import Terminal
 from gauntlet.models.sources import shipped
 from gauntlet.results import Evaluation
 from gauntlet.studies.pages.markdown import section, short, table

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save
 
 import gauntlet
-from gauntlet.evaluation.progress import Terminal
+from gauntlet.evaluation.execution.progress import Terminal
 from gauntlet.models.sources.shipped import WEIGHTS, ShippedModel
 from gauntlet.results import Store
 from gauntlet.threats import suites

@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_LONGEST = 1600
+"""Letters of a message; more is a name that nobody reads."""
+
 
 class GauntletError(ValueError):
     """Bad input or a broken expectation, said in one sentence; the command line prints it and exits with 2."""
@@ -12,6 +15,13 @@ class GauntletError(ValueError):
 
 class UnknownNameError(GauntletError):
     """A name that no registry knows, with the nearest known names."""
+
+
+def as_sentence(error: BaseException) -> str:
+    """What an error says, on one line that a terminal can show, whatever names are in it."""
+    line = " ".join(str(error).split())
+    shown = "".join(letter if letter.isprintable() else "?" for letter in line)
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2]} ... {shown[-_LONGEST // 2 :]}"
 
 
 def first_line(error: BaseException) -> str:

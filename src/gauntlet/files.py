@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import os
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+from gauntlet.errors import GauntletError
 
 
 def cache_folder() -> Path:
     """Where what can be computed again is kept: $GAUNTLET_CACHE, else a folder in the user's cache."""
     folder = os.environ.get("GAUNTLET_CACHE")
     return Path(folder) if folder else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gauntlet"
+
+
+def name_inside(image_id: str) -> PurePosixPath:
+    """The id of an image as a path that stays in the folder it is put into; an error for one that leaves it.
+
+    >>> str(name_inside("val/a.png"))
+    'val/a.png'
+    """
+    path = PurePosixPath(image_id)
+    if path.is_absolute() or ".." in path.parts or not path.name or "\0" in image_id:
+        raise GauntletError(f"the image id '{image_id}' cannot be a file name inside a folder.")
+    return path
 
 
 def write_atomically(path: Path, content: bytes, *, sync: bool = False) -> None:

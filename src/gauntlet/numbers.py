@@ -24,7 +24,10 @@ def parse_number(value: Number, name: str = "value") -> float:
         except (ValueError, ZeroDivisionError):
             raise GauntletError(f"{name} must be a number such as 0.03 or '8/255', not '{value}'.") from None
     else:
-        number = float(value)
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):  # no number at all, or one of hundreds of digits
+            raise GauntletError(f"{name} must be a number such as 0.03 or '8/255', not {value!r}.") from None
     if not math.isfinite(number):
         raise GauntletError(f"{name} must be finite, not {value!r}.")
     return number

@@ -4,13 +4,38 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from gauntlet.errors import GauntletError, first_line
 
 PREFIX = "python:"
+
+_REFUSED: ContextVar[str] = ContextVar("why code of the user's own is refused", default="")
+
+
+@contextmanager
+def refusing_code(why: str) -> Iterator[None]:
+    """Inside, nothing is imported by "module:attribute", and no model is trusted.
+
+    For addresses that the user did not write: those that a store or a card holds.
+
+    Args:
+        why: what to do about it, the end of a sentence; "" to allow code again.
+    """
+    token = _REFUSED.set(why)
+    try:
+        yield
+    finally:
+        _REFUSED.reset(token)
+
+
+def is_code_refused() -> bool:
+    """Whether addresses come from somebody else here."""
+    return bool(_REFUSED.get())
 
 
 def find_callable(target: str, folders: Sequence[str] = ()) -> Callable[..., Any]:
@@ -20,6 +45,8 @@ def find_callable(target: str, folders: Sequence[str] = ()) -> Callable[..., Any
         target: module and attribute, without the prefix.
         folders: where else to look, after everything that Python knows.
     """
+    if why := _REFUSED.get():
+        raise GauntletError(f"{PREFIX}{target} is code that would run here; {why}")
     module_name, _, attribute = target.partition(":")
     if not attribute:
         raise GauntletError(f"{PREFIX}{target} must name a callable, as in python:my_project.nets:build.")

@@ -149,9 +149,9 @@ class Registry(Generic[T]):
     def canonical(self, name: str) -> str:
         """The registered name behind a name or an alias."""
         self._discover()
-        if name in self._entries:
+        if isinstance(name, str) and name in self._entries:  # a plan may hold anything in the place of a name
             return name
-        if name in self._aliases:
+        if isinstance(name, str) and name in self._aliases:
             return self._aliases[name]
         raise unknown_name(self.kind, str(name), [*self._entries, *self._aliases])
 
@@ -167,7 +167,7 @@ class Registry(Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         self._discover()
-        return name in self._entries or name in self._aliases
+        return isinstance(name, str) and (name in self._entries or name in self._aliases)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())

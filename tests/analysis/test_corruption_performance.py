@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 
 from gauntlet import analysis
-from gauntlet.analysis.benchmark_sets import COMMON_CORRUPTIONS
 from gauntlet.analysis.corruption_performance import (
     corruption_errors,
     mean_corruption_error,
     relative_corruption_errors,
 )
 from gauntlet.analysis.optimality import complementarity, ensemble_gain, optimality, optimality_table
+from gauntlet.analysis.scoring.benchmark_sets import COMMON_CORRUPTIONS
 from gauntlet.errors import GauntletError
 from gauntlet.results import published
 from paths import DATA

@@ -7,8 +7,8 @@ import pytest
 from store_rows import figure
 
 from gauntlet.analysis import gam, leaderboard, rem, scores, summaries, threat_table
-from gauntlet.analysis.benchmark_sets import COMMON_3D, COMMON_CORRUPTIONS, DEPTH_CORRUPTIONS
-from gauntlet.analysis.ranking import by_preference
+from gauntlet.analysis.scoring.benchmark_sets import COMMON_3D, COMMON_CORRUPTIONS, DEPTH_CORRUPTIONS
+from gauntlet.analysis.scoring.ranking import by_preference
 from gauntlet.errors import GauntletError
 from gauntlet.results import published
 from gauntlet.threats.corruptions import registry

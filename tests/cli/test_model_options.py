@@ -83,9 +83,9 @@ def test_report_finds_an_own_model_at_its_address(call: Call) -> None:
     code, _, err = call("report", "--gallery", "1", "-m", NETWORK, *CLASSES, "--format", "md", "-o", "r.md")
     assert code == 0, err
     assert "No gallery" not in Path("r.md").read_text()
-    code, _, err = call("report", "--trust")
+    code, _, err = call("report", "--stride", "32")
     assert code == 2
-    assert "say which model trust is meant for: --model ADDRESS" in err
+    assert "say which model stride is meant for: --model ADDRESS" in err
 
 
 def test_outputs_choose_and_order_the_classes_of_an_own_network() -> None:

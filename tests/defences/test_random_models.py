@@ -17,11 +17,11 @@ from gauntlet.defences import EnsembleModel, MultiscaleModel, NoisyModel, Smooth
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
 from gauntlet.evaluation.estimate import estimate
+from gauntlet.evaluation.execution.local import LocalExecutor
+from gauntlet.evaluation.execution.runner import run_jobs
 from gauntlet.evaluation.jobs import Settings, plan_job
-from gauntlet.evaluation.local import LocalExecutor
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
 from gauntlet.evaluation.prediction import predict_dense
-from gauntlet.evaluation.runner import run_jobs
 from gauntlet.metrics import Views
 from gauntlet.models import SegmentationModel, load_model, resolve_model, wrap_model
 from gauntlet.models.preparation import prepare, same_function

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.failures import describe_error
-from gauntlet.evaluation.workers.orders import Order
-from gauntlet.evaluation.workers.pool import Delivered, Died, Event, Failed, Ready
-from gauntlet.evaluation.workers.processes import ProcessPool
-from gauntlet.evaluation.workers.worker import Worker
+from gauntlet.evaluation.execution.failures import describe_error
+from gauntlet.evaluation.execution.workers.orders import Order
+from gauntlet.evaluation.execution.workers.pool import Delivered, Died, Event, Failed, Ready
+from gauntlet.evaluation.execution.workers.processes import ProcessPool
+from gauntlet.evaluation.execution.workers.worker import Worker
 
 
 class PoolHere(ProcessPool):

@@ -14,8 +14,8 @@ from gauntlet import certify
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
+from gauntlet.evaluation.execution.runner import run_jobs
 from gauntlet.evaluation.jobs import Settings, plan_job
-from gauntlet.evaluation.runner import run_jobs
 from gauntlet.metrics import CertificationMetric
 from gauntlet.metrics.certification import certified_radius
 from gauntlet.models import SegmentationModel, wrap_model

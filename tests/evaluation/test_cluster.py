@@ -15,8 +15,8 @@ import yaml
 from test_runner import committed, content, counts
 
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.execution.runner import Executor, run_jobs
 from gauntlet.evaluation.plan import open_dataset, parse_plan, plan_jobs
-from gauntlet.evaluation.runner import Executor, run_jobs
 from gauntlet.results import Store, open_store
 from gauntlet.samples import collate
 from paths import TESTS
@@ -51,7 +51,7 @@ def cluster(mark: Path) -> Iterator[str]:
 
 
 def executor(cluster: str, workers: int = 2) -> Executor:
-    from gauntlet.evaluation.cluster import RayExecutor
+    from gauntlet.evaluation.execution.cluster import RayExecutor
 
     return RayExecutor(address=cluster, workers=workers)
 

@@ -251,7 +251,7 @@ def stored(store: Store, description: dict[str, Any], value: float) -> None:
 
 
 def test_rem_is_the_minimum_over_bim_and_pgd_and_gam_needs_every_corruption() -> None:
-    from gauntlet.analysis.benchmark_sets import COMMON_3D, COMMON_CORRUPTIONS, DEPTH_CORRUPTIONS
+    from gauntlet.analysis.scoring.benchmark_sets import COMMON_3D, COMMON_CORRUPTIONS, DEPTH_CORRUPTIONS
 
     store = Store()
     budget = {"epsilon": 8 / 255, "alpha": 0.01, "steps": 20, "norm": "linf"}

@@ -13,9 +13,9 @@ from torch import nn
 
 import gauntlet
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.execution.runner import run_jobs
 from gauntlet.evaluation.jobs import Settings
 from gauntlet.evaluation.plan import plan_jobs, read_plan
-from gauntlet.evaluation.runner import run_jobs
 from gauntlet.metrics.contract import Figure
 from gauntlet.models import SegmentationModel, wrap_model
 from gauntlet.pictures import amplified_difference, from_tensor

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gauntlet.evaluation import plan
+from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
-from gauntlet.evaluation.progress import Silent
 from gauntlet.models.sources.contract import LoadedModel
 from tiny_detector import TinyBoxes, TinyDetector
 

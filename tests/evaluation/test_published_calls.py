@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gauntlet
-from gauntlet.analysis.benchmark_sets import CORRUPTIONS
+from gauntlet.analysis.scoring.benchmark_sets import CORRUPTIONS
 from gauntlet.datasets.contract import Dataset
 from gauntlet.detecbench import attacks, corruptions
 from gauntlet.detecbench import evaluate as evaluate_detector

@@ -19,10 +19,10 @@ import yaml
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import jobs as evaluation_jobs
-from gauntlet.evaluation import run_log
+from gauntlet.evaluation.execution import run_log
+from gauntlet.evaluation.execution.progress import Silent
+from gauntlet.evaluation.execution.runner import run_jobs
 from gauntlet.evaluation.plan import Plan, open_dataset, parse_plan, plan_jobs, plan_schema, read_plan
-from gauntlet.evaluation.progress import Silent
-from gauntlet.evaluation.runner import run_jobs
 from gauntlet.results import Store, open_store
 from gauntlet.samples import collate
 from paths import TESTS

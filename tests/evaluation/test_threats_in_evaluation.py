@@ -13,8 +13,8 @@ import torch
 
 import gauntlet
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.listeners import TrackerListener
-from gauntlet.evaluation.progress import Silent
+from gauntlet.evaluation.execution.listeners import TrackerListener
+from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.confusion import confusion
 from gauntlet.metrics.segmentation.counts import CountTable

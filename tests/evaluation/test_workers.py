@@ -24,12 +24,13 @@ from torch import nn
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation import evaluate, local
-from gauntlet.evaluation.failures import Failure
+from gauntlet.evaluation import evaluate
+from gauntlet.evaluation.execution import local
+from gauntlet.evaluation.execution.failures import Failure
+from gauntlet.evaluation.execution.local import LocalExecutor, one_thread
+from gauntlet.evaluation.execution.runner import run_jobs
 from gauntlet.evaluation.jobs import PlannedJob
-from gauntlet.evaluation.local import LocalExecutor, one_thread
 from gauntlet.evaluation.plan import open_dataset, parse_plan, plan_jobs
-from gauntlet.evaluation.runner import run_jobs
 from gauntlet.metrics import Figure
 from gauntlet.models import wrap_model
 from gauntlet.results import Evaluation, Store, open_store
@@ -272,7 +273,7 @@ def test_an_interrupted_evaluation_goes_on_as_it_was_prepared(monkeypatch: pytes
     plain, (job,) = Store(), planned(PGD, prepare="fold")
     run_jobs([job], plain, executor=LocalExecutor(1))
     half = Store()
-    from gauntlet.evaluation.session import begin_session
+    from gauntlet.evaluation.execution.session import begin_session
 
     session = begin_session(half, job, torch.device("cpu"))
     started = plain.started(job.job.key)
@@ -289,7 +290,7 @@ def test_an_interrupted_evaluation_goes_on_as_it_was_prepared(monkeypatch: pytes
 
 
 def test_an_evaluation_begun_before_preparations_existed_goes_on_unprepared() -> None:
-    from gauntlet.evaluation.session import begin_session
+    from gauntlet.evaluation.execution.session import begin_session
 
     plain, (job,) = Store(), planned(PGD, prepare="off")
     run_jobs([job], plain, executor=LocalExecutor(1))

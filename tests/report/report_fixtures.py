@@ -1,12 +1,10 @@
-"""A small made-up store, and a browser, for all tests of reports: a plugin, so that no second conftest is needed."""
+"""A small made-up store for all tests of reports: a plugin, so that no second conftest is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import chromium
 import pytest
 from synthetic_store import MODELS, SMALL, fill_store
 
@@ -25,10 +23,3 @@ def store_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_store(store_path: Path) -> Iterator[Store]:
     with open_store(store_path, read_only=True) as store:
         yield store
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    driver = chromium.start(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()

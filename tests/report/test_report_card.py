@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from synthetic_store import HOSTILE
 
 from gauntlet.errors import GauntletError
-from gauntlet.report.model_card import write_card
+from gauntlet.report.pages.model_card import write_card
 from gauntlet.results import Store
 
 pytest_plugins = ("report_fixtures",)

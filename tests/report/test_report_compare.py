@@ -20,10 +20,10 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics import WHOLE, DetectionMetric, SegmentationMetric
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.report import build_report
-from gauntlet.report.comparison import compare_models, holm
-from gauntlet.report.comparison_page import class_tables, difference_table, image_tables, to_document, verdict
 from gauntlet.report.document import Bullets
 from gauntlet.report.image_figures import LabelImages, read_images
+from gauntlet.report.pages.comparison import compare_models, holm
+from gauntlet.report.pages.comparison_page import class_tables, difference_table, image_tables, to_document, verdict
 from gauntlet.report.tables import Table
 from gauntlet.results import Job, Store
 from gauntlet.results.record import ImageRow

@@ -17,7 +17,6 @@ from gauntlet.metrics import Figure
 from gauntlet.metrics.segmentation.figures import cmiou, nmiou
 from gauntlet.report import build_report
 from gauntlet.report.charts import BarChart, BoxChart, Chart, HeatChart, LineChart, Panel
-from gauntlet.report.comparison import compare_models
 from gauntlet.report.document import (
     Bullets,
     Document,
@@ -30,8 +29,9 @@ from gauntlet.report.document import (
     Verdicts,
     of_type,
 )
-from gauntlet.report.entries import leaderboard_tables, store_entries
 from gauntlet.report.image_figures import LabelImages, read_images
+from gauntlet.report.pages.comparison import compare_models
+from gauntlet.report.pages.entries import leaderboard_tables, store_entries
 from gauntlet.report.render import plotly
 from gauntlet.report.scope import MINIMUM, Scope, scopes
 from gauntlet.report.scope_ranking import Ranking
@@ -256,7 +256,7 @@ def test_an_attack_that_helps_is_a_warning() -> None:
 
 def test_a_gam_with_most_members_names_the_missing_ones() -> None:
     store = Store()
-    from gauntlet.analysis.benchmark_sets import COMMON_CORRUPTIONS
+    from gauntlet.analysis.scoring.benchmark_sets import COMMON_CORRUPTIONS
 
     for name in COMMON_CORRUPTIONS[:-2]:
         put(store, "m", name, {"corruption": {"name": name, "severity": 3}}, mIoU=0.5)

@@ -16,6 +16,8 @@ from gauntlet.models.defended_names import address_of, defences_in
 from gauntlet.report.assembly import build_report
 from gauntlet.report.charts import HeatChart, LineChart, Panel, PointChart
 from gauntlet.report.document import Bullets, Document, Findings, of_type
+from gauntlet.report.pages.entries import store_entries
+from gauntlet.report.pages.leaderboard_site import defended_parts, write_site
 from gauntlet.report.scope import scopes
 from gauntlet.report.sections.defended import targeted_stronger
 from gauntlet.report.tables import Table
@@ -133,6 +135,27 @@ def test_certificates_have_a_section() -> None:
     (table,) = [each for each in of_type(document, Table) if each.id.startswith("certificates-")]
     assert [row[1] for row in table.rows] == ["certify sigma 0.05 n 60, tau 0.6", "certify sigma 0.05 n 60, tau 0.75"]
     assert table.rows[1][2] == pytest.approx(0.05 * 0.6744897501960817)
+
+
+def test_the_site_has_a_page_of_defences_where_there_is_something_to_say(tmp_path: Path) -> None:
+    store, data = Store(), TinyDataset(2)
+    gauntlet.evaluate(model(), data, "clean", store=store)
+    assert defended_parts(store.frame()) == []
+    gauntlet.evaluate(model(), data, {"certify": {"sigma": 0.05, "n": 60}}, store=store)
+    transfer = {"transfer": {"source_model": model("<other>"), "attack": ATTACK}}
+    gauntlet.evaluate(model(), data, transfer, store=store, prepare="off")
+    frame = store.frame()
+    (part,) = defended_parts(frame)
+    assert [section.title for section in part.sections] == ["Transfer", "Certificates"]
+    site = write_site(store_entries(frame), tmp_path / "site", defended=[part])
+    page = (site / "defences.html").read_text()
+    assert page.count("data-panel=") == 2
+    assert "<other>" not in page
+    assert 'href="defences.html"' in (site / "index.html").read_text()
+    assert 'href="../defences.html"' in next((site / "models").iterdir()).read_text()
+    write_site(store_entries(frame), site)
+    assert not (site / "defences.html").exists()
+    assert "defences.html" not in (site / "index.html").read_text()
 
 
 def charts_of(document: Document, start: str) -> dict[str, Any]:

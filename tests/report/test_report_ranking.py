@@ -9,9 +9,9 @@ import pytest
 from synthetic_store import put
 
 from gauntlet.analysis import leaderboard
-from gauntlet.analysis.benchmark_sets import COMMON_CORRUPTIONS
-from gauntlet.analysis.ranking import rank
-from gauntlet.report import entries
+from gauntlet.analysis.scoring.benchmark_sets import COMMON_CORRUPTIONS
+from gauntlet.analysis.scoring.ranking import rank
+from gauntlet.report.pages import entries
 from gauntlet.report.scope import scopes
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.results import Store

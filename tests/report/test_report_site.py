@@ -12,8 +12,8 @@ import pytest
 from synthetic_store import HOSTILE, MODELS
 
 from gauntlet.errors import GauntletError
-from gauntlet.report.entries import Entry, leaderboard_tables, published_entries, store_entries
-from gauntlet.report.leaderboard_site import write_site
+from gauntlet.report.pages.entries import Entry, leaderboard_tables, published_entries, store_entries
+from gauntlet.report.pages.leaderboard_site import write_site
 from gauntlet.results import Store, open_store, published
 
 pytest_plugins = ("report_fixtures",)

@@ -11,6 +11,7 @@ from torch import nn
 
 import gauntlet
 from gauntlet.analysis import correlations, scores
+from gauntlet.defences import EnsembleModel
 from gauntlet.errors import GauntletError
 from gauntlet.models import SegmentationModel
 from gauntlet.results import open_store, published
@@ -146,3 +147,17 @@ def test_a_loaded_model_keeps_its_facts_in_workers_too(tmp_path: Path, tiny_mode
         gauntlet.evaluate(tiny_model, data, "clean", store=store)
         (parameters,) = store.model_facts()["parameters"]
     assert parameters == sum(each.numel() for each in tiny_model.parameters())
+
+
+def test_an_ensemble_has_the_weights_of_its_models(tmp_path: Path, tiny_model: SegmentationModel) -> None:
+    ensemble = EnsembleModel([tiny_model, tiny_model], gamma=0.4)
+    facts = facts_of(ensemble)
+    assert (facts.weight_first, facts.weight_second) == (0.4, 0.6)
+    with open_store(tmp_path / "results.db") as store:
+        evaluation = gauntlet.evaluate(ensemble, TinyDataset(2), "clean", store=store)
+        gauntlet.evaluate(tiny_model, TinyDataset(2), "clean", store=store)
+        weights = store.frame(facts=True).groupby("model", sort=False)[["weight_first", "weight_second"]].first()
+        stored = evaluation.provenance["model_facts"]
+    assert weights.iloc[0].tolist() == [0.4, 0.6]
+    assert weights.iloc[1].isna().all()
+    assert (stored["weight_first"], stored["weight_second"]) == (0.4, 0.6)

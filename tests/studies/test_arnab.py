@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gauntlet.errors import GauntletError
@@ -22,6 +24,7 @@ from gauntlet.studies.verdicts import parts_of, printed_words
 from program import Call
 
 SMALL_NETWORK = ModelEntry(address="python:nets:street_network", options={"num_classes": 11, "mean": [0.5] * 3})
+STREETS_CLASSES = 11
 SMALL = DatasetEntry(name="streets", options={"size": [32, 64], "length": 2})
 EVERY_ITEM = [
     *(f"figure-{number}" for number in range(1, 26)),
@@ -102,6 +105,7 @@ def test_every_plan_can_be_made(study: Study) -> None:
     names = ["streets/enet", "streets/pspnet", "streets/segformer"][:least]
     jobs = study_jobs(study, names, "streets")
     skipped = sum(threat is None for threat in study.exceptions.values())
+    skipped += sum(classes > STREETS_CLASSES for classes in study.least_classes.values())
     assert len(jobs) == least * (len(study.members) * len(study.threats) - skipped)
 
 
@@ -114,8 +118,65 @@ def test_the_plain_network_is_attacked_with_one_gradient_where_it_draws_nothing(
     assert attacks == {"none": 1, "blur": 10}
     matrix = study_jobs(studies["arnab/table-2"], ["streets/enet"], "streets")
     for member in ("none", "blur"):  # the diagonal of Table 2 is Figure 7 at 8/255: computed once
-        diagonal = matrix["streets/enet", member, member].job
+        diagonal = matrix["streets/enet", member, f"made for {member}"].job
         assert diagonal.key == jobs["streets/enet", member, "8/255"].job.key
+
+
+planned = cache(lambda study: study_jobs(studies[study], ["streets/enet"], "streets"))
+
+
+def described(study: str, cell: tuple[str, str]) -> dict[str, object]:
+    """The attack of a cell (member, threat), on streets/enet."""
+    description = planned(study)[("streets/enet", *cell)].job.description
+    return dict(description.get("transfer", description)["attack"])
+
+
+def test_attacks_are_those_of_the_paper() -> None:
+    # docs/specs/attacks.md, 2: own prediction, alpha min(1, epsilon), iterations by the rule of the table.
+    for level, steps in ((0.25, 5), (1, 5), (8, 40), (32, 160)):
+        found = described("arnab/figure-14", (NETWORK, f"ifgsm {level:g}/255"))
+        assert (found["labels"], found["steps"], found["alpha"]) == ("prediction", steps, min(1, level) / 255)
+        assert described("arnab/figure-2", (NETWORK, f"ifgsm-ll {level:g}/255"))["steps"] == steps
+        single = described("arnab/figure-2", (NETWORK, f"fgsm {level:g}/255"))
+        assert (single["labels"], single["steps"], single["alpha"]) == ("prediction", 1, level / 255)
+    transferred = described("arnab/table-1", ("50 %", "fgsm 8/255 from 75 %"))
+    assert transferred["labels"] == "prediction"
+    # defences.md, 1: the transfer tables fit min(epsilon + 4, 1.25 epsilon) steps.
+    for level, steps in ((0.25, 1), (2, 3), (8, 10), (32, 36)):
+        found = described("arnab/figure-18", ("multiscale", f"ifgsm-ll {level:g}/255 from 75 %"))
+        assert (found["steps"], found["moving_target"]) == (steps, True)
+        assert described("arnab/figure-6", ("jpeg", f"{level:g}/255"))["steps"] == steps
+
+
+@pytest.mark.parametrize(("name", "part"), [("arnab/figure-6", "8/255"), ("arnab/table-2", "made for none")])
+def test_a_level_or_a_source_can_be_run_alone(name: str, part: str) -> None:
+    study, only = studies[name], ["none", "grey", part]
+    results = run_study(study, [SMALL_NETWORK], SMALL, Store(), only=only, prepare="off", batch_size=2)
+    assert results.threats == ["clean", part]
+    document = study_page(study, results, "gauntlet study run")
+    assert any(table.id.startswith("table-here") for table in of_type(document, Table))
+
+
+def test_targets_are_swept_over_the_ranks_that_the_dataset_has() -> None:
+    study = studies["arnab/figure-16"]
+    assert [label for label in study.threats if label.startswith("rank")] == [f"rank {n}" for n in range(2, 22)]
+    results = run_study(study, [SMALL_NETWORK], SMALL, Store(), prepare="off", batch_size=2)
+    assert results.threats == ["clean", *(f"rank {n}" for n in range(2, STREETS_CLASSES + 1)), "least likely"]
+    # The class of the last rank is the least likely one.
+    assert results.ratio(NETWORK, "rank 11") == pytest.approx(results.ratio(NETWORK, "least likely"))
+    drawn = {table.title: table for table in of_type(study_page(study, results, ""), Table)}
+    columns = drawn["IoU ratio over the rank of the target"].columns
+    assert [column.name for column in columns[1:]] == [str(n) for n in range(2, STREETS_CLASSES + 1)]
+
+
+def test_the_share_of_zero_gradients_is_that_of_the_images() -> None:
+    study = studies["arnab/figure-22"]
+    results = run_study(study, [SMALL_NETWORK], SMALL, Store(), prepare="off", only=["plain"], batch_size=2)
+    rows = results.store.per_image(results.evaluation("plain", "fgsm 8/255").key)
+    assert results.zero_gradients("plain", "fgsm 8/255")[0] == pytest.approx(rows["zero_gradient_share"].mean())
+    assert all(np.isnan(results.zero_gradients(*cell)[0]) for cell in (("plain", "clean"), ("theta_beta 1", "clean")))
+    (table,) = [each for each in of_type(study_page(study, results, ""), Table) if "smoothing" in each.title]
+    assert table.columns[-1].name == fields.ZERO
 
 
 def test_no_field_counts_twice_in_a_correlation() -> None:
@@ -187,7 +248,6 @@ def test_pictures_of_a_detector() -> None:
 
 def test_the_command_draws_a_picture_of_a_file_and_published_figures(call: Call, tmp_path: Path) -> None:
     import cv2
-    import numpy as np
 
     path = tmp_path / "street.png"
     assert cv2.imwrite(str(path), np.full((32, 64, 3), 120, np.uint8))

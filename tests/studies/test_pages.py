@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 from gauntlet.results import Store
 from gauntlet.studies import studies
+from gauntlet.studies.pages import shipped_models
 from gauntlet.studies.pages.attack_strength import ATTACK_STRENGTH, BATTERY
 from gauntlet.studies.pages.camvid import CAMVID, Spread
 from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, plan_page, write_markdown
-from gauntlet.studies.pages.shipped import addresses
+from gauntlet.studies.pages.markdown import judged
+from gauntlet.studies.pages.shipped import addresses, localized_noise
+from gauntlet.studies.results import RESAMPLES
 from gauntlet.tasks import DETECTION, SEGMENTATION
 from program import Call
 
@@ -76,10 +80,32 @@ def test_the_page_of_strength_says_where_an_attack_is_weaker_than_it_should_be()
     assert "NOT at" not in text
 
 
+def test_intervals_of_a_page_are_around_the_figures_of_its_evaluations() -> None:
+    page = replace(little_page(), parts=lambda: {"all": Part({"noise": localized_noise(5), "clean": "clean"}, 3)})
+    runs = plan_page(page, prepare="off").run(Store())["all"]
+    model = runs.models[0]
+    figures, iou = runs(model, "noise").figures, runs(model, "clean").per_class["IoU"]
+    for view, name in (("inside", "A_M"), ("outside", "A_Mbar"), ("clean outside", "A_Mbar_clean")):
+        values = shipped_models.part_accuracy(runs, "noise", model, view)
+        assert values.shape == (RESAMPLES + 1,)
+        assert values[0] == pytest.approx(figures[name])
+    assert shipped_models.accuracy(runs, "clean", model)[0] == pytest.approx(runs(model, "clean").figures["aAcc"])
+    road = shipped_models.class_iou(runs, "clean", model, ["road", "sky"])
+    assert road[0] == pytest.approx((iou["road"] + iou["sky"]) / 2)
+
+
+def test_a_verdict_needs_sixteen_images_and_an_interval_on_one_side_of_zero() -> None:
+    above, around = np.linspace(0.01, 0.05, 101), np.linspace(-0.02, 0.02, 101)
+    assert judged(above, 16).startswith("**Reproduces** (margin +1.0 (")
+    assert judged(-above, 16).startswith("**Does not reproduce** (margin -1.0 (")
+    assert judged(above, 15).startswith("**Cannot be told with 15 images**")
+    assert judged(around, 64).startswith("**Cannot be told with 64 images**")
+
+
 @pytest.mark.parametrize(
     ("name", "task", "for_each", "for_some"),
     [
-        ("shipped/models", SEGMENTATION, 16, 3),  # PGD on three E-Nets only
+        ("shipped/models", SEGMENTATION, 15, 3),  # PGD on three E-Nets only
         ("shipped/detectors", DETECTION, 38, 0),
         ("shipped/attack-strength", SEGMENTATION, 14, 0),
     ],

@@ -14,9 +14,9 @@ import torch
 from gauntlet.analysis import transfer_matrix
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
-from gauntlet.evaluation.local import LocalExecutor
+from gauntlet.evaluation.execution.local import LocalExecutor
+from gauntlet.evaluation.execution.runner import run_jobs
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
-from gauntlet.evaluation.runner import run_jobs
 from gauntlet.models import SegmentationModel, wrap_model
 from gauntlet.results import Evaluation, Store
 from gauntlet.threats import build_threat, build_threats, rebuild_threat

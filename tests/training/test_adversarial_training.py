@@ -8,7 +8,7 @@ import torch
 from training_squares import recipe
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.progress import Silent
+from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.models import architectures
 from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.training import train

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch.multiprocessing.spawn import spawn
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.progress import Silent
+from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.models.architectures import WrappedDetector, build, build_detector
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.card_and_weights import load_weights as load_model_weights

@@ -11,7 +11,7 @@ from training_squares import Squares, recipe
 
 import gauntlet
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.progress import Silent
+from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.models.architectures import build_network
 from gauntlet.models.architectures.published import catalogue
 from gauntlet.models.architectures.published.network import HardPixels, PublishedNetwork, Supervision

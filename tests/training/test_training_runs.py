@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from training_squares import recipe
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.progress import Silent
+from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.card_and_weights import load_weights
 from gauntlet.results.tracking import TRACKERS
@@ -169,7 +169,7 @@ def test_the_command_says_what_is_wrong_and_exits_with_2(tmp_path: Path) -> None
     command = [sys.executable, "-m", "gauntlet.training", str(tmp_path / "none.yaml")]
     done = run(command)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: cannot read the training recipe")
+    assert done.stderr.startswith("error: the training recipe ")
 
 
 def test_a_moving_average_by_hand() -> None:
@@ -197,7 +197,7 @@ def test_lines_of_progress_name_the_steps_the_loss_and_the_remaining_time(
 ) -> None:
     import io
 
-    from gauntlet.evaluation import progress
+    from gauntlet.evaluation.execution import progress
 
     monkeypatch.setattr(progress, "_LINE_EVERY_SECONDS", 0.0)
     stream = io.StringIO()

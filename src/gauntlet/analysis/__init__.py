@@ -20,11 +20,11 @@ from gauntlet.analysis.distribution import (
     minimum_norms,
     perturbation_cdf,
 )
-from gauntlet.analysis.leaderboard import leaderboard, threat_table
 from gauntlet.analysis.localized import mean_over_corruptions, position_differences, region_errors
 from gauntlet.analysis.optimality import complementarity, ensemble_gain, optimality, optimality_table
-from gauntlet.analysis.rem_gam import gam, rem
-from gauntlet.analysis.scores import scores, summaries
+from gauntlet.analysis.scoring.leaderboard import leaderboard, threat_table
+from gauntlet.analysis.scoring.rem_gam import gam, rem
+from gauntlet.analysis.scoring.scores import scores, summaries
 from gauntlet.analysis.significance import (
     compare_counts,
     compare_groups,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from gauntlet.analysis.frames import name_images, require_columns
-from gauntlet.analysis.scores import score_columns, scores
+from gauntlet.analysis.scoring.scores import score_columns, scores
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import FloatArray, divide
 

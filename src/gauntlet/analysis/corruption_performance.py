@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gauntlet.analysis.benchmark_sets import COMMON_CORRUPTIONS
 from gauntlet.analysis.frames import group_codes, of_metric, one_each, unit_columns, with_clean
-from gauntlet.analysis.rem_gam import plain_members
+from gauntlet.analysis.scoring.benchmark_sets import COMMON_CORRUPTIONS
+from gauntlet.analysis.scoring.rem_gam import plain_members
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import divide
 from gauntlet.results.descriptions import threat_settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gauntlet.metrics import DetectionMetric
 from gauntlet.metrics.detection.error_types import Fates, error_types, newly_disappeared, object_fates
+from gauntlet.results.detections import stored_detections
 from gauntlet.results.store import Store
 
 _UNIT = ("model", "model_digest", "dataset", "split", "dataset_digest", "seed")
@@ -27,18 +27,10 @@ def detection_errors(store: Store) -> pd.DataFrame:
         no clean evaluation of the same model and images.
     """
     rows, fates = [], {}
-    keys = store.keys()
-    for key in keys:
-        evaluation, metric, started = store.load(key), store.metric(key), store.started(key)
-        if evaluation is None or started is None or started.views is None or not isinstance(metric, DetectionMetric):
-            continue
-        counts = (metric.decode(row.counts) for row in store.image_rows(started))
-        pairs = metric.headline_pairs(counts, started.views)
-        if not pairs:  # figures without counts
-            continue
-        truths, detections = [truth for truth, _ in pairs], [found for _, found in pairs]
-        errors = error_types(truths, detections, len(metric.class_names))
-        fates[key] = object_fates(truths, detections)
+    for stored in stored_detections(store):
+        evaluation, key = stored.evaluation, stored.evaluation.key
+        errors = error_types(stored.truths, stored.detections, len(stored.class_names))
+        fates[key] = object_fates(stored.truths, stored.detections)
         rows.append(
             {
                 "key": key,

@@ -14,7 +14,7 @@ from gauntlet.tasks import TASKS
 MAIN_METRIC = {name: task.main_figure for name, task in TASKS.items()}
 MODEL_FACTS = (
     *("architecture", "backbone", "backbone_type", "proposal_type", "training", "crop_size", "parameters", "date"),
-    *("model_flag", "model_reason"),
+    *("weight_first", "weight_second", "model_flag", "model_reason"),
 )
 """Columns that say something about a model; a frame has them when it comes from the published figures or was joined
 with a table of models."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gauntlet._version import __version__
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, as_sentence
 
 app = typer.Typer(
     name="gauntlet",
@@ -53,7 +53,7 @@ def main() -> None:
     except GauntletError as error:
         if debug:
             raise
-        typer.echo(f"gauntlet: {error}", err=True)
+        typer.echo(f"gauntlet: {as_sentence(error)}", err=True)
         code = BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED

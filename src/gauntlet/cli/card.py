@@ -21,17 +21,31 @@ def card(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Markdown file; the JSON file is written beside it.")
     ] = Path("robustness-card.md"),
+    benchmark: Annotated[
+        Path | None,
+        typer.Option(
+            "--benchmark",
+            help="YAML with id and tasks (TASK: THREAT) of a benchmark on the Hub; writes .eval_results/ beside.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
     *,
     model_options: ModelOptions,
 ) -> None:
     """Write what is known about a model's robustness as a model card: Markdown with a model-index, and JSON."""
-    from gauntlet.report.model_card import write_card
+    from gauntlet.report.eval_results import entries, read_benchmark, write_eval_results
+    from gauntlet.report.pages.model_card import card_data, write_card
     from gauntlet.results import open_store
 
+    asked = None if benchmark is None else read_benchmark(benchmark)
     with open_store(store, read_only=True) as opened:
-        text, data = write_card(opened, stored_name(opened, model, model_options), output)
+        name = stored_name(opened, model, model_options)
+        rows = None if asked is None else entries(card_data(opened, name), asked)
+        text, data = write_card(opened, name, output)
+    written = {"markdown": text, "json": data}
+    if rows is not None:
+        written["eval_results"] = write_eval_results(rows, output.parent)
     if as_json:
-        print_json({"markdown": str(text.resolve()), "json": str(data.resolve())})
+        print_json({kind: str(path.resolve()) for kind, path in written.items()})
     else:
-        typer.echo(f"written to {text.resolve()} and {data.resolve()}")
+        typer.echo("written to " + " and ".join(str(path.resolve()) for path in written.values()))

@@ -56,9 +56,9 @@ def certify(
     """Certify pixels by randomised smoothing: inside the radius, no l2 perturbation changes their class."""
     from gauntlet import evaluation
     from gauntlet.datasets import load_dataset
+    from gauntlet.evaluation.execution.local import cores
+    from gauntlet.evaluation.execution.progress import Terminal
     from gauntlet.evaluation.jobs import resolve_for
-    from gauntlet.evaluation.local import cores
-    from gauntlet.evaluation.progress import Terminal
 
     data = load_dataset(dataset, split=split, root=root, limit=limit)
     with Terminal() as progress:

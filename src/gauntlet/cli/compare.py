@@ -14,7 +14,7 @@ from gauntlet.cli.shared_options import DEFAULT_STORE, JsonOption, ModelOptions,
 from gauntlet.cli.stored_models import stored_name
 
 if TYPE_CHECKING:
-    from gauntlet.report.comparison import Comparison
+    from gauntlet.report.pages.comparison import Comparison
     from gauntlet.report.tables import Table
 
 MOST_FLIPS = 10
@@ -33,8 +33,8 @@ def compare(
     model_options: ModelOptions,
 ) -> None:
     """Compare two models: differences with paired intervals, and which classes and images change sides."""
-    from gauntlet.report.comparison import compare_models
-    from gauntlet.report.comparison_page import class_tables, difference_table, image_tables, to_document, verdict
+    from gauntlet.report.pages.comparison import compare_models
+    from gauntlet.report.pages.comparison_page import class_tables, difference_table, image_tables, to_document, verdict
     from gauntlet.report.render.html import write
     from gauntlet.report.tables import Table
     from gauntlet.report.write import write_text
@@ -70,7 +70,7 @@ def _print(comparison: Comparison, table: Table) -> None:
 def _record(comparison: Comparison) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from gauntlet.report.comparison_page import verdict
+    from gauntlet.report.pages.comparison_page import verdict
 
     scope = comparison.scope
     return {

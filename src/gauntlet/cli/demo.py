@@ -29,10 +29,10 @@ def demo(
     device: DeviceOption = "auto",
 ) -> None:
     """Run shipped models through a suite on generated street scenes; print a leaderboard and write a report."""
-    from gauntlet.evaluation.local import LocalExecutor
+    from gauntlet.evaluation.execution.local import LocalExecutor
+    from gauntlet.evaluation.execution.progress import Terminal
+    from gauntlet.evaluation.execution.runner import run_jobs
     from gauntlet.evaluation.plan import parse_plan, plan_jobs
-    from gauntlet.evaluation.progress import Terminal
-    from gauntlet.evaluation.runner import run_jobs
     from gauntlet.report import Options, write_report
     from gauntlet.results import open_store
 

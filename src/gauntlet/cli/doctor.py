@@ -49,6 +49,7 @@ OPTIONAL = {
     "PostgreSQL store": ("psycopg", "psycopg", "postgres"),
     "Figures as PNG, PDF, SVG": ("matplotlib", "matplotlib", "figures"),
     "Parquet export": ("pyarrow", "pyarrow", "parquet"),
+    "Playground": ("starlette", "starlette", "play"),
 }
 
 

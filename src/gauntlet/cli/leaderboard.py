@@ -31,7 +31,7 @@ def leaderboard(
 ) -> None:
     """Rank the models of a store, or the published ones: clean figure, worst cases, ReM, GAM, real weather."""
     from gauntlet.errors import unknown_name
-    from gauntlet.report.entries import leaderboard_tables, published_entries, store_entries
+    from gauntlet.report.pages.entries import leaderboard_tables, published_entries, store_entries
     from gauntlet.report.tables import format_cell
     from gauntlet.results import open_store
     from gauntlet.results import published as figures

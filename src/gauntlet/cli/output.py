@@ -30,7 +30,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
 
 
 def escape(cell: Any) -> str:
-    """A cell as text that rich does not read as markup."""
+    """A cell as text that neither rich nor the terminal reads as a command: no markup, no control characters."""
     from rich.markup import escape as escape_markup
 
-    return escape_markup(str(cell))
+    return escape_markup("".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in str(cell)))

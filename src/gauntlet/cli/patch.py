@@ -9,26 +9,15 @@ import typer
 
 from gauntlet.cli.app import app
 from gauntlet.cli.fitting import (
+    Application,
     ArtifactArgument,
-    DatasetOption,
-    FitLimitOption,
-    FitSplitOption,
-    LimitOption,
-    ModelOption,
+    FitPlace,
     OutputOption,
-    RootOption,
-    WorkersOption,
+    takes_application,
+    takes_fit_place,
 )
 from gauntlet.cli.output import print_json
-from gauntlet.cli.shared_options import (
-    DEFAULT_STORE,
-    DeviceOption,
-    JsonOption,
-    ModelOptions,
-    SeedOption,
-    StoreOption,
-    takes_model_options,
-)
+from gauntlet.cli.shared_options import JsonOption, ModelOptions, SeedOption, takes_model_options
 
 patch_app = typer.Typer(help="One patch for all images.", no_args_is_help=True)
 app.add_typer(patch_app, name="patch")
@@ -41,12 +30,8 @@ def patch() -> None:
 
 @patch_app.command(epilog="Example: gauntlet patch fit --model streets/enet --place billboard --steps 100 -o p")
 @takes_model_options()
+@takes_fit_place
 def fit(
-    model: ModelOption,
-    dataset: DatasetOption = "streets",
-    split: FitSplitOption = "train",
-    root: RootOption = None,
-    limit: FitLimitOption = 32,
     size: Annotated[
         str | None, typer.Option("--size", help="HEIGHTxWIDTH in pixels; 4 % of the image, 2:1, by default.")
     ] = None,
@@ -74,17 +59,16 @@ def fit(
     colors: Annotated[
         Path | None, typer.Option("--colors", help="Text file of printable colours: three numbers 0 to 1 per line.")
     ] = None,
-    device: DeviceOption = "auto",
     seed: SeedOption = 0,
     output: OutputOption = Path("patch.safetensors"),
     as_json: JsonOption = False,
     *,
+    place_to_fit: FitPlace,
     model_options: ModelOptions,
 ) -> None:
     """Fit a patch; the images are held in memory."""
-    from gauntlet.cli.fitting import model_to_fit, told, written
+    from gauntlet.cli.fitting import told, written
     from gauntlet.cli.shared_options import whole_numbers
-    from gauntlet.datasets import load_dataset
     from gauntlet.numbers import parse_number
     from gauntlet.pictures import from_tensor
     from gauntlet.threats.fitted import PatchRule, Placement, fit_patch
@@ -116,61 +100,26 @@ def fit(
         placement=placement,
         seed=seed,
     )
-    data = load_dataset(dataset, split=split, root=root, limit=limit)
-    loaded = model_to_fit(model, model_options, data, device)
-    with told(f"patch on {model}", steps, "steps") as tell:
+    loaded, data = place_to_fit.load(model_options)
+    with told(f"patch on {place_to_fit.model}", steps, "steps") as tell:
         artifact = fit_patch(loaded, data, rule, tell)
     written(artifact, output, from_tensor(artifact.tensors["patch"]), as_json)
 
 
 @patch_app.command(epilog="Example: gauntlet patch apply p.safetensors --model streets/enet --limit 32")
 @takes_model_options()
+@takes_application
 def apply(
-    artifact: ArtifactArgument,
-    model: ModelOption,
-    dataset: DatasetOption = "streets",
-    split: Annotated[str | None, typer.Option("--split", help="Held-out split.")] = None,
-    root: RootOption = None,
-    limit: LimitOption = None,
     place: Annotated[str | None, typer.Option("--place", help="Another place than it was fitted for.")] = None,
     draws: Annotated[int, typer.Option("--draws", min=1, help="Draws of the random patch.")] = 1,
-    gap: Annotated[bool, typer.Option("--gap", help="Also on the images that it was fitted on.")] = False,
-    device: DeviceOption = "auto",
-    workers: WorkersOption = None,
-    seed: SeedOption = 0,
-    store: StoreOption = DEFAULT_STORE,
-    as_json: JsonOption = False,
     *,
+    application: Application,
     model_options: ModelOptions,
 ) -> None:
     """Evaluate a patch on held-out images, without its own pixels, beside a random, a grey and a harmless one."""
-    from gauntlet.cli.fitting import fit_images, show_rows
-    from gauntlet.datasets import load_dataset
     from gauntlet.evaluation.fitted import apply_patch
-    from gauntlet.evaluation.jobs import resolve_for
-    from gauntlet.evaluation.progress import Terminal
-    from gauntlet.tasks import get_task
-    from gauntlet.threats.artifacts import load_artifact
 
-    fitted = load_artifact(artifact, "patch")
-    data = load_dataset(dataset, split=split, root=root, limit=limit)
-    source = resolve_for(model, model_options, data)
-    with Terminal() as progress:
-        rows = apply_patch(
-            source,
-            data,
-            fitted,
-            place=place,
-            fit_dataset=fit_images(fitted, root) if gap else None,
-            draws=draws,
-            store=store,
-            seed=seed,
-            workers=workers or 1,
-            device=None if device == "auto" else device,
-            progress=progress,
-        )
-    title = f"{model} on {len(data)} images of {data.name}/{data.split}, fitted on {fitted.facts['model']}"
-    show_rows(rows, f"{get_task(source.task).main_figure} outside", title, store, as_json)
+    application.run("patch", apply_patch, "{} outside", model_options, place=place, draws=draws)
 
 
 @patch_app.command(epilog="Example: gauntlet patch show p.safetensors --output patch.png --enlarge 8")

@@ -114,11 +114,11 @@ def _entry(text: str, key: str, options: Mapping[str, object]) -> dict[str, Any]
 
 def parse_mapping(text: str) -> dict[str, Any] | None:
     """A YAML or JSON mapping; None where the text is none."""
-    import yaml
+    from gauntlet.yaml_files import parse_yaml
 
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = parse_yaml(text)
+    except GauntletError:
         return None
     return value if isinstance(value, dict) else None
 

@@ -29,6 +29,7 @@ class Format(str, Enum):
     pdf = "pdf"
     svg = "svg"
     latex = "latex"
+    coco = "coco"
 
 
 @app.command(epilog="Example: gauntlet report --gallery 3 --open")
@@ -37,7 +38,7 @@ def report(
     store: StoreOption = DEFAULT_STORE,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File to write (folder for png, pdf and svg); report.html by default."),
+        typer.Option("--output", "-o", help="File to write (folder for png, pdf, svg, coco); report.html by default."),
     ] = None,
     format: Annotated[
         Format,
@@ -45,7 +46,7 @@ def report(
             "--format",
             "-f",
             help="html: one page that needs nothing else; md; csv: every figure; json; png, pdf, svg: a file per "
-            "figure; latex: tables with booktabs.",
+            "figure; latex: tables with booktabs; coco: detections under every threat as COCO JSON.",
         ),
     ] = Format.html,
     title: Annotated[str, typer.Option("--title", help="Title of the report.")] = "Gauntlet report",
@@ -105,9 +106,12 @@ def _loaders(store: Store, address: str | None, options: ModelOptions) -> Loader
     from gauntlet.cli.stored_models import resolve_stored
     from gauntlet.report.reloading import Loaders
 
+    trust = bool(options.get("trust"))
     if address is None:
-        if options:
-            raise GauntletError(f"say which model {', '.join(options)} is meant for: --model ADDRESS.")
-        return Loaders()
+        if meant := [name for name in options if name != "trust"]:
+            raise GauntletError(f"say which model {', '.join(meant)} is meant for: --model ADDRESS.")
+        return Loaders(trust=trust)
     source, known = resolve_stored(store, address, options)
-    return Loaders(by_digest={known.digest: source.load()})  # loaded here: paths are meant from this folder
+    return Loaders(
+        by_digest={known.digest: source.load()}, trust=trust
+    )  # loaded here: paths are meant from this folder

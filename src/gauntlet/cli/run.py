@@ -25,9 +25,9 @@ from gauntlet.cli.shared_options import (
 from gauntlet.errors import GauntletError, unknown_name
 
 if TYPE_CHECKING:
+    from gauntlet.evaluation.execution.run_log import RunOutcome
+    from gauntlet.evaluation.execution.runner import Executor
     from gauntlet.evaluation.jobs import PlannedJob
-    from gauntlet.evaluation.run_log import RunOutcome
-    from gauntlet.evaluation.runner import Executor
 
 EXECUTORS = ("local", "ray")
 DEFAULT_BATCH_SIZE = 4
@@ -104,9 +104,9 @@ def run(
     model_options: ModelOptions,
 ) -> None:
     """Evaluate models on datasets under threats; what is stored already is not computed again."""
-    from gauntlet.evaluation.memory import keep_freed_memory
+    from gauntlet.evaluation.execution.memory import keep_freed_memory
+    from gauntlet.evaluation.execution.progress import Terminal
     from gauntlet.evaluation.plan import plan_jobs, plan_schema
-    from gauntlet.evaluation.progress import Terminal
 
     if schema:
         print_json(plan_schema())
@@ -127,7 +127,7 @@ def run(
     folder = None if save_images is None else str(save_images.resolve())
     jobs = plan_jobs(chosen, device, Terminal(), only=only or (), skip=skip or (), images_folder=folder)
     if dry_run:
-        from gauntlet.evaluation.local import cores
+        from gauntlet.evaluation.execution.local import cores
 
         print_dry_run(jobs, store, workers or cores(), as_json)
         return
@@ -150,9 +150,9 @@ def _run(
     again: bool,
     as_json: bool,
 ) -> RunOutcome:
-    from gauntlet.evaluation.listeners import TrackerListener
-    from gauntlet.evaluation.progress import Terminal
-    from gauntlet.evaluation.runner import run_jobs
+    from gauntlet.evaluation.execution.listeners import TrackerListener
+    from gauntlet.evaluation.execution.progress import Terminal
+    from gauntlet.evaluation.execution.runner import run_jobs
     from gauntlet.results import open_store
 
     with open_store(address) as store:
@@ -198,12 +198,12 @@ def _make_folder(folder: Path) -> None:
 
 
 def _executor(name: str, address: str | None, workers: int | None, cpus_per_worker: int) -> Executor:
-    from gauntlet.evaluation.local import LocalExecutor
+    from gauntlet.evaluation.execution.local import LocalExecutor
 
     if name == "local":
         return LocalExecutor(workers)
     if name == "ray":
-        from gauntlet.evaluation.cluster import RayExecutor
+        from gauntlet.evaluation.execution.cluster import RayExecutor
 
         return RayExecutor(address, cpus_per_worker, workers)
     raise unknown_name("executor", name, EXECUTORS)

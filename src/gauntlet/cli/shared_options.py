@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -82,7 +83,8 @@ def read_model_options(
         _option("--runtime", "Who computes an ONNX file: onnx2torch (with gradients) or onnxruntime (without)."),
     ] = None,
     trust: Annotated[
-        bool, _option("--trust", "Let the model's files run code: pickles, .pt2, OpenMMLab configurations.")
+        bool,
+        _option("--trust", "Let files run code: pickles, .pt2, OpenMMLab configurations, Python that a store names."),
     ] = False,
 ) -> dict[str, object]:
     """The options that were given, as `load_model` takes them."""
@@ -106,26 +108,56 @@ def read_model_options(
     return {option: value for option, value in read.items() if value is not None}
 
 
+def model_flags(options: ModelOptions) -> list[str]:
+    """The words of a command line that give options of a model again."""
+    words: list[str] = []
+    for option, value in options.items():
+        flag = f"--{option.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, Mapping):
+            words += [flag, json.dumps(value)]
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            words += [flag, ("x" if option == "input_size" else ",").join(str(each) for each in value)]
+        else:
+            words += [flag, str(value)]
+    return words
+
+
 def takes_model_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command the options of a model; the command gets those that were given as `model_options`.
 
     Args:
         names: only these, as they are called in Python; all by default.
     """
-    shared = inspect.signature(read_model_options, eval_str=True).parameters
+    return takes_options(read_model_options, "model_options", *names)
+
+
+def takes_options(
+    read: Callable[..., object], as_name: str, *names: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the options of a function; the command gets what the function makes of them as one argument.
+
+    Args:
+        read: its parameters are options, annotated as those of a command.
+        as_name: keyword of the command that takes what `read` returns.
+        names: only these parameters; all by default.
+    """
+    shared = inspect.signature(read, eval_str=True).parameters
     parameters = [shared[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in names or shared]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
-        own = [each for each in signature.parameters.values() if each.name != "model_options"]
+        own = [each for each in signature.parameters.values() if each.name != as_name]
 
         @functools.wraps(command)
         def called(**values: Any) -> None:
             given = {each.name: values.pop(each.name) for each in parameters}
-            command(**values, model_options=read_model_options(**given))
+            command(**values, **{as_name: read(**given)})
 
-        # What typer reads the options of a command from.
-        called.__signature__ = signature.replace(parameters=[*own, *parameters])  # type: ignore[attr-defined]
+        # What typer reads the options of a command from: keyword-only ones last, as a signature must have them.
+        ordered = sorted([*own, *parameters], key=lambda each: each.kind)
+        called.__signature__ = signature.replace(parameters=ordered)  # type: ignore[attr-defined]
         return called
 
     return decorate
@@ -162,11 +194,11 @@ def _decode_rule(text: str | None) -> object:
     """The name of a decode rule as it is; a YAML or JSON mapping as a description."""
     if text is None or not text.lstrip().startswith("{"):
         return text
-    import yaml
+    from gauntlet.yaml_files import parse_yaml
 
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return parse_yaml(text)
+    except GauntletError:
         raise GauntletError(
             f"--decode {text} is not a YAML or JSON mapping; write for example {{name: yolov8, most: 100}}."
         ) from None

@@ -23,19 +23,22 @@ def site(
     title: Annotated[str, typer.Option("--title", help="Title of the site.")] = "Gauntlet leaderboard",
     as_json: JsonOption = False,
 ) -> None:
-    """Write a leaderboard site: sortable table, model pages, comparison, correlations; ready for GitHub Pages."""
-    from gauntlet.report.entries import Entry, published_entries, store_entries
-    from gauntlet.report.leaderboard_site import write_site
+    """Write a leaderboard site: table, model pages, comparison, correlations, defences; ready for GitHub Pages."""
+    from gauntlet.report.document import Part
+    from gauntlet.report.pages.entries import Entry, published_entries, store_entries
+    from gauntlet.report.pages.leaderboard_site import defended_parts, write_site
     from gauntlet.results import open_store
     from gauntlet.results import published as figures
 
     entries: list[Entry] = []
+    defended: list[Part] = []
     if store is not None:
         with open_store(store, read_only=True) as opened:
-            entries += store_entries(opened.frame())
+            frame = opened.frame()
+        entries, defended = store_entries(frame), defended_parts(frame)
     if published:
         entries += published_entries(figures.frame())
-    written = write_site(entries, folder, title=title)
+    written = write_site(entries, folder, title=title, defended=defended)
     if as_json:
         print_json({"written": str(written.resolve()), "models": len(entries)})
     else:

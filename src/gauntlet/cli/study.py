@@ -163,8 +163,8 @@ class StudyCommand:
         self, study: Study, models: list[ModelEntry], data: DatasetEntry, second_model: str, only: Sequence[str]
     ) -> Outcome | None:
         """Runs a study of threats on models."""
-        from gauntlet.evaluation.local import LocalExecutor
-        from gauntlet.evaluation.progress import Terminal
+        from gauntlet.evaluation.execution.local import LocalExecutor
+        from gauntlet.evaluation.execution.progress import Terminal
         from gauntlet.evaluation.provenance import command_line
         from gauntlet.results import open_store
         from gauntlet.studies import run_study
@@ -213,8 +213,8 @@ class StudyCommand:
 
     def page(self, study: PageStudy, data: DatasetEntry, model_options: ModelOptions) -> Outcome | None:
         """Runs what a page of the documentation needs and writes it."""
-        from gauntlet.evaluation.local import LocalExecutor
-        from gauntlet.evaluation.progress import Terminal
+        from gauntlet.evaluation.execution.local import LocalExecutor
+        from gauntlet.evaluation.execution.progress import Terminal
         from gauntlet.evaluation.provenance import command_line
         from gauntlet.results import open_store
         from gauntlet.studies.pages.contract import plan_page, write_markdown
@@ -261,7 +261,7 @@ class StudyCommand:
 
     def _say_what_would_run(self, jobs: Iterable[PlannedJob]) -> None:
         from gauntlet.cli.dry_run import print_dry_run
-        from gauntlet.evaluation.local import cores
+        from gauntlet.evaluation.execution.local import cores
 
         different = {planned.job.key: planned for planned in jobs}
         print_dry_run(list(different.values()), self.store, self.workers or cores(), self.as_json)

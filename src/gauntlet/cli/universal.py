@@ -8,26 +8,8 @@ from typing import Annotated
 import typer
 
 from gauntlet.cli.app import app
-from gauntlet.cli.fitting import (
-    ArtifactArgument,
-    DatasetOption,
-    FitLimitOption,
-    FitSplitOption,
-    LimitOption,
-    ModelOption,
-    OutputOption,
-    RootOption,
-    WorkersOption,
-)
-from gauntlet.cli.shared_options import (
-    DEFAULT_STORE,
-    DeviceOption,
-    JsonOption,
-    ModelOptions,
-    SeedOption,
-    StoreOption,
-    takes_model_options,
-)
+from gauntlet.cli.fitting import Application, FitPlace, OutputOption, takes_application, takes_fit_place
+from gauntlet.cli.shared_options import JsonOption, ModelOptions, SeedOption, takes_model_options
 
 universal_app = typer.Typer(help="One perturbation for all images.", no_args_is_help=True)
 app.add_typer(universal_app, name="universal")
@@ -40,12 +22,8 @@ def universal() -> None:
 
 @universal_app.command(epilog="Example: gauntlet universal fit --model streets/enet --split train --limit 32 -o u")
 @takes_model_options()
+@takes_fit_place
 def fit(
-    model: ModelOption,
-    dataset: DatasetOption = "streets",
-    split: FitSplitOption = "train",
-    root: RootOption = None,
-    limit: FitLimitOption = 32,
     epsilon: Annotated[str, typer.Option("--epsilon", help="Norm at most, on the [0, 1] scale.")] = "10/255",
     norm: Annotated[str, typer.Option("--norm", help="linf or l2.")] = "linf",
     alpha: Annotated[str | None, typer.Option("--alpha", help="Length of a step; 1/255 for linf.")] = None,
@@ -59,17 +37,16 @@ def fit(
     ] = "untargeted",
     scene: Annotated[int, typer.Option("--scene", min=0, help="Image whose prediction a static target is.")] = 0,
     hide: Annotated[str | None, typer.Option("--hide", help="Class to hide, by name or index.")] = None,
-    device: DeviceOption = "auto",
     seed: SeedOption = 0,
     output: OutputOption = Path("universal.safetensors"),
     as_json: JsonOption = False,
     *,
+    place_to_fit: FitPlace,
     model_options: ModelOptions,
 ) -> None:
     """Fit a universal perturbation; the images are held in memory."""
-    from gauntlet.cli.fitting import model_to_fit, told, written
+    from gauntlet.cli.fitting import told, written
     from gauntlet.cli.shared_options import whole_numbers
-    from gauntlet.datasets import load_dataset
     from gauntlet.pictures import from_tensor
     from gauntlet.threats.fitted import UniversalRule, fit_universal
 
@@ -86,9 +63,8 @@ def fit(
         scene=scene,
         seed=seed,
     )
-    data = load_dataset(dataset, split=split, root=root, limit=limit)
-    loaded = model_to_fit(model, model_options, data, device)
-    with told(f"universal perturbation of {model}", passes, "passes") as tell:
+    loaded, data = place_to_fit.load(model_options)
+    with told(f"universal perturbation of {place_to_fit.model}", passes, "passes") as tell:
         artifact = fit_universal(loaded, data, rule, tell)
     tensor = artifact.tensors["perturbation"]
     written(artifact, output, from_tensor(tensor / tensor.abs().max().clamp_min(1e-12) / 2 + 0.5), as_json)
@@ -96,47 +72,14 @@ def fit(
 
 @universal_app.command(epilog="Example: gauntlet universal apply u.safetensors --model streets/enet --limit 32")
 @takes_model_options()
+@takes_application
 def apply(
-    artifact: ArtifactArgument,
-    model: ModelOption,
-    dataset: DatasetOption = "streets",
-    split: Annotated[str | None, typer.Option("--split", help="Held-out split.")] = None,
-    root: RootOption = None,
-    limit: LimitOption = None,
     draws: Annotated[int, typer.Option("--draws", min=1, help="Draws of the random control.")] = 5,
-    gap: Annotated[bool, typer.Option("--gap", help="Also on the images that it was fitted on.")] = False,
-    device: DeviceOption = "auto",
-    workers: WorkersOption = None,
-    seed: SeedOption = 0,
-    store: StoreOption = DEFAULT_STORE,
-    as_json: JsonOption = False,
     *,
+    application: Application,
     model_options: ModelOptions,
 ) -> None:
     """Evaluate a universal perturbation on held-out images, beside random signs of the same norm."""
-    from gauntlet.cli.fitting import fit_images, show_rows
-    from gauntlet.datasets import load_dataset
     from gauntlet.evaluation.fitted import apply_universal
-    from gauntlet.evaluation.jobs import resolve_for
-    from gauntlet.evaluation.progress import Terminal
-    from gauntlet.tasks import get_task
-    from gauntlet.threats.artifacts import load_artifact
 
-    fitted = load_artifact(artifact, "universal")
-    data = load_dataset(dataset, split=split, root=root, limit=limit)
-    source = resolve_for(model, model_options, data)
-    with Terminal() as progress:
-        rows = apply_universal(
-            source,
-            data,
-            fitted,
-            fit_dataset=fit_images(fitted, root) if gap else None,
-            draws=draws,
-            store=store,
-            seed=seed,
-            workers=workers or 1,
-            device=None if device == "auto" else device,
-            progress=progress,
-        )
-    title = f"{model} on {len(data)} images of {data.name}/{data.split}, fitted on {fitted.facts['model']}"
-    show_rows(rows, get_task(source.task).main_figure, title, store, as_json)
+    application.run("universal", apply_universal, "{}", model_options, draws=draws)

@@ -61,7 +61,7 @@ def read_annotations(path: Path) -> Annotations:
         boxes = _boxes_by_image(annotations, class_of, known, path)
     except KeyError as error:
         raise GauntletError(f"an entry of the annotation file '{path}' lacks the field {error}.") from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
         if isinstance(error, GauntletError):
             raise
         raise GauntletError(

@@ -17,8 +17,8 @@ _MOST_NAMED = 8
 def check_classes(model: GauntletModel, dataset: str, classes: Sequence[str]) -> None:
     """An error where a model has other classes than a dataset, or has them in another order.
 
-    A model without names of its own is taken at its word. Names that differ are, too, unless most of those that both
-    know stand at different places.
+    A model without names of its own is taken at its word. Where both have the same names, they must stand at the same
+    places. Names that differ are taken at their word too, unless most of those that both know stand at different places.
 
     Args:
         model: its number and names of classes.
@@ -39,7 +39,7 @@ def check_classes(model: GauntletModel, dataset: str, classes: Sequence[str]) ->
         )
     shared = [each for each in wanted if each in own]
     moved = [each for each in shared if own.index(each) != wanted.index(each)]
-    if not moved or 2 * len(moved) < len(shared):
+    if not moved or (len(shared) < len(wanted) and 2 * len(moved) < len(shared)):
         return
     if len(shared) == len(wanted):
         raise GauntletError(

@@ -12,7 +12,7 @@ from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.cases import Cases, corruption_family, find_cases
-from gauntlet.evaluation.listeners import TrackerListener
+from gauntlet.evaluation.execution.listeners import TrackerListener
 from gauntlet.models import resolve_model
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.models.sources.model_folder import find_model_folder

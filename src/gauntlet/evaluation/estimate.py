@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.execution.local import one_thread
+from gauntlet.evaluation.execution.units import Unit, load_unit
 from gauntlet.evaluation.jobs import PlannedJob, ready_model, steps_for
-from gauntlet.evaluation.local import one_thread
 from gauntlet.evaluation.provenance import choose_device
-from gauntlet.evaluation.units import Unit, load_unit
 from gauntlet.models import DetectionModel
 from gauntlet.models.preparation import parse_steps, prepare
 from gauntlet.models.randomness import ask_equally, random_parts

@@ -19,10 +19,10 @@ from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.evaluation.cases import Case, Cases, find_cases
 from gauntlet.evaluation.counting import Importance
 from gauntlet.evaluation.detecbench_tasks import STORE_NAME, folder_dataset, folder_model, task_cases, told_to
+from gauntlet.evaluation.execution.local import LoadedOnce, run_one, with_kept_samples
+from gauntlet.evaluation.execution.progress import Logged, Progress
 from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, options_for, plan_job
-from gauntlet.evaluation.local import LoadedOnce, run_one, with_kept_samples
 from gauntlet.evaluation.plan import PlannedThreats, fitting_threats
-from gauntlet.evaluation.progress import Logged, Progress
 from gauntlet.evaluation.rereading import read_as_asked
 from gauntlet.evaluation.triple import Triple, evaluate_triple
 from gauntlet.models import GauntletModel, resolve_model

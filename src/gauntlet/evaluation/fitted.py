@@ -18,9 +18,9 @@ from scipy import ndimage
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.evaluation.evaluate import evaluate
+from gauntlet.evaluation.execution.units import cut_units, load_unit
 from gauntlet.evaluation.jobs import ready_model
 from gauntlet.evaluation.provenance import choose_device
-from gauntlet.evaluation.units import cut_units, load_unit
 from gauntlet.models import GauntletModel
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Evaluation

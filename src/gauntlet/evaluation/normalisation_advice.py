@@ -7,7 +7,7 @@ import logging
 import torch
 
 from gauntlet.datasets.contract import Dataset
-from gauntlet.evaluation.progress import Progress
+from gauntlet.evaluation.execution.progress import Progress
 from gauntlet.models import GauntletModel, SegmentationModel
 from gauntlet.samples import Batch, collate
 

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.evaluation.execution.progress import Logged, Progress
 from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, check_depth, make_job, options_for
-from gauntlet.evaluation.progress import Logged, Progress
 from gauntlet.models import resolve_model
 from gauntlet.models.preparation import AUTO
 from gauntlet.models.sources.contract import ModelSource

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 
 from gauntlet._version import __version__
 from gauntlet.errors import GauntletError
 from gauntlet.secrecy import without_password, without_secrets
+from gauntlet.yaml_files import parse_yaml
 
 
 def describe_run(
@@ -76,8 +76,8 @@ def _without_secrets(word: str) -> str:
     if not word.lstrip().startswith("{"):
         return word
     try:
-        value = yaml.safe_load(word)
-    except yaml.YAMLError:
+        value = parse_yaml(word)
+    except GauntletError:
         return word
     clean = without_secrets(value)
     return word if clean == value else json.dumps(clean)

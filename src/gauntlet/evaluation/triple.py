@@ -9,9 +9,9 @@ from pathlib import Path
 from gauntlet.datasets import load_dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.cases import Case, Cases
+from gauntlet.evaluation.execution.local import run_one
+from gauntlet.evaluation.execution.progress import Progress
 from gauntlet.evaluation.jobs import PlannedJob, Settings, plan_job
-from gauntlet.evaluation.local import run_one
-from gauntlet.evaluation.progress import Progress
 from gauntlet.evaluation.retrieval import find_described
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.contract import ModelIdentity

@@ -14,6 +14,7 @@ from gauntlet.models.sources import camvid, shipped, trained
 from gauntlet.models.sources.contract import DescribedModel, ModelSource, make_source, sources
 from gauntlet.models.sources.model_folder import find_model_folder
 from gauntlet.models.sources.suggesting import suggest_address
+from gauntlet.own_code import is_code_refused
 
 if TYPE_CHECKING:
     from gauntlet.models.zoo import ZooEntry
@@ -53,6 +54,8 @@ def resolve_model(
             `gauntlet.results.model_facts`); changes neither its identity nor its figures.
         options: what the source takes; most take those of `wrap_model`.
     """
+    if is_code_refused():
+        options.pop("trust", None)  # a store or a card cannot trust itself
     if facts is not None:
         named: dict[str, Any] = {"model_name": model_name, "backbone": backbone, "dataset": dataset}
         plain = resolve_model(address, **named, crop_size=crop_size, model_folder=model_folder, **options)

@@ -15,11 +15,15 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.plan import DatasetEntry, open_dataset
 from gauntlet.models import GauntletModel, load_model
+from gauntlet.own_code import refusing_code
 from gauntlet.results.origin import Origin, read_origin
 from gauntlet.results.record import Evaluation
 
 ModelLoader = Callable[[str], object]
 DatasetLoader = Callable[[str, str], Dataset]
+UNTRUSTED = (
+    "the store names it: pass --trust if you trust where the store comes from (from Python, Loaders(trust=True))."
+)
 
 
 @dataclass(frozen=True)
@@ -30,21 +34,24 @@ class Loaders:
         model: a model by its name in the store.
         dataset: a dataset by name and split.
         by_digest: models that are at hand, by the digest of what was evaluated.
-        last: the model that was loaded last, by its digest and origin: galleries of one model follow each other.
+        trust: let the addresses in the store run code: Python of one's own, and what a model was trusted with.
     """
 
     model: ModelLoader | None = None
     dataset: DatasetLoader | None = None
     by_digest: Mapping[str, GauntletModel] = field(default_factory=dict)
-    last: dict[tuple[str, str], GauntletModel] = field(default_factory=dict, init=False, repr=False, compare=False)
+    trust: bool = False
 
 
 @contextmanager
 def evaluated_again(evaluation: Evaluation, loaders: Loaders) -> Iterator[tuple[Dataset, GauntletModel]]:
     """The dataset and the model of an evaluation, to be used inside; an error where they are not those evaluated."""
     with _in_folder(read_origin(evaluation.provenance).folder):
-        model = _model(evaluation, loaders)
-        yield images_again(evaluation, loaders), model
+        given = _given(evaluation, loaders)
+        # Also what the threat is made of comes from the store: a transfer attack names a model of its own.
+        with refusing_code("" if loaders.trust else UNTRUSTED):
+            model = _model(evaluation, given)
+            yield images_again(evaluation, loaders), model
 
 
 @contextmanager
@@ -59,16 +66,18 @@ def _in_folder(folder: str) -> Iterator[None]:
         os.chdir(before)
 
 
-def _model(evaluation: Evaluation, loaders: Loaders) -> GauntletModel:
-    origin = read_origin(evaluation.provenance)
-    asked = (evaluation.model_digest, _written(origin.model or {"name": evaluation.model}))
-    model: object
-    if asked in loaders.last:
-        return loaders.last[asked]
+def _given(evaluation: Evaluation, loaders: Loaders) -> object | None:
+    """The model that the caller has at hand or loads in a way of their own."""
     if evaluation.model_digest in loaders.by_digest:
-        model = loaders.by_digest[evaluation.model_digest]
-    elif loaders.model is not None:
-        model = loaders.model(evaluation.model)
+        return loaders.by_digest[evaluation.model_digest]
+    return loaders.model(evaluation.model) if loaders.model is not None else None
+
+
+def _model(evaluation: Evaluation, given: object | None) -> GauntletModel:
+    origin = read_origin(evaluation.provenance)
+    model: object
+    if given is not None:
+        model = given
     elif origin.model is not None:
         model = load_model(origin.model["address"], **origin.model.get("options", {}))
     else:
@@ -77,8 +86,6 @@ def _model(evaluation: Evaluation, loaders: Loaders) -> GauntletModel:
         raise GauntletError(f"'{evaluation.model}' is no model of Gauntlet's; galleries show label maps and boxes.")
     if model.identity.digest != evaluation.model_digest:
         raise GauntletError(f"the weights of '{evaluation.model}' are not those that were evaluated.")
-    loaders.last.clear()  # one at a time stays in memory
-    loaders.last[asked] = model
     return model
 
 
@@ -115,6 +122,6 @@ def _entry(origin: Origin, evaluation: Evaluation) -> DatasetEntry:
     return DatasetEntry.model_validate({"split": evaluation.split or None, **fields})
 
 
-def _written(mapping: Mapping[str, Any]) -> str:
-    """A mapping as the store writes it, where tuples are lists."""
-    return json.dumps(mapping, sort_keys=True)
+def _written(protocol: Mapping[str, Any]) -> str:
+    """A protocol as the store writes it, where tuples are lists."""
+    return json.dumps(protocol, sort_keys=True)

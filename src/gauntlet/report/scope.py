@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from gauntlet.analysis.frames import MAIN_METRIC, one_name_each
-from gauntlet.analysis.shared_threats import shared_threats
+from gauntlet.analysis.scoring.shared_threats import shared_threats
 from gauntlet.metrics.arithmetic import divide
 from gauntlet.report.naming import slug
 from gauntlet.report.tables import Interval

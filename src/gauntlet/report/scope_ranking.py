@@ -1,4 +1,4 @@
-"""The models of a scope in order, by the rule of `gauntlet.analysis.ranking`, with all their scores."""
+"""The models of a scope in order, by the rule of `gauntlet.analysis.scoring.ranking`, with all their scores."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import cached_property
 
 import pandas as pd
 
-from gauntlet.analysis import ranking
 from gauntlet.analysis import scores as analysis_scores
-from gauntlet.analysis.scores import score_columns
+from gauntlet.analysis.scoring import ranking
+from gauntlet.analysis.scoring.scores import score_columns
 from gauntlet.report.scope import Scope, kind_word
 from gauntlet.report.tables import Column, Interval, Table
 

@@ -12,11 +12,12 @@ from gauntlet.report.assembly import Options, build_report
 from gauntlet.report.document import Document, Picture
 from gauntlet.report.render import html, latex, markdown
 from gauntlet.results import Store
+from gauntlet.results.tidy import csv_text
 
-FORMATS = ("html", "md", "csv", "json", "png", "pdf", "svg", "latex")
+FORMATS = ("html", "md", "csv", "json", "png", "pdf", "svg", "latex", "coco")
 _NAMES = {"html": "report.html", "md": "report.md", "csv": "report.csv", "json": "report.json", "latex": "report.tex"}
 _FIGURES = ("png", "pdf", "svg")
-_DEFAULT_FOLDER = "report-figures"
+_FOLDERS = {**dict.fromkeys(_FIGURES, "report-figures"), "coco": "report-coco"}
 
 
 def write_report(
@@ -31,9 +32,11 @@ def write_report(
 
     Args:
         store: the evaluations.
-        path: the file to write (report.html, report.md, ... by default), or for "png", "pdf" and "svg" the folder.
+        path: the file to write (report.html, report.md, ... by default), or for "png", "pdf", "svg" and "coco" the
+            folder.
         format: "html", one page that needs nothing else; "md"; "csv", every figure as one tidy table; "json"; "png",
-            "pdf" and "svg", one figure per file; "latex", tables with booktabs.
+            "pdf" and "svg", one figure per file; "latex", tables with booktabs; "coco", detections under every threat
+            as COCO JSON (`coco_export`).
         options: what goes into it.
         figures: for "png", "pdf" and "svg", a pattern that names of figures match ("curve-*"); the first figure of
             every panel by default.
@@ -43,14 +46,18 @@ def write_report(
     """
     if format not in FORMATS:
         raise unknown_name("format of a report", format, FORMATS)
-    target = Path(path) if path is not None else Path(_NAMES.get(format, _DEFAULT_FOLDER))
-    _make_folder(target if format in _FIGURES else target.parent)  # a place that cannot be written is said at once
+    target = Path(path) if path is not None else Path({**_NAMES, **_FOLDERS}[format])
+    _make_folder(target if format in _FOLDERS else target.parent)  # a place that cannot be written is said at once
     if format in _FIGURES:
         from gauntlet.report.render import vector
 
         return vector.write(build_report(store, options), target, format, figures)
+    if format == "coco":
+        from gauntlet.report.coco_export import write_coco
+
+        return write_coco(store, target)
     if format == "csv":
-        return write_text(target, store.frame().to_csv(index=False))
+        return write_text(target, csv_text(store.frame()))
     document = build_report(store, options)
     writers = {"html": html.write, "md": markdown.write, "latex": latex.write, "json": to_json}
     return write_text(target, writers[format](document))

@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event, inspect
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import DBAPIError, InvalidRequestError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, first_line
 from gauntlet.extras import install_command
 from gauntlet.results import schema
 
@@ -59,9 +59,19 @@ class Database:
         """Gives back the connections."""
         self._engine.dispose()
 
-    def read(self) -> Connection:
-        """A connection to read with; use it as a context."""
-        return self._engine.connect()
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection to read with."""
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except DBAPIError as error:
+            raise _store_error(self._address, error) from error
+        except GauntletError:
+            raise
+        # Texts that are none, JSON that is none, a version that is not there.
+        except (ValueError, InvalidRequestError) as error:
+            raise GauntletError(f"the store {self._address} is damaged: {first_line(error)}") from error
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -71,7 +81,7 @@ class Database:
                 if connection.dialect.name == "postgresql":
                     connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7219446)")
                 yield connection
-        except OperationalError as error:
+        except DBAPIError as error:
             raise _store_error(self._address, error) from error
 
     def insert_new(self, table: Table, key: list[str]) -> Any:

@@ -21,6 +21,7 @@ from gauntlet.models.architectures.base import Architecture
 from gauntlet.models.architectures.detector import Detector
 from gauntlet.models.architectures.published.network import PublishedNetwork
 from gauntlet.models.contract import GauntletModel
+from gauntlet.models.defended_names import read_name
 from gauntlet.models.zoo.spelling import canonical_architecture, canonical_backbone
 from gauntlet.results.origin import read_origin
 from gauntlet.results.published.reading import models as published_models
@@ -63,6 +64,7 @@ class ModelFacts:
             "sparse" (object queries): the classes of the published tables.
         parameters: how many numbers are learned.
         date: when the architecture was published, ISO 8601.
+        weight_first, weight_second: of the two models of an ensemble (docs/specs/defences.md, 4).
     """
 
     architecture: str = ""
@@ -71,6 +73,8 @@ class ModelFacts:
     proposal_type: str = ""
     parameters: int | None = None
     date: str = ""
+    weight_first: float | None = None
+    weight_second: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able, what is known only."""
@@ -82,6 +86,7 @@ class ModelFacts:
 
 
 NAMES = tuple(field.name for field in fields(ModelFacts))
+NUMBERS = ("parameters", "weight_first", "weight_second")
 
 
 def read_facts(given: Mapping[str, Any]) -> ModelFacts:
@@ -114,6 +119,7 @@ def said_facts(model: GauntletModel | None = None, address: str | None = None) -
     said = said.over(_of_zoo(address or ""))
     if model is None:
         return said
+    said = said.over(_of_name(model.identity.name))
     network = _of_network(model)
     if said.architecture or said.backbone:  # whose types follow from these names, not from what the network is
         network = replace(network, backbone_type="", proposal_type="")
@@ -139,12 +145,12 @@ def facts_frame(rows: Iterable[tuple[str, str, str, Mapping[str, Any]]]) -> pd.D
             facts = said_facts(address=(read_origin(provenance).model or {}).get("address"))
         else:
             facts = read_facts(stored)
-        found[key] = facts.over(found.get(key, ModelFacts()))
+        found[key] = facts.over(found.get(key, _of_name(model)))
     columns = ["model", "model_digest", "task", *NAMES]
     completed_rows = [(*key, *asdict(completed(facts)).values()) for key, facts in found.items()]
     frame = pd.DataFrame(completed_rows, columns=columns)
     return frame.assign(
-        parameters=pd.to_numeric(frame["parameters"]).astype(float),
+        **{name: pd.to_numeric(frame[name]).astype(float) for name in NUMBERS},
         date=pd.to_datetime(frame["date"].replace({"": None}), format="%Y-%m-%d"),
     )
 
@@ -173,6 +179,19 @@ def _of_zoo(address: str) -> ModelFacts:
         if address == entry.source or (rest and rest == entry.openmmlab_config):
             return ModelFacts(entry.architecture or entry.model_name, entry.backbone, date=entry.date)
     return ModelFacts()
+
+
+def _of_name(name: str) -> ModelFacts:
+    """The weights in the stored name of an ensemble of two models; nothing of others.
+
+    >>> _of_name("[streets/enet]+[streets/segformer] ensemble gamma=0.4,of=probabilities").weight_second
+    0.6
+    """
+    read = read_name(name)
+    if read is None or read.prefix != "ensemble" or len(read.inner) != 2:
+        return ModelFacts()
+    first = float(read.values["gamma"])
+    return ModelFacts(weight_first=first, weight_second=round(1 - first, 12))
 
 
 def _of_network(model: GauntletModel) -> ModelFacts:

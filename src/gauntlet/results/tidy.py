@@ -19,6 +19,8 @@ _FRAME_COLUMNS = (
     "seed", "view", "metric", "class_name", "value", "low", "high", "images", "created", "duration",
 )  # fmt: skip
 
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
 
 def figures_frame(connection: Connection) -> pd.DataFrame:
     """Every figure of every finished evaluation, one row each."""
@@ -60,10 +62,25 @@ def evaluations_frame(evaluations: Iterable[Evaluation]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(_FRAME_COLUMNS)).astype({"dataset_digest": object})
 
 
+def csv_text(frame: pd.DataFrame) -> str:
+    """A table as CSV in which no text is a formula: a spreadsheet would compute what begins with =, +, - or @.
+
+    >>> csv_text(pd.DataFrame({"model": ["=1+1", "enet"], "value": [-0.5, 1.0]}))
+    "model,value\\n'=1+1,-0.5\\nenet,1.0\\n"
+    """
+    texts = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
+    plain = frame.assign(**{name: frame[name].map(_no_formula) for name in texts})
+    return plain.to_csv(index=False, lineterminator="\n")
+
+
+def _no_formula(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell
+
+
 def write_frame(frame: pd.DataFrame, path: Path) -> Path:
     """Writes a table to a .csv, .json or .parquet file."""
     if path.suffix == ".csv":
-        frame.to_csv(path, index=False)
+        path.write_text(csv_text(frame), encoding="utf-8", newline="\n")
     elif path.suffix == ".json":
         frame.to_json(path, orient="records", indent=1)
     elif path.suffix == ".parquet":

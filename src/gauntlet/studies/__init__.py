@@ -12,6 +12,7 @@ from gauntlet.studies.pages import shipped_detectors as _shipped_detectors  # no
 from gauntlet.studies.pages import shipped_models as _shipped_models  # noqa: F401
 from gauntlet.studies.papers import arnab as _arnab  # noqa: F401
 from gauntlet.studies.papers import benchmark_runs as _benchmark_runs  # noqa: F401
+from gauntlet.studies.papers import fischer as _fischer  # noqa: F401
 from gauntlet.studies.papers import halmosi as _halmosi  # noqa: F401
 from gauntlet.studies.papers import halmosi_pictures as _halmosi_pictures  # noqa: F401
 from gauntlet.studies.papers import halmosi_tables as _halmosi_tables  # noqa: F401

@@ -79,6 +79,7 @@ class Study(AnyStudy):
         claims: what is tested.
         printed: the paper's own figures, or None where it prints none.
         exceptions: by labels of member and threat, what is run in the place of the threat; None for nothing.
+        least_classes: by label of a threat, the number of classes below which a dataset has no such threat.
         second_model: address of the model in the place of "{second}" where the user names none.
         aims: of a picture, by label of the threat, the class whose pixels it aims at; all of them by default.
         objects: whether evaluations keep every connected object (`Settings.objects`).
@@ -93,6 +94,7 @@ class Study(AnyStudy):
     kind: Kind = "measure"
     printed: Callable[[], Printed] | None = None
     exceptions: Mapping[tuple[str, str], Description | None] = field(default_factory=dict)
+    least_classes: Mapping[str, int] = field(default_factory=dict)
     second_model: str = ""
     aims: Mapping[str, str] = field(default_factory=dict)
     objects: bool = False

@@ -69,6 +69,14 @@ class Figures(ABC):
         """(R,) mean over pixels of "confidence" (largest class probability) or "entropy" (nats)."""
         return UNKNOWN
 
+    def zero_gradients(self, member: str, threat: str, model: str | None = None) -> FloatArray:
+        """(R,) mean over images of the share of exactly zero elements in the first gradient that an attack saw."""
+        return UNKNOWN
+
+    def abstention(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        """(R,) share of the pixels without a certificate."""
+        return UNKNOWN
+
     def parameters(self, member: str, model: str | None = None) -> float:
         """Number of parameters."""
         return float("nan")

@@ -138,7 +138,7 @@ def _left_out(study: Study, results: Results) -> list[Text]:
     """What of the study was not run."""
     missing = [label for label in study.members if label not in results.members]
     missing += [label for label in study.threats if label not in results.threats]
-    return [Text(f"A part of the study only. Left out: {', '.join(missing)}.")] if missing else []
+    return [Text(f"Left out: {', '.join(missing)}.")] if missing else []
 
 
 def _settings(results: Results) -> Table:

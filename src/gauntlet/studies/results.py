@@ -12,6 +12,7 @@ import numpy as np
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import Metric
 from gauntlet.metrics.arithmetic import divide
+from gauntlet.metrics.certification import CertificationMetric
 from gauntlet.metrics.segmentation import worst_case
 from gauntlet.metrics.segmentation.counts import SCALARS, CountTable, ImageCounts
 from gauntlet.metrics.segmentation.figures import image_iou, mean_iou
@@ -20,7 +21,7 @@ from gauntlet.models import GauntletModel
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
-from gauntlet.studies.figures import CLEAN, Figures, FloatArray, mean_of
+from gauntlet.studies.figures import CLEAN, UNKNOWN, Figures, FloatArray, mean_of
 
 FOREGROUND = "foreground"
 """The view of the pixels whose ground truth is no background."""
@@ -124,6 +125,23 @@ class Results(Figures):
 
         return mean_of([figure(*counted) for counted in self._counts(member, threat, model, "all", MEAN_IOU)])
 
+    def zero_gradients(self, member: str, threat: str, model: str | None = None) -> FloatArray:
+        if member not in self.members or threat not in self.threats:
+            return UNKNOWN
+        started = self.store.started(self.evaluation(member, threat, model).key)
+        assert started is not None  # it was evaluated
+        told = [row.details.get("zero_gradient_share") for row in self.store.image_rows(started)]
+        shares = np.array([np.nan if each is None else each for each in told], dtype=np.float64)  # (N,)
+        weights = self.weights * ~np.isnan(shares)
+        return np.asarray(divide(weights @ np.nan_to_num(shares), weights.sum(axis=1)), dtype=np.float64)
+
+    def abstention(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        def figure(table: CountTable) -> FloatArray:
+            said = divide(self.weights @ table.predicted.sum(axis=1), self.weights @ table.valid)
+            return np.asarray(1 - said, dtype=np.float64)
+
+        return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
+
     def parameters(self, member: str, model: str | None = None) -> float:
         source = self.sources[self._name(model), member]
         loaded = source.load() if isinstance(source, ModelSource) else source
@@ -157,6 +175,11 @@ class Results(Figures):
             raise GauntletError(f"the store {self.store.address} has no counts of '{evaluation.threat}'.")
         views = started.views
         counts = [metric.decode(row.counts) for row in self.store.image_rows(started)]
+        if isinstance(metric, CertificationMetric):
+            tables = metric.tables(counts)
+            if view not in tables:
+                raise GauntletError(f"'{evaluation.threat}' has no view '{view}', only {', '.join(tables)}.")
+            return [(tables[view], np.full((len(counts), len(SCALARS)), np.nan))]
         if not all(isinstance(each, ImageCounts) for each in counts):
             raise GauntletError("a study of label maps needs a segmentation model.")
         ignoring, view = view.startswith(FOREGROUND), view.removeprefix(FOREGROUND).strip() or "all"
@@ -165,22 +188,22 @@ class Results(Figures):
                 f"the evaluation of '{evaluation.threat}' has no view '{view}', only {', '.join(views)}."
             )
         background = _background(metric) if ignoring else None
-        tables = [
+        of_views = [
             CountTable.of([each.confusion[index] for each in counts], len(metric.class_names), background)
             for index in range(len(views))
         ]
         scalars = np.stack([each.scalars for each in counts], axis=1)  # (views, N, SCALARS)
         if background is not None:
-            tables = [table.without_class(background) for table in tables]
+            of_views = [table.without_class(background) for table in of_views]
         if view in views:
             index = list(views).index(view)
-            return [(tables[index], scalars[index])]
+            return [(of_views[index], scalars[index])]
         if views.kind is ViewKind.CANDIDATES:
-            choice = WORST[worst](tables).choice
-            return [(worst_case.chosen(tables, choice), scalars[choice, np.arange(len(counts))])]
+            choice = WORST[worst](of_views).choice
+            return [(worst_case.chosen(of_views, choice), scalars[choice, np.arange(len(counts))])]
         if views.kind is ViewKind.REGION:
-            return [(tables[0] + tables[1], scalars[0] + scalars[1])]
-        return list(zip(tables, scalars, strict=True))
+            return [(of_views[0] + of_views[1], scalars[0] + scalars[1])]
+        return list(zip(of_views, scalars, strict=True))
 
     @cached_property
     def weights(self) -> FloatArray:

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.evaluation.execution.progress import Progress
+from gauntlet.evaluation.execution.runner import Executor, run_jobs
 from gauntlet.evaluation.jobs import PlannedJob, Settings, check_depth, make_job, options_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
-from gauntlet.evaluation.progress import Progress
-from gauntlet.evaluation.runner import Executor, run_jobs
 from gauntlet.models import resolve_model
 from gauntlet.results.origin import origin_here
 from gauntlet.results.record import Evaluation
@@ -57,7 +57,8 @@ def run_study(
     names = list(dict.fromkeys(model for model, _, _ in jobs))
     sources = {(model, member): planned.model for (model, member, _), planned in jobs.items()}
     members, threats = part_of(study, only)
-    return Results(evaluations, store, names, members, threats, sources=sources)
+    run = {threat for _, _, threat in jobs}
+    return Results(evaluations, store, names, members, [each for each in threats if each in run], sources=sources)
 
 
 def run_cells(
@@ -111,11 +112,16 @@ def study_jobs(
             f"the study '{study.name}' leaves out the background, and '{data.name}' has none; use one with a "
             "background class, such as voc."
         )
+    threats = {
+        label: threat
+        for label, threat in study.threats.items()
+        if data.num_classes >= study.least_classes.get(label, 0)
+    }
     jobs: dict[Cell, PlannedJob] = {}
     for model in models:
         address = ModelEntry(address=model) if isinstance(model, str) else model
         members = study_members(study, address, second_model)
-        jobs |= member_jobs(address.address, members, study.threats, data, entry, chosen, study.exceptions)
+        jobs |= member_jobs(address.address, members, threats, data, entry, chosen, study.exceptions)
     return {cell: job for cell, job in jobs.items() if cell[1] in kept_members and cell[2] in kept_threats}
 
 

@@ -71,7 +71,7 @@ def _read_file(path: Path) -> Mapping[str, Any]:
     """The mapping of a YAML file, or of one with key="value" in the form of the benchmarks' papers."""
     try:
         assigned = semsegbench.read_assignments(path.read_text(encoding="utf-8"))
-    except OSError:  # said by whoever reads it as YAML
+    except (OSError, UnicodeDecodeError):  # said by whoever reads it as YAML
         assigned = None
     return assigned or read_mapping(path, "the threat file", "a mapping such as 'corruption: {name: fog, severity: 3}'")
 
@@ -102,5 +102,7 @@ def _from_description(description: Mapping[str, Any]) -> Threat:
         raise unknown_name("kind of threat", str(kind), threats.names())
     if options is not None and not isinstance(options, Mapping):
         raise GauntletError(f"the options of '{kind}' must be a mapping, not {options!r}.")
+    if wrong := [name for name in options or {} if not isinstance(name, str)]:
+        raise GauntletError(f"the options of '{kind}' have names, and {wrong[0]!r} is none.")
     threat: Threat = threats[kind](dict(options or {}))
     return threat

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ def load_state(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError):
+    except Exception:  # damaged files end in one of many errors of zip files and pickles
         raise GauntletError(f"'{path}' is not a readable checkpoint; remove it to start the training anew.") from None
     return state
 

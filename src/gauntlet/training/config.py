@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from gauntlet.errors import GauntletError
 from gauntlet.numbers import parse_number
+from gauntlet.yaml_files import read_yaml
 
 Number = Annotated[float, BeforeValidator(parse_number)]
 Probability = Annotated[float, BeforeValidator(parse_number), Field(ge=0, le=1)]
@@ -365,10 +365,4 @@ def parse_config(data: object, source: str = "the training recipe") -> TrainingC
 def load_config(path: str | Path) -> TrainingConfig:
     """A recipe from a YAML file."""
     path = Path(path)
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise GauntletError(f"cannot read the training recipe '{path}': {error.strerror}.") from None
-    except yaml.YAMLError as error:
-        raise GauntletError(f"'{path}' is not valid YAML: {str(error).splitlines()[0]}.") from None
-    return parse_config(data, f"'{path}'")
+    return parse_config(read_yaml(path, "the training recipe"), f"'{path}'")

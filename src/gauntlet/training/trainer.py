@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.progress import Progress, Silent, Terminal
+from gauntlet.evaluation.execution.progress import Progress, Silent, Terminal
 from gauntlet.models import GauntletModel
 from gauntlet.models.sources.trained import CARD_FILE, TrainedModel, register
 from gauntlet.own_code import PREFIX, find_callable

@@ -12,7 +12,7 @@ import pytest
 from corruption_patterns import PATTERNS, Image, blocks
 
 from gauntlet.analysis import mpc
-from gauntlet.analysis.benchmark_sets import C_BAR as MEMBERS
+from gauntlet.analysis.scoring.benchmark_sets import C_BAR as MEMBERS
 from gauntlet.threats import suites
 from gauntlet.threats.corruptions import C_BAR, corrupt, names
 from gauntlet.threats.corruptions.settings import Stream

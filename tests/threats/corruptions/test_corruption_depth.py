@@ -12,16 +12,16 @@ import pytest
 import torch
 from corruption_patterns import depth_of, waves
 
-from gauntlet.analysis.benchmark_sets import CORRUPTIONS
+from gauntlet.analysis.scoring.benchmark_sets import CORRUPTIONS
 from gauntlet.cli.show import _corruption_sheet
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.protocols import Protocol, Resized
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate, plan
+from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
-from gauntlet.evaluation.progress import Silent
 from gauntlet.models.sources.contract import LoadedModel
 from gauntlet.samples import Sample, collate
 from gauntlet.seeding import ImageSeed

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gauntlet.analysis.benchmark_sets import CORRUPTIONS
+from gauntlet.analysis.scoring.benchmark_sets import CORRUPTIONS
 from gauntlet.errors import GauntletError
 from gauntlet.threats.compat.detecbench import corruptions as detecbench
 from gauntlet.threats.corruptions import VIDEO, corrupt, names, registry

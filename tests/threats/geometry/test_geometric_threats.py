@@ -17,9 +17,9 @@ from gauntlet.datasets import load_dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
 from gauntlet.evaluation.counting import build_counter, metric_options
+from gauntlet.evaluation.execution.units import Unit, UnitComputer
 from gauntlet.evaluation.kept_images import KeptImages
 from gauntlet.evaluation.plan import parse_plan, plan_threats
-from gauntlet.evaluation.units import Unit, UnitComputer
 from gauntlet.metrics.detection.figures import image_f1
 from gauntlet.models import SegmentationModel, wrap_model
 from gauntlet.results import open_store

@@ -80,8 +80,14 @@ class CertificationMetric(Metric):
         """(H, W): which pixels of an image are certified."""
         return rejected(p_values(votes.hits, votes.samples, tau), self.alpha, self.correction, self.tolerated)
 
-    def compute(self, counts: Iterable[Votes], views: Views) -> list[Figure]:
-        names = [*(f"tau {tau:g}" for tau in self.tau), VOTES, BASE]
+    @property
+    def view_names(self) -> list[str]:
+        """The views that have counts: one per tau, the vote without abstention, the base model."""
+        return [*(f"tau {tau:g}" for tau in self.tau), VOTES, BASE]
+
+    def tables(self, counts: Iterable[Votes]) -> dict[str, CountTable]:
+        """Counts of every image by view; in that of a tau a pixel without a certificate is predicted as no class."""
+        names = self.view_names
         rows: dict[str, list[npt.NDArray[np.int64]]] = {name: [] for name in names}
         for votes in counts:
             everywhere = np.ones(votes.top.shape, bool)
@@ -89,7 +95,10 @@ class CertificationMetric(Metric):
                 rows[name].append(self._row(votes, votes.top, self.certified(votes, tau)))
             rows[VOTES].append(self._row(votes, votes.top, everywhere))
             rows[BASE].append(self._row(votes, votes.clean, everywhere))
-        tables = {name: _table(part, len(self.class_names)) for name, part in rows.items()}
+        return {name: _table(part, len(self.class_names)) for name, part in rows.items()}
+
+    def compute(self, counts: Iterable[Votes], views: Views) -> list[Figure]:
+        names, tables = self.view_names, self.tables(counts)
         figures = self._certified_figures(tables[names[0]], self.tau[0], "all")
         for name, tau in zip(names, self.tau, strict=False):
             figures += self._certified_figures(tables[name], tau, name)

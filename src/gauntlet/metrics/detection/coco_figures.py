@@ -79,8 +79,8 @@ def _evaluate(truths: Sequence[Boxes], detections: Sequence[Boxes], num_classes:
         "images": [{"id": index + 1} for index in range(len(truths))],
         "categories": [{"id": index + 1, "name": str(index)} for index in range(num_classes)],
     }
-    objects = COCO({**shared, "annotations": _objects(truths, num_classes)})
-    detected = COCO({**shared, "annotations": _detections(detections, num_classes)})
+    objects = COCO({**shared, "annotations": coco_objects(truths, num_classes)})
+    detected = COCO({**shared, "annotations": coco_detections(detections, num_classes)})
     evaluation = COCOeval_faster(objects, detected, "bbox")
     evaluation.evaluate()
     evaluation.accumulate()
@@ -104,7 +104,8 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _objects(truths: Sequence[Boxes], num_classes: int) -> list[dict[str, Any]]:
+def coco_objects(truths: Sequence[Boxes], num_classes: int) -> list[dict[str, Any]]:
+    """The objects of N images as COCO's annotations; images and categories are numbered from 1."""
     rows = []
     for image, truth in enumerate(truths, start=1):
         areas = truth.areas
@@ -120,7 +121,8 @@ def _objects(truths: Sequence[Boxes], num_classes: int) -> list[dict[str, Any]]:
     return _numbered(rows)
 
 
-def _detections(detections: Sequence[Boxes], num_classes: int) -> list[dict[str, Any]]:
+def coco_detections(detections: Sequence[Boxes], num_classes: int) -> list[dict[str, Any]]:
+    """The detections of N images as COCO's results; images and categories are numbered from 1."""
     rows = []
     for image, detected in enumerate(detections, start=1):
         if detected.scores is None:

@@ -16,6 +16,7 @@ from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.extras import FITTING_TORCHVISION, install_command, torchvision_fault
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import file_digest
+from gauntlet.models.sources.option_values import check_values
 from gauntlet.models.wrapping import Normalisation, WrappedSegmentation, logits_of
 
 WRAPPED = ("num_classes", "mean", "std", "channel_order", "class_names", "ignore_index", "stride")
@@ -176,6 +177,8 @@ def check_options(address: str, options: Iterable[str], accepted: Sequence[str])
     for option in options:
         if option not in accepted:
             raise unknown_name(f"option of the model '{address}'", option, accepted)
+    if isinstance(options, Mapping):
+        check_values(address, options)
 
 
 def digested(options: Mapping[str, Any]) -> dict[str, Any]:

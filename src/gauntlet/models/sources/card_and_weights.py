@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, first_line
 from gauntlet.models import architectures
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources.contract import ModelSource, file_digest
@@ -39,6 +39,9 @@ class CardAndWeights(ModelSource):
             card: dict[str, Any] = json.loads(self.card_file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise GauntletError(f"the card {self.card_file} cannot be read: {error}.") from None
+        described = card.get("model") if isinstance(card, dict) else None
+        if not isinstance(described, dict) or not isinstance(described.get("architecture"), str) or "name" not in card:
+            raise GauntletError(f"the card {self.card_file} describes no model; train it again, or get the whole card.")
         return card
 
     @property
@@ -51,7 +54,14 @@ class CardAndWeights(ModelSource):
 
     def load(self) -> GauntletModel:
         card = self.card
-        return load_weights(card["model"], self.weights, self.identity, card.get("code", ""))
+        try:
+            return load_weights(card["model"], self.weights, self.identity, card.get("code", ""))
+        except GauntletError:
+            raise
+        # The card is a file like any other: whatever stands in it goes into layers, which fail in many ways.
+        except Exception as error:
+            what = f"{type(error).__name__}: {first_line(error)}"
+            raise GauntletError(f"no model can be made of the card {self.card_file}: {what}") from error
 
 
 def load_weights(

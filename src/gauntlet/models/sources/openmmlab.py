@@ -270,7 +270,7 @@ def find_checkpoint(folder: Path, address: str) -> Path:
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """What a trusted checkpoint holds: `state_dict`, and mostly `meta`; a plain state dict is one without the rest."""
     try:
-        content = torch.load(path, map_location="cpu", weights_only=False)
+        content = torch.load(path, map_location="cpu", weights_only=False)  # nosec B614 # only with trust
     # Damaged files end in one of many errors of zip files and pickles.
     except Exception as error:
         raise GauntletError(f"the checkpoint {path} cannot be read: {first_line(error)}") from None

@@ -16,6 +16,7 @@ from gauntlet.errors import GauntletError, first_line
 from gauntlet.models.contract import GauntletModel, ModelIdentity, SegmentationModel
 from gauntlet.models.sources.adapting import WRAPPED, Adapter, check_options, digested
 from gauntlet.models.sources.contract import ModelSource, file_digest
+from gauntlet.models.sources.option_values import check_values
 from gauntlet.models.sources.weights import fill, read_state, weights_path
 from gauntlet.models.wrapping import WrappedSegmentation, wrap_model
 from gauntlet.own_code import find_callable
@@ -92,8 +93,9 @@ class PythonModel(ModelSource):
     @cached_property
     def _parameters(self) -> list[str]:
         """The names of the callable's parameters; none where it does not say (builtins)."""
+        function = self._function
         try:
-            return list(inspect.signature(self._function).parameters)
+            return list(inspect.signature(function).parameters)
         except (TypeError, ValueError):
             return []
 
@@ -206,6 +208,7 @@ def _for_wrapping(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _wrapped(module: Any, options: Mapping[str, Any]) -> SegmentationModel:
     """A network of the user's own as a model."""
+    check_values(str(options.get("name", "")) or "of your own", options)
     count = len(options["outputs"]) if "outputs" in options else options["num_classes"]
     if options.get("num_classes", count) != count:
         raise GauntletError(f"num_classes is {options['num_classes']}, but {count} outputs are chosen.")

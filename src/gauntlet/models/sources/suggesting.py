@@ -23,10 +23,13 @@ _TWO_COUNTS = (100, 101)
 def suggest_address(given: str) -> GauntletError | None:
     """The error for a model that was given as a file or a folder; None where it is neither."""
     path = Path(given).expanduser()
-    if path.is_dir():
-        return GauntletError(f"'{given}' is a folder; {_of_folder(given, path)}.")
-    if path.is_file():
-        return GauntletError(f"'{given}' is a file; {_of_file(given, path)}.")
+    try:
+        if path.is_dir():
+            return GauntletError(f"'{given}' is a folder; {_of_folder(given, path)}.")
+        if path.is_file():
+            return GauntletError(f"'{given}' is a file; {_of_file(given, path)}.")
+    except OSError:  # too long for a name of a file
+        return None
     if path.suffix in FILE_SUFFIXES:
         return GauntletError(f"there is no file '{given}'; a model is a shipped name or prefix:rest (docs/models.md).")
     return None

@@ -10,13 +10,15 @@ from typing import Any
 
 from gauntlet.errors import GauntletError
 from gauntlet.files import cache_folder, write_atomically
+from gauntlet.models.contract import GauntletModel
 from gauntlet.models.sources.adapting import check_options
 from gauntlet.models.sources.card_and_weights import CardAndWeights
+from gauntlet.own_code import refusing_code
 
 CARD_FILE, WEIGHTS_FILE = "card.json", "model.safetensors"
 """What makes a folder a trained model."""
 OPTIONS = ("name", "trust")
-"""The card says everything else; nothing of it is unpickled, so trusting it changes nothing."""
+"""The card says everything else, and nothing of it is unpickled; trust lets a network of one's own be imported."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,12 @@ class TrainedModel(CardAndWeights):
     Attributes:
         folder: with the card and the weights.
         name: what results are stored under; the name of the recipe by default.
+        trust: whether the network may be code that the card names; it may where this user trained it.
     """
 
     folder: Path
     name: str | None = None
+    trust: bool = False
 
     @property
     def called(self) -> str:
@@ -38,6 +42,12 @@ class TrainedModel(CardAndWeights):
     @property
     def origin(self) -> Mapping[str, Any]:
         return {"address": str(self.folder), "options": {"name": self.name} if self.name else {}}
+
+    def load(self) -> GauntletModel:
+        own = self.trust or str(self.folder.resolve()) in _registered().values()
+        why = f"the card of {self.folder}, which was not trained here, names it: pass trust=True (--trust) to trust it."
+        with refusing_code("" if own else why):
+            return super().load()
 
     @property
     def card_file(self) -> Path:
@@ -56,14 +66,18 @@ def find(address: str, options: Mapping[str, Any]) -> TrainedModel | None:
             return None
         folder = Path(_registered()[address])
     check_options(address, options, OPTIONS)
-    return TrainedModel(folder, options.get("name"))
+    return TrainedModel(folder, options.get("name"), bool(options.get("trust")))
 
 
 def is_trained(folder: Path) -> bool:
     """Whether a folder holds a finished training; one that is not finished is an error."""
-    if (folder / CARD_FILE).is_file() and (folder / WEIGHTS_FILE).is_file():
-        return True
-    if (folder / "checkpoint.pt").is_file():
+    try:
+        if (folder / CARD_FILE).is_file() and (folder / WEIGHTS_FILE).is_file():
+            return True
+        unfinished = (folder / "checkpoint.pt").is_file()
+    except OSError:  # a name that is too long for one
+        return False
+    if unfinished:
         raise GauntletError(f"the training in {folder} is not finished; run 'gauntlet train' again to go on.")
     return False
 

@@ -79,7 +79,7 @@ def _load(path: Path, trust: bool) -> Any:
             from safetensors.torch import load_file
 
             return load_file(path)
-        return torch.load(path, map_location="cpu", weights_only=not trust)
+        return torch.load(path, map_location="cpu", weights_only=not trust)  # nosec B614 # tensors, or trust
     except pickle.UnpicklingError as error:
         if trust:
             raise GauntletError(f"the weights {path} cannot be read: {first_line(error)}") from None

@@ -94,7 +94,8 @@ def table_html(table: Table) -> Markup:
         + "".join(_cell(cell, column, (number, index) in bold) for index, cell, column in _rest(row, table.columns))
         for number, row in enumerate(table.rows)
     )
-    return Markup(f'<table id="{escape(table.id)}"><thead><tr>{head}</thead><tbody>{"".join(rows)}</tbody></table>')
+    written = f'<table id="{escape(table.id)}"><thead><tr>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
+    return Markup(written)
 
 
 def _head(column: Column) -> str:

@@ -20,7 +20,7 @@ MOST_SCORES = 8
 
 def section(scope: Scope, ranking: Ranking) -> Section | None:
     """Correlations from three models on, transfer matrices where attacks were made on another model."""
-    blocks: list[Block] = [*_correlations(scope, ranking), *_transfers(scope)]
+    blocks: list[Block] = [*_correlations(scope, ranking), *transfers(scope)]
     return Section(f"relations-{scope.id}", "Relations", blocks) if blocks else None
 
 
@@ -88,7 +88,8 @@ def _scores(scope: Scope, ranking: Ranking) -> pd.DataFrame:
     return table[varying[:MOST_SCORES]]
 
 
-def _transfers(scope: Scope) -> list[Block]:
+def transfers(scope: Scope) -> list[Block]:
+    """Matrices of attacks that were made on one model and shown to another; nothing where there are none."""
     rows = scope.analysis_frame
     rows = rows[rows["view"].eq("all")]
     if not rows["description"].str.contains('"source_model"').any():

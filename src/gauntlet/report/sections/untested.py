@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from gauntlet.analysis.scores import WEATHER_DATASET
+from gauntlet.analysis.scoring.scores import WEATHER_DATASET
 from gauntlet.report.document import Bullets, Section, Text
 from gauntlet.report.scope import Scope
 from gauntlet.report.scope_ranking import Ranking

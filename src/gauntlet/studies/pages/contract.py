@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.execution.progress import Progress
+from gauntlet.evaluation.execution.runner import Executor
 from gauntlet.evaluation.jobs import PlannedJob, Settings
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
-from gauntlet.evaluation.progress import Progress
-from gauntlet.evaluation.runner import Executor
 from gauntlet.files import write_atomically
 from gauntlet.models import resolve_model
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
 from gauntlet.studies.contract import AnyStudy, Kind
+from gauntlet.studies.results import Results
 from gauntlet.studies.running import member_jobs, run_cells
 from gauntlet.tasks import SEGMENTATION
 from gauntlet.threats import build_threat, suites
 from gauntlet.threats.build import ThreatLike
 
+NETWORK = "network"
+"""The one member of every model in `Runs.results`."""
 STREETS = DatasetEntry(name="streets", split="val")
 Choose = Callable[[Dataset, int], Dataset]
 """So many images of a dataset."""
@@ -65,12 +69,14 @@ class Runs:
         dataset: the images.
         sources: what loads the models, by address, in order.
         threats: their labels, in order.
+        store: where the counts of their images are.
     """
 
     evaluations: Mapping[tuple[str, str], Evaluation]
     dataset: Dataset
     sources: Mapping[str, ModelSource]
     threats: Sequence[str]
+    store: Store
 
     @property
     def models(self) -> list[str]:
@@ -87,6 +93,12 @@ class Runs:
     def by_model(self, threat: str) -> dict[str, Evaluation]:
         """One threat, by model."""
         return dict(zip(self.models, self.row(threat), strict=True))
+
+    @cached_property
+    def results(self) -> Results:
+        """The same with its resampled images, for intervals; the one member of every model is NETWORK."""
+        cells = {(model, NETWORK, threat): each for (model, threat), each in self.evaluations.items()}
+        return Results(cells, self.store, self.models, [NETWORK], self.threats)
 
 
 PageRuns = Mapping[str, Runs]
@@ -142,7 +154,7 @@ class PagePlan:
         for label, data in self.data.items():
             own = {(model, threat): each for (part, model, threat), each in cells.items() if part == label}
             sources = {model: self.sources[model] for model, _ in own}
-            runs[label] = Runs(own, data, sources, list(dict.fromkeys(threat for _, threat in own)))
+            runs[label] = Runs(own, data, sources, list(dict.fromkeys(threat for _, threat in own)), store)
         return runs
 
 

@@ -10,6 +10,9 @@ import cv2
 from gauntlet import pictures
 from gauntlet.models.sources import shipped
 from gauntlet.pictures import Tile
+from gauntlet.report.tables import format_cell
+from gauntlet.studies.figures import FloatArray, interval
+from gauntlet.studies.verdicts import decide
 
 
 def section(title: str, *parts: str) -> str:
@@ -25,6 +28,21 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def percent(value: float | None, digits: int = 1) -> str:
     """A fraction as per cent; nothing where there is none."""
     return "" if value is None else f"{100 * value:.{digits}f}"
+
+
+def with_interval(values: FloatArray) -> str:
+    """A figure over resamples (R,) as per cent, with its 95 % interval: "51.2 (48.0 to 54.1)"."""
+    return format_cell(interval(values), "percent")
+
+
+def judged(margin: FloatArray, images: int) -> str:
+    """The verdict on a claim in bold, with the margin (R,) by which it holds.
+
+    A claim that holds or fails by its 95 % interval over at least 16 images is told, any other cannot be told.
+    """
+    found = interval(margin)
+    verdict = decide(found, images)
+    return f"**{verdict[0].upper()}{verdict[1:]}** (margin {format_cell(found, 'points')} points)."
 
 
 def short(models: Sequence[str]) -> list[str]:

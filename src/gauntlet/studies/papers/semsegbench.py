@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from gauntlet.analysis import gam
-from gauntlet.analysis.benchmark_sets import COMMON_3D, COMMON_CORRUPTIONS
 from gauntlet.analysis.frames import unit_columns
+from gauntlet.analysis.scoring.benchmark_sets import COMMON_3D, COMMON_CORRUPTIONS
 from gauntlet.results import published
 from gauntlet.studies.contract import studies
 from gauntlet.studies.correlation_rules import (

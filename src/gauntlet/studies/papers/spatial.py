@@ -9,6 +9,7 @@ from gauntlet.report.document import Block
 from gauntlet.studies.contract import Claim, Description, Study, studies
 from gauntlet.studies.drawings import curves
 from gauntlet.studies.figures import Figures, FloatArray, mean_of, smallest
+from gauntlet.threats.suites import LARGE, localized, rounds_in_square
 
 WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 """Weight of the second network, the one that is robust to natural corruptions."""
@@ -29,18 +30,8 @@ def ensembles() -> dict[str, str]:
 
 def threats() -> dict[str, Description]:
     """Localized corruptions and the region-aware attack, beside clean images."""
-    natural = {
-        label: {"localized": {"corruption": {"name": name, "severity": 3}, "ratio": 0.5, "patch": "quarter"}}
-        for label, name in zip(CORRUPTED, CORRUPTIONS, strict=True)
-    }
-    rounds = {
-        "region_aware": {
-            "attack": {"name": "bim", "epsilon": "16/255", "steps": 50},
-            "rounds": 3,
-            "region": {"square": {"size": "quarter", "position": "centre"}},
-        }
-    }
-    return {"clean": "clean", **natural, ATTACKED: rounds}
+    natural = {label: localized(name) for label, name in zip(CORRUPTED, CORRUPTIONS, strict=True)}
+    return {"clean": "clean", **natural, ATTACKED: rounds_in_square(LARGE)}
 
 
 def natural_error(results: Figures, weight: float) -> FloatArray:
@@ -79,8 +70,7 @@ def drawing(results: Figures) -> list[Block]:
         "weight of the network that is robust to natural corruptions",
         "relative error",
         caption="By Eq. 11 gamma is the weight of the first network; the paper's text praises gamma 0.4 as the "
-        "weight of "
-        "the second, which is gamma 0.6 of `ensemble:`.",
+        "weight of the second, which is gamma 0.6 of `ensemble:`.",
     )
 
 
@@ -92,11 +82,9 @@ ENSEMBLES = Study(
     setting="DeepLabV3 (MobileNet, ResNet), BiSeNet-R101 or DDRNet23 with SegFormer b0 or b1; Cityscapes validation.",
     finding="With a weight of about 0.4 on the transformer the natural error has dropped clearly while the adversarial "
     "one is still small; clean accuracy does not suffer.",
-    unknown="Corruptions, severity, ratio, epsilon, patch and rounds; ours are those of its other figures "
-    "(gaussian noise, "
-    "snow, brightness at severity 3, half of the patches; a centred square, 16/255, 3 rounds of 50 steps), sizes "
-    "relative "
-    "to the image.",
+    unknown="Corruptions, severity, ratio, epsilon, patch and rounds; ours are those of its other figures (gaussian "
+    "noise, snow, brightness at severity 3, half of the patches of 256; a centred square of 200, 16/255, 3 rounds of "
+    "50 steps), sizes relative to a height of 1024.",
     members=ensembles(),
     second_model=NATURAL,
     threats=threats(),

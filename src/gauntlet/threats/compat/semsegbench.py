@@ -9,6 +9,7 @@ from typing import Any
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.numbers import parse_number
 from gauntlet.threats.corruptions import COMMON, COMMON_3D, registry
+from gauntlet.yaml_files import parse_yaml
 
 ATTACKS = {"fgsm": "fgsm", "bim": "bim", "pgd": "pgd", "apgd": "apgd", "segpgd": "segpgd", "cospgd": "cospgd"}
 NORMS = {"linf": "linf", "l_inf": "linf", "inf": "linf", "l2": "l2", "l_2": "l2", "2": "l2"}
@@ -41,15 +42,13 @@ def read_assignments(text: str) -> dict[str, Any] | None:
     >>> read_assignments('threat_model="PGD"\\niterations="20"')
     {'threat_model': 'PGD', 'iterations': 20}
     """
-    import yaml
-
     settings: dict[str, Any] = {}
     place, text = 0, _COMMENT.sub("", text).strip()
     while place < len(text):
         found = _ASSIGNMENT.match(text, place)
         if found is None:
             return None
-        settings[found[1]] = yaml.safe_load(found[2].strip("\"'"))
+        settings[found[1]] = parse_yaml(found[2].strip("\"'"))
         place = found.end()
     return settings if is_semsegbench(settings) else None
 

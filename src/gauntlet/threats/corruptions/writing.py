@@ -12,7 +12,7 @@ import numpy as np
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.files import write_atomically
+from gauntlet.files import name_inside, write_atomically
 from gauntlet.samples import Sample
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.corruptions.api import SEVERITIES, check_name, check_severity, corrupt, corruption_stream
@@ -205,9 +205,7 @@ def _claim(root: Path, settings: dict[str, Any]) -> None:
 
 def _file_name(image_id: str, suffix: str) -> PurePosixPath:
     """The file of an image: its id with the suffix of the format; folders in the id stay folders."""
-    path = PurePosixPath(image_id)
-    if path.is_absolute() or ".." in path.parts or not path.name:
-        raise GauntletError(f"the image id '{image_id}' cannot be a file name inside the copy.")
+    path = name_inside(image_id)
     known = path.suffix.lower() in (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
     return path.with_suffix(suffix) if known else path.with_name(path.name + suffix)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.truth_files import ImageObjects, coco_file, encode_labels
 from gauntlet.errors import GauntletError
-from gauntlet.files import write_atomically
+from gauntlet.files import name_inside, write_atomically
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats.contract import Threat
 from gauntlet.threats.kinds.geometric import GeometricThreat
@@ -56,7 +56,7 @@ def write_moved(
     for index, image_id in enumerate(dataset.ids()):
         sample = dataset[index]
         moved = threat.moved(sample, ImageSeed(seed, sample.id), dataset.ignore_index)
-        name = str(PurePosixPath(image_id).with_suffix("")) + ".png"
+        name = str(name_inside(image_id).with_suffix("")) + ".png"
         _, image = cv2.imencode(".png", moved.image[..., ::-1])
         write_atomically(root / "images" / name, np.asarray(image).tobytes())
         if moved.labels is not None:

@@ -25,6 +25,7 @@ from gauntlet.studies.papers.arnab.shared import (
 
 PLAIN, CRF, PARTIAL = "plain", "crf", "crf, gradient of the unaries only"
 FROM_PLAIN = "fgsm from plain"
+ZERO = "exactly zero gradients, FGSM"
 
 
 # Figures 9, 10 and 20: does the field help?
@@ -46,6 +47,7 @@ def crf_drawing(results: Figures) -> list[Block]:
         "clean mIoU": lambda part, member: part.miou(member, "clean"),
         "confidence, clean": lambda part, member: part.certainty("confidence", member, "clean"),
         "confidence, FGSM": lambda part, member: part.certainty("confidence", member, "fgsm"),
+        ZERO: lambda part, member: part.zero_gradients(member, "fgsm"),
     }
     return [
         *matrix(results, "IoU ratio at 8/255", columns, caption="The last column was made on the plain network."),
@@ -138,6 +140,7 @@ def sweep_drawing(results: Figures) -> list[Block]:
         "IoU ratio, FGSM": fgsm_ratio,
         "clean mIoU": lambda part, each: part.miou(each, "clean"),
         "confidence, clean": lambda part, each: part.certainty("confidence", each, "clean"),
+        ZERO: lambda part, each: part.zero_gradients(each, label("fgsm")),
     }
     return figures(results, "More smoothing, and how sure the network is", columns, "Wider kernels smooth more.")
 

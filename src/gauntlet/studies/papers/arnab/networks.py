@@ -162,7 +162,7 @@ def network_study(
 
 
 _NINE, _SIX = f"Nine networks on the {VOC}", f"Six networks on the {CITYSCAPES}"
-_LABELS = "FGSM with the true label or the prediction; ours are the true labels (the suite has the prediction)."
+_LABELS = "The text writes true labels for the untargeted attacks, its code has the prediction of the network (ours)."
 
 
 # Figure 4: clean against robust.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import partial
 
@@ -106,9 +107,14 @@ def no_gain(kind: str, results: Figures) -> FloatArray:
     return np.asarray(0.05 - gain(kind, results))
 
 
+def made_for(kind: str) -> str:
+    """The label of the attack that knows a transformation."""
+    return f"made for {kind}"
+
+
 def transform_threats() -> dict[str, Description]:
     """Attacks made for every transformation."""
-    return {"clean": "clean", **{kind: aware_attack(kind) for kind in TRANSFORMED}}
+    return {"clean": "clean", **{made_for(kind): aware_attack(kind) for kind in TRANSFORMED}}
 
 
 def transform_drawing(results: Figures) -> list[Block]:
@@ -116,7 +122,7 @@ def transform_drawing(results: Figures) -> list[Block]:
     return matrix(
         results,
         "mIoU under iterative FGSM ll at 8/255",
-        {kind: kind for kind in TRANSFORMED},
+        {kind: made_for(kind) for kind in TRANSFORMED},
         figure=miou,
         caption="Rows: the transformation before the network; columns: the one that the attack was made for.",
     )
@@ -124,12 +130,12 @@ def transform_drawing(results: Figures) -> list[Block]:
 
 def own_attack_is_stronger(kind: str, results: Figures) -> FloatArray:
     """What is left under the attack on the plain network minus under the attack that knows the transformation."""
-    return results.miou(kind, NONE) - results.miou(kind, kind)
+    return results.miou(kind, made_for(NONE)) - results.miou(kind, made_for(kind))
 
 
 def stronger_on_plain(kind: str, results: Figures) -> FloatArray:
     """What the plain network keeps (mIoU) under its own attack minus under the one made for a transformation."""
-    return results.miou(NONE, NONE) - results.miou(NONE, kind)
+    return results.miou(NONE, made_for(NONE)) - results.miou(NONE, made_for(kind))
 
 
 def printed_matrix() -> dict[tuple[str, str], float]:
@@ -150,7 +156,8 @@ def printed(item: str) -> Printed:
     elif item == "figure-7":
         mious = {(NETWORK, kind, at_8): cells[kind, kind] for kind in TRANSFORMED}
     else:
-        mious = {(NETWORK, kind, source): cells[kind, source] for kind in TRANSFORMED for source in TRANSFORMED}
+        pairs = itertools.product(TRANSFORMED, repeat=2)
+        mious = {(NETWORK, kind, made_for(source)): cells[kind, source] for kind, source in pairs}
     return Printed("Table 2, VOC, epsilon 8 of 255", mious)
 
 

@@ -20,6 +20,7 @@ from gauntlet.threats.attacks.engine.option_checks import radius, whole
 from gauntlet.threats.attacks.engine.outcome import reached
 from gauntlet.threats.attacks.engine.problem import BatchProblem
 from gauntlet.threats.attacks.engine.seeds import image_seed
+from gauntlet.threats.attacks.watching import show_points
 from gauntlet.threats.options import EPSILON, QUERIES
 from gauntlet.threats.passes import Passes
 
@@ -109,4 +110,5 @@ class Lowest:
         where = rows[taken]
         self.points[where] = points[taken]
         self.loss[where], self.fooled[where] = verdicts.loss[taken], verdicts.fooled[taken]
+        show_points(self.points)
         return taken

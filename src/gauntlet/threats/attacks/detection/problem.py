@@ -101,7 +101,7 @@ class ObjectProblem(BatchProblem):
 
     def differentiate(self, points: torch.Tensor, objective: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
         """The gradient of the sum of an objective per image, (N, 3, H, W), averaged over `samples`."""
-        return self.averaged(lambda: self._gradient(points, objective))
+        return self.averaged(points, lambda: self._gradient(points, objective))
 
     def _gradient(self, points: torch.Tensor, objective: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
         inputs = points.detach().requires_grad_(True)

@@ -21,6 +21,7 @@ from gauntlet.threats.attacks.engine.device import computing_device
 from gauntlet.threats.attacks.engine.labels import image_figures, label_map
 from gauntlet.threats.attacks.engine.losses import PixelLoss
 from gauntlet.threats.attacks.engine.pixels import Pixels
+from gauntlet.threats.attacks.watching import show_points
 
 Model = Callable[[torch.Tensor], torch.Tensor]
 
@@ -209,8 +210,9 @@ class BatchProblem(ABC):
         """Whether to count what is won after so many steps."""
         return self.count_every == 1 or (steps > 0 and steps % self.count_every == 0)
 
-    def averaged(self, gradient: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """The mean of `samples` gradients."""
+    def averaged(self, points: torch.Tensor, gradient: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """The mean of `samples` gradients at some points."""
+        show_points(points)
         total = gradient()
         for _ in range(self.samples - 1):
             total = total + gradient()
@@ -343,7 +345,7 @@ class Problem(BatchProblem):
                 for part in _parts(logits):
                     visit(self._pixels(logits[part], part), part)
             return points.new_empty(0)
-        return self.averaged(lambda: self._gradient(points, visit))
+        return self.averaged(points, lambda: self._gradient(points, visit))
 
     def _gradient(self, points: torch.Tensor, visit: Visit) -> torch.Tensor:
         inputs = points.detach().requires_grad_(True)

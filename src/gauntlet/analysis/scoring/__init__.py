@@ -1,0 +1,1 @@
+"""One number per model, and who is first: ReM and GAM, scores, the rule of ranking, leaderboards."""

@@ -1,0 +1,128 @@
+"""A session of work on one job: what the store has of it already, where new counts go, and its figures at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from gauntlet.errors import GauntletError
+from gauntlet.evaluation.counting import Counter, RunningFigure, build_counter, metric_options
+from gauntlet.evaluation.execution.units import Unit, cut_units
+from gauntlet.evaluation.jobs import PlannedJob
+from gauntlet.evaluation.kept_images import KeptImages
+from gauntlet.evaluation.provenance import describe_run
+from gauntlet.metrics import WHOLE, Views
+from gauntlet.models.contract import GauntletModel
+from gauntlet.models.preparation import parse_steps
+from gauntlet.results.model_facts import FIELD as FACTS
+from gauntlet.results.model_facts import ModelFacts, said_facts
+from gauntlet.results.origin import FIELD
+from gauntlet.results.record import Evaluation, ImageRow
+from gauntlet.results.store import Started, Store
+
+
+@dataclass
+class Session:
+    """Work on a job that the store knows.
+
+    Attributes:
+        planned: what is computed.
+        store, started: where counts go.
+        counter: makes the counts, and reads them.
+        images: how many the dataset has.
+        done: positions of the images whose counts are committed.
+        views: what the views of the counts are; None before the first unit.
+        running_figure: the figure over the images computed in this session so far (mIoU, or the mean F1 of images).
+        figure: its value, NaN where the threat has no plain one.
+        preparation: steps with which the model's passes are made faster (`models.preparation`); None when they are to
+            be measured first.
+        kept: where perturbed images are written, or None.
+    """
+
+    planned: PlannedJob
+    store: Store
+    started: Started
+    counter: Counter
+    images: int
+    done: set[int]
+    views: Views | None
+    running_figure: RunningFigure
+    preparation: tuple[str, ...] | None = ()
+    kept: KeptImages | None = None
+    figure: float = float("nan")
+
+    def keep_preparation(self, steps: tuple[str, ...]) -> tuple[str, ...]:
+        """Stores the chosen steps unless another process did first; returns the stored ones."""
+        if self.preparation is None:
+            self.preparation = self.store.keep_preparation(self.started, steps)
+        return self.preparation
+
+    def units_left(self) -> list[Unit]:
+        """Units with an image that is not committed; cut as they were when the evaluation began."""
+        units = cut_units(self.images, self.started.batch_size)
+        return [unit for unit in units if not self.done.issuperset(unit.positions)]
+
+    def commit(self, unit: Unit, rows: Sequence[ImageRow], views: Views, seconds: float) -> None:
+        """Writes the counts of a unit, all or nothing."""
+        self.store.add_images(self.started, rows, views, seconds)
+        self.done.update(unit.positions)
+        self.views = views
+        if views == WHOLE:
+            self.figure = self.running_figure.add([self.counter.metric.decode(row.counts) for row in rows])
+
+    def finish(self) -> Evaluation:
+        """Computes the figures of a job whose images are all committed, and marks it complete."""
+        if self.views is None:
+            raise GauntletError("the dataset has no images; nothing was evaluated.")
+        if self.kept is not None:
+            self.kept.write_index(self.planned)
+        metric = self.counter.metric
+        counts = (metric.decode(row.counts) for row in self.store.image_rows(self.started))
+        return self.store.finish(self.started, metric.compute(counts, self.views))
+
+
+def begin_session(
+    store: Store,
+    planned: PlannedJob,
+    device: torch.device,
+    threads: int | None = None,
+    facts: ModelFacts | None = None,
+) -> Session:
+    """Registers a job in the store, or takes up what is there of it.
+
+    Args:
+        store: where the job goes.
+        planned: what is to be computed.
+        device: where it is computed.
+        threads: torch threads of the workers that compute it; this process's by default.
+        facts: of the model, where this process has loaded it; by default what is known about its address.
+    """
+    job, settings, images = planned.job, planned.settings, len(planned.dataset)
+    options = metric_options(job.task, planned.dataset, planned.threat, objects=settings.objects)
+    counter = build_counter(job.task, options, importance=settings.importance, precision=settings.precision)
+    steps = parse_steps(settings.prepare) if planned.threat.passes(job.task).backward else ()
+    provenance = describe_run(
+        device=device, batch_size=settings.batch_size, precision=settings.precision, threads=threads, preparation=steps
+    )
+    provenance[FIELD] = planned.origin.as_dict()
+    provenance[FACTS] = (facts or model_facts(planned)).as_dict()
+    started = store.begin(job, images=images, batch_size=settings.batch_size, metric=options, provenance=provenance)
+    done = store.positions(started)
+    if started.preparation is None and done:  # begun by a version that prepared nothing
+        started = replace(started, preparation=store.keep_preparation(started, ()))
+    figure = counter.running_figure()
+    kept = None if settings.images_folder is None else KeptImages.of(settings.images_folder, planned)
+    return Session(planned, store, started, counter, images, done, started.views, figure, started.preparation, kept)
+
+
+def model_facts(planned: PlannedJob, model: GauntletModel | None = None) -> ModelFacts:
+    """What is known about the model of a job, and by the model itself where it is loaded."""
+    return said_facts(model, (planned.origin.model or {}).get("address"))
+
+
+def images_done(store: Store, jobs: Sequence[PlannedJob]) -> int:
+    """How many images of some jobs are committed already."""
+    begun = [store.started(planned.job.key) for planned in jobs]
+    return sum(len(store.positions(started)) for started in begun if started is not None)

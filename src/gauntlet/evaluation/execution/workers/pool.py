@@ -1,0 +1,68 @@
+"""Workers as the driver sees them, wherever they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gauntlet.evaluation.execution.workers.orders import Delivery, Order
+
+WorkerHandle = Any
+"""How a pool names one of its workers; the driver only compares handles by identity."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A worker has started and takes orders."""
+
+    worker: WorkerHandle
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A worker has computed the oldest of its orders."""
+
+    worker: WorkerHandle
+    delivery: Delivery
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A worker could not compute the oldest of its orders, and goes on with the next.
+
+    Attributes:
+        worker: which one.
+        error: why, in one line.
+        final: whether it is bad input, which fails again however often it is tried.
+    """
+
+    worker: WorkerHandle
+    error: str
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class Died:
+    """A worker is gone, and its orders with it."""
+
+    worker: WorkerHandle
+    reason: str
+
+
+Event = Ready | Delivered | Failed | Died
+
+
+class Pool(Protocol):
+    """Starts workers, gives them orders, and reports what becomes of them."""
+
+    def start(self) -> WorkerHandle:
+        """A new worker; `wait` says when it is ready."""
+
+    def send(self, worker: WorkerHandle, order: Order) -> None:
+        """Gives a worker an order; it computes its orders one after the other."""
+
+    def wait(self) -> Event:
+        """The next thing that happens to any worker."""
+
+    def close(self) -> None:
+        """Ends every worker."""

@@ -1,0 +1,77 @@
+"""A worker: keeps one model and the datasets of its orders, and computes one unit after the other."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from pathlib import Path
+
+import cv2
+import torch
+
+from gauntlet.datasets.contract import Dataset
+from gauntlet.datasets.sample_cache import SampleCache
+from gauntlet.evaluation.counting import build_counter
+from gauntlet.evaluation.execution.memory import keep_freed_memory
+from gauntlet.evaluation.execution.units import UnitComputer
+from gauntlet.evaluation.execution.workers.orders import Delivery, Order, PickledFile
+from gauntlet.evaluation.jobs import prepare_for, ready_model, steps_for, with_preparation
+from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
+from gauntlet.evaluation.provenance import choose_device
+from gauntlet.models import GauntletModel, resolve_model
+from gauntlet.threats.build import rebuild_threat
+
+
+class Worker:
+    """Computes units in a process of its own, with its own number of torch threads."""
+
+    def __init__(self, threads: int) -> None:
+        torch.set_num_threads(threads)
+        cv2.setNumThreads(threads)
+        keep_freed_memory()
+        self._loaded: tuple[ModelEntry | PickledFile, GauntletModel] | None = None
+        self._prepared: tuple[GauntletModel, tuple[str, ...], GauntletModel] | None = None
+        self._datasets: dict[str, Dataset] = {}
+
+    def ready(self) -> bool:
+        """Answers as soon as the worker has a place to run."""
+        return True
+
+    def compute(self, order: Order) -> Delivery:
+        """The rows of one unit."""
+        began = time.perf_counter()
+        dataset = self._dataset(order.dataset)
+        model = ready_model(self._model(order.model), dataset, choose_device(order.device))
+        steps = steps_for(model, dataset, order.batch_size) if order.preparation is None else order.preparation
+        counter = build_counter(model.task, order.metric, precision=order.precision)
+        prepared = self._prepare(model, dataset, steps)
+        threat = with_preparation(rebuild_threat(order.threat), order.prepare, dataset)
+        computer = UnitComputer(dataset, prepared, threat, order.seed, counter, model.device, kept=order.kept)
+        rows, views = computer.compute(computer.load(order.unit))
+        return Delivery(rows, views, time.perf_counter() - began, steps)
+
+    def _dataset(self, source: DatasetEntry | PickledFile) -> Dataset:
+        name = repr(source)
+        if name not in self._datasets:
+            if isinstance(source, PickledFile):
+                dataset: Dataset = pickle.loads(Path(source.path).read_bytes())  # nosec B301 # written by our driver
+            else:
+                dataset = open_dataset(source)
+            self._datasets[name] = SampleCache(dataset)
+        return self._datasets[name]
+
+    def _model(self, source: ModelEntry | PickledFile) -> GauntletModel:
+        if self._loaded is None or self._loaded[0] != source:
+            self._prepared = self._loaded = None  # the model before it is released
+            if isinstance(source, PickledFile):
+                # Mapped, not read: the weights of all workers are the same pages of memory.
+                model: GauntletModel = torch.load(source.path, mmap=True, weights_only=False)  # nosec B614 # as above
+            else:
+                model = resolve_model(source.address, **source.options).load()
+            self._loaded = (source, model)
+        return self._loaded[1]
+
+    def _prepare(self, model: GauntletModel, dataset: Dataset, steps: tuple[str, ...]) -> GauntletModel:
+        if self._prepared is None or self._prepared[0] is not model or self._prepared[1] != steps:
+            self._prepared = (model, steps, prepare_for(model, dataset, steps))
+        return self._prepared[2]

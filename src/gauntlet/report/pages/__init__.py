@@ -1,0 +1,1 @@
+"""Pages beside the report: comparisons, model cards, the leaderboard site."""

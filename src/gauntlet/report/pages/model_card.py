@@ -1,0 +1,182 @@
+"""Robustness cards: what a model's page on the Hugging Face Hub should say about its reliability."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gauntlet._version import __version__
+from gauntlet.errors import GauntletError
+from gauntlet.models.sources import shipped
+from gauntlet.report.render.markdown import block_text, escape
+from gauntlet.report.scope import Scope, kind_title, scopes
+from gauntlet.report.scope_ranking import Ranking
+from gauntlet.report.sections.summary import GRADES_IN_WORDS, verdict
+from gauntlet.report.tables import Cell, Column, Interval, Table
+from gauntlet.results import Evaluation, Store
+from gauntlet.results.model_names import KnownModel
+from gauntlet.tasks import TASKS
+
+HUB_TASKS = {name: (task.hub_name, task.title) for name, task in TASKS.items()}
+HUB_METRICS = {"mIoU": "mean_iou", "mAP": "map", "aAcc": "accuracy"}
+"""Names that the Hub knows; others keep their own."""
+SHOWN = ("mIoU", "mAcc", "aAcc", "NmIoU", "mAP", "mAP50", "mAP75")
+
+
+def write_card(store: Store, model: str, path: str | Path) -> tuple[Path, Path]:
+    """Writes a card as Markdown with YAML front matter (Hugging Face's format), and as JSON beside it.
+
+    Args:
+        store: the evaluations.
+        model: its name in the store, with its digest where several share it, or its address.
+        path: the Markdown file; the JSON file has the same name with another ending.
+
+    Returns:
+        Both files.
+    """
+    data = card_data(store, model)
+    path = Path(path)
+    beside = path.with_suffix(".json")
+    if beside == path:
+        raise GauntletError(
+            f"the card {path} is Markdown; give it another ending than .json, which is written beside it."
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(card_text(store, model, data), encoding="utf-8")
+        beside.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise GauntletError(f"{path} cannot be written: {error.strerror}.") from None
+    return path, beside
+
+
+def card_data(store: Store, model: str) -> dict[str, Any]:
+    """Everything that is known about a model, JSON-able: facts, and every evaluation with figures and intervals."""
+    known = store.find_model(model)
+    evaluations = _evaluations(store, known)
+    results = [
+        {
+            "task": each.task,
+            "dataset": each.dataset,
+            "split": each.split,
+            "images": each.images,
+            "dataset_identity": dict(each.dataset_identity),
+            "threat": each.threat,
+            "description": dict(each.description),
+            "seed": each.seed,
+            "figures": {name: value for name, value in each.figures.items() if not math.isnan(value)},
+            "intervals": {name: list(bounds) for name, bounds in each.intervals.items()},
+            "key": each.key,
+            "created": each.created,
+        }
+        for each in evaluations
+    ]
+    return {
+        "model": known.label,
+        "digests": [known.digest],
+        "facts": _facts(known.name),
+        "gauntlet": __version__,
+        "results": results,
+    }
+
+
+def card_text(store: Store, model: str, data: Mapping[str, Any]) -> str:
+    """The card as Markdown."""
+    known = store.find_model(model)
+    parts = []
+    for scope in scopes(store.frame()):
+        rows = scope.evaluations
+        names = rows.loc[rows["address"].eq(known.name) & rows["digest"].eq(known.digest), "model"].unique()
+        parts += [_scope_text(scope, str(name)) for name in names]
+    front = yaml.safe_dump(front_matter(data), sort_keys=False, allow_unicode=True)
+    facts = "\n".join(f"- {escape(name)}: {escape(str(value))}" for name, value in data["facts"].items())
+    return f"---\n{front}---\n\n# {escape(known.label)}: robustness\n\n" + "\n".join(
+        [facts + "\n" if facts else "", *parts]
+    )
+
+
+def front_matter(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The YAML header of a Hugging Face model card, with a model-index; values in per cent."""
+    results = []
+    for each in data["results"]:
+        kind, name = HUB_TASKS.get(each["task"], (each["task"], each["task"]))
+        metrics = [
+            {
+                "type": HUB_METRICS.get(metric, metric),
+                "name": f"{metric} (%), {each['threat']}",
+                "value": round(100 * each["figures"][metric], 2),
+            }
+            for metric in SHOWN
+            if metric in each["figures"]
+        ]
+        if not metrics:
+            continue  # the Hub refuses a result without a value
+        where = f"{each['dataset']} ({each['split']})" if each["split"] else each["dataset"]
+        dataset = {"type": each["dataset"], "name": f"{where}, {each['threat']}"}
+        if each["split"]:
+            dataset["split"] = each["split"]
+        dataset["args"] = {"threat": each["description"], "images": each["images"], "seed": each["seed"]}
+        results.append({"task": {"type": kind, "name": name}, "dataset": dataset, "metrics": metrics})
+    tasks = sorted({HUB_TASKS.get(each["task"], (each["task"],))[0] for each in data["results"]})
+    used = sorted(
+        {HUB_METRICS.get(name, name) for each in data["results"] for name in SHOWN if name in each["figures"]}
+    )
+    return {
+        "tags": ["robustness", "adversarial-robustness", "common-corruptions", "gauntlet"],
+        "pipeline_tag": tasks[0],
+        "metrics": used,
+        "model-index": [{"name": data["model"], "results": results}],
+    }
+
+
+def _scope_text(scope: Scope, model: str) -> str:
+    words = verdict(scope, Ranking(scope), model).text
+    lines = [f"## {escape(scope.title)}, {scope.images} images", "", escape(words), "", GRADES_IN_WORDS, ""]
+    for kind in ("clean", *scope.kinds):
+        rows: list[list[Cell]] = []
+        for threat in scope.of_kind(kind):
+            figures = _headline(scope, model, threat)
+            if figures:
+                rows.append([threat, *(figures.get(name) for name in SHOWN)])
+        present = [index for index in range(len(SHOWN)) if any(row[index + 1] is not None for row in rows)]
+        if rows:
+            columns = [Column("threat"), *(Column(SHOWN[index], "percent") for index in present)]
+            kept = [[row[0], *(row[index + 1] for index in present)] for row in rows]
+            title = "Clean images" if kind == "clean" else kind_title(kind)
+            lines.append(block_text(Table("table", title, columns, kept)))
+    return "\n".join(lines)
+
+
+def _headline(scope: Scope, model: str, threat: str) -> dict[str, Cell]:
+    rows = scope.frame
+    rows = rows[
+        rows["model"].eq(model) & rows["threat"].eq(threat) & rows["class_name"].eq("") & rows["view"].eq("all")
+    ]
+    columns = rows[["metric", "value", "low", "high"]].itertuples(index=False)
+    return {str(name): Interval(value, low, high) for name, value, low, high in columns}
+
+
+def _evaluations(store: Store, model: KnownModel) -> Sequence[Evaluation]:
+    frame = store.frame()
+    keys = frame.loc[frame["model"].eq(model.name) & frame["model_digest"].eq(model.digest), "key"].unique()
+    return [stored for key in keys if (stored := store.load(str(key))) is not None]
+
+
+def _facts(model: str) -> dict[str, Any]:
+    """What the card of a shipped model says about it."""
+    if model not in shipped.names():
+        return {}
+    card = shipped.find(model).card
+    described, data = card.get("model", {}), card.get("data", {}).get("training", {})
+    facts = {
+        "architecture": described.get("architecture"),
+        "parameters": described.get("parameters"),
+        "training": card.get("kind"),
+        "training data": data.get("name"),
+    }
+    return {name: value for name, value in facts.items() if value is not None}

@@ -1,0 +1,63 @@
+"""Addresses that the user did not write run no code: what a store or a card names is asked for first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from gauntlet.errors import GauntletError
+from gauntlet.files import name_inside
+from gauntlet.models import load_model
+from gauntlet.models.sources import trained
+from gauntlet.own_code import refusing_code
+from tiny import tiny_network
+
+WHY = "say that you trust it."
+
+
+def test_code_that_a_stranger_names_is_not_imported(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    harmful = ("python:pathlib:Path.touch", "python:os:mkdir", "noise:python:os:mkdir", "ensemble:python:os:mkdir")
+    for address in harmful:
+        with refusing_code(WHY), pytest.raises(GauntletError, match="is code that would run here; say that"):
+            load_model(address, path=str(mark), num_classes=3)
+    assert not mark.exists()
+    with refusing_code(WHY), refusing_code(""):
+        assert load_model("python:tiny:tiny_network", num_classes=3).num_classes == 3
+
+
+def test_a_stranger_cannot_trust_itself(tmp_path: Path) -> None:
+    torch.save({"net": tiny_network()}, tmp_path / "net.pt2")
+    with refusing_code(WHY), pytest.raises(GauntletError, match=r"pass trust=True \(--trust\)"):
+        load_model(f"script:{tmp_path / 'net.pt2'}", num_classes=3, trust=True)
+
+
+def test_a_card_of_somebody_else_imports_nothing(tmp_path: Path) -> None:
+    described = {
+        "architecture": "python:tiny:tiny_network",
+        "options": {"classes": 3},
+        "num_classes": 3,
+        "class_names": ["a", "b", "c"],
+        "mean": [0.0] * 3,
+        "std": [1.0] * 3,
+        "ignore_index": 255,
+    }
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / trained.CARD_FILE).write_text(json.dumps({"name": "theirs", "model": described}))
+    save_file(tiny_network().state_dict(), folder / trained.WEIGHTS_FILE)
+    with pytest.raises(GauntletError, match="which was not trained here, names it: pass trust=True"):
+        load_model(str(folder))
+    assert load_model(str(folder), trust=True).num_classes == 3
+    trained.register("theirs", folder)  # as training does
+    assert load_model(str(folder)).num_classes == 3
+
+
+@pytest.mark.parametrize("image_id", ["../evil", "/etc/evil", "a/../../evil", "", ".", "a\0b"])
+def test_an_image_id_stays_in_its_folder(image_id: str) -> None:
+    with pytest.raises(GauntletError, match="cannot be a file name inside"):
+        name_inside(image_id)
