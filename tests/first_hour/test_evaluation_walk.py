@@ -6,30 +6,53 @@ import html
 import json
 import re
 import shlex
+import shutil
 import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from gauntlet.cli import app as application
 from gauntlet.evaluation.plan import plan_jobs, read_plan
 from gauntlet.evaluation.provenance import command_line
 from gauntlet.results import open_store
 from gauntlet.results.origin import Origin, read_origin
 from gauntlet.results.record import Job
 from program import Call
-from stranger import bring_weights
+from stranger import bring_everything, bring_weights
+from stranger_home import working_in
 
 STORE = "gauntlet-results.db"
 
 
+@pytest.fixture(scope="module")
+def evaluated_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which two U-Nets of one loader and a TorchScript archive were evaluated by a plan."""
+    folder = tmp_path_factory.mktemp("evaluated")
+    bring_everything(folder)
+    with working_in(folder) as patch, redirect_stdout(StringIO()) as out:
+        bring_weights()
+        patch.setattr(sys, "argv", ["gauntlet", "run", "plan.yaml"])
+        with pytest.raises(SystemExit) as stop:
+            application.main()
+    assert not stop.value.code
+    assert "6 computed" in out.getvalue()
+    return folder
+
+
 @pytest.fixture
-def evaluated(call: Call, home: Path) -> Path:
-    """The working folder after two U-Nets of one loader and a TorchScript archive were evaluated by a plan."""
-    bring_weights()
-    code, out, err = call("run", "plan.yaml")
-    assert code == 0, err
-    assert "6 computed" in out
-    return home
+def evaluated(call: Call, evaluated_once: Path, tmp_path: Path) -> Iterator[Path]:
+    """That folder as the working folder; what a test changes in it is undone, since its path stands in the store."""
+    kept = tmp_path / "kept"
+    shutil.copytree(evaluated_once, kept)
+    with working_in(evaluated_once):
+        yield evaluated_once
+    shutil.rmtree(evaluated_once)
+    shutil.copytree(kept, evaluated_once)
 
 
 def labels(home: Path) -> list[str]:
