@@ -179,10 +179,7 @@ class Hsv(Kind):
         return generator.uniform(-reach, reach, (*size, 1 if settings.shared else 3))
 
     def apply(self, settings: TransformSettings, images: torch.Tensor, parameters: Sequence[Any]) -> torch.Tensor:
-        fields = [
-            np.full((1, 1, 1), each, dtype=np.float64) if np.ndim(each) == 0 else each
-            for each in parameters
-        ]
+        fields = [np.full((1, 1, 1), each, dtype=np.float64) if np.ndim(each) == 0 else each for each in parameters]
         shifts = images.new_empty((len(fields), *fields[0].shape))  # (N, H, W, 3 or 1), rounded as it is filled
         for place, field in zip(shifts, fields, strict=True):
             place.copy_(torch.from_numpy(field))
