@@ -106,42 +106,43 @@ def _defaults(attack: Any) -> Iterator[tuple[str, str]]:
 
 
 CORRUPTION_SETS = {
-    "common": ("Hendrycks and Dietterich 2019", "corruptions"),
-    "extra": ("Hendrycks and Dietterich 2019", "corruptions"),
-    "3d": ("Kar et al. 2022", "corruptions"),
-    "video": ("Kar et al. 2022", "corruptions"),
-    "c-bar": ("Mintun et al. 2021", "beyond"),
+    "common": "The fifteen of Hendrycks and Dietterich 2019, [definitions](../specs/corruptions.md), 2.",
+    "extra": "Four more of Hendrycks and Dietterich 2019, [definitions](../specs/corruptions.md), 2.",
+    "3d": "In three dimensions, Kar et al. 2022, [definitions](../specs/corruptions.md), 4.",
+    "video": "Compression of video, Kar et al. 2022, [definitions](../specs/corruptions.md), 4.",
+    "c-bar": "ImageNet-C-bar, Mintun et al. 2021, [definitions](../specs/beyond.md), 9.",
 }
 """Paper and specification of every set."""
 
 
 def corruption_page() -> str:
-    """Every corruption: its set, paper and definition, whether it is random, what it needs, its own options."""
-    rows = []
-    for name, each in corruptions.registry.items():
-        kind = "common" if name in corruptions.COMMON else each.group
-        paper, spec = CORRUPTION_SETS[kind]
-        parameters = inspect.signature(each.function).parameters
-        rows.append(
-            [
-                f"`{name}`",
-                kind,
-                f"{paper}, [definition](../specs/{spec}.md)",
-                "yes" if each.random else "no",
-                "depth" if each.needs_depth else "",
-                ", ".join(f"`{option}={parameters[option].default}`" for option in each.options),
-                first_line(each.function),
-            ]
-        )
-    header = ["corruption", "set", "paper", "random", "needs", "options", "what it does"]
-    regions = ", ".join(f"`{name}`" for name in masks)
+    """Every corruption by its set with its paper: whether it is random, what it needs, its own options."""
+    parts = ["# Corruptions\n", "Severities 1 to 5. [More about them](../corruptions.md).\n"]
+    for kind, text in CORRUPTION_SETS.items():
+        rows = [
+            [f"`{name}`", first_line(each.function), ", ".join(_facts(each))]
+            for name, each in corruptions.registry.items()
+            if kind == ("common" if name in corruptions.COMMON else each.group)
+        ]
+        parts += [f"## {kind}\n", f"{text}\n", table(["corruption", "what it does", "facts and options"], rows)]
     moves = listing._moves()
-    return (
-        f"# Corruptions\n\nSeverities 1 to 5. [More about them](../corruptions.md).\n\n{table(header, rows)}\n"
-        f"## Regions\n\nWhere localized corruptions and attacks act: {regions}.\n\n"
-        f"## Moves of the camera\n\n[How labels and boxes move along](../geometry.md).\n\n"
-        f"{table(moves[0], (row.values() for row in moves))}"
-    )
+    parts += [
+        "## Regions\n",
+        f"Where localized corruptions and attacks act: {', '.join(f'`{name}`' for name in masks)}.\n",
+        "## Moves of the camera\n",
+        "[How labels and boxes move along](../geometry.md).\n",
+        table(moves[0], (row.values() for row in moves)),
+    ]
+    return "\n".join(parts)
+
+
+def _facts(corruption: Any) -> Iterator[str]:
+    if corruption.random:
+        yield "random"
+    if corruption.needs_depth:
+        yield "needs depth"
+    parameters = inspect.signature(corruption.function).parameters
+    yield from (f"`{option}={parameters[option].default}`" for option in corruption.options)
 
 
 def suite_page() -> str:
@@ -182,11 +183,13 @@ def _figure_names() -> Iterator[tuple[str, str, str]]:
         ("segmentation", dense.compute([dense.update(prediction, labels)], WHOLE)),
         ("detection", boxes.compute([found], WHOLE)),
     ):
-        names = {
-            kind: dict.fromkeys(each.metric for each in figures if bool(each.class_name) == kind)
-            for kind in (False, True)
-        }
-        yield task, *(", ".join(f"`{name}`" for name in names[kind]) for kind in (False, True))
+        whole, of_classes = (
+            ", ".join(
+                f"`{name}`" for name in dict.fromkeys(each.metric for each in figures if bool(each.class_name) == by)
+            )
+            for by in (False, True)
+        )
+        yield task, whole, of_classes
 
 
 def _even_scores(target: Any) -> Any:

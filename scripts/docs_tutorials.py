@@ -17,6 +17,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 NOTEBOOK_LINK = re.compile(r"\]\(((?!https?:)[^)\s#]*)\.ipynb((?:#[^)]*)?)\)")
+SHELL = "%%bash\n"
 Notebook = dict[str, Any]
 
 
@@ -44,7 +45,7 @@ def page(name: str, notebook: Notebook) -> str:
         if cell["cell_type"] == "markdown":
             parts.append(_source(cell))
             continue
-        parts.append(f"```python\n{_source(cell)}\n```")
+        parts.append(_code(_source(cell)))
         for output in cell["outputs"]:
             if "image/png" in output.get("data", {}):
                 parts.append(f"![What the cell above draws]({name}-{number}.png)")
@@ -52,6 +53,12 @@ def page(name: str, notebook: Notebook) -> str:
             else:
                 parts.append(f"```text {{.output}}\n{_printed(output)}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def _code(source: str) -> str:
+    """Python, or the commands of a cell that a shell runs."""
+    language, code = ("bash", source.removeprefix(SHELL)) if source.startswith(SHELL) else ("python", source)
+    return f"```{language}\n{code}\n```"
 
 
 def pictures(name: str, notebook: Notebook) -> Iterator[tuple[str, bytes]]:

@@ -6,6 +6,7 @@ Tests run them by the same function and compare (tests/docs/test_tutorials.py); 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TUTORIALS = ROOT / "docs" / "tutorials"
 SECONDS = 600
 """A cell may take so long on a busy machine."""
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+"""Bold letters and the like: a kernel asks the programs that it starts for colours."""
 
 
 def run(path: Path, folder: Path) -> nbformat.NotebookNode:
@@ -33,17 +36,19 @@ def run(path: Path, folder: Path) -> nbformat.NotebookNode:
     }
     client = NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}})
     client.execute(env=environment)
-    return notebook
+    return _tidied(notebook, folder)
 
 
-def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Without what changes from run to run: times, versions, folders, what is written to stderr."""
+def _tidied(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.NotebookNode:
+    """Without what changes from run to run: times, versions, the folder, what is written to stderr."""
     notebook.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type == "code":
-            cell.outputs = [each for each in cell.outputs if each.get("name") != "stderr"]
+            cell.outputs = _joined([each for each in cell.outputs if each.get("name") != "stderr"])
             for output in cell.outputs:
+                if "text" in output:
+                    output.text = CONTROL.sub("", output.text).replace(f"{folder}{os.sep}", "")
                 output.get("data", {}).pop("text/html", None)  # pages show the text, or the picture
                 output.get("data", {}).pop("image/jpeg", None)
                 if "image/png" in output.get("data", {}):
@@ -52,11 +57,22 @@ def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     return notebook
 
 
+def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """What was printed in one piece; how it came in parts depends on the clock."""
+    whole: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        if whole and "text" in output and "text" in whole[-1]:
+            whole[-1].text += output.text
+        else:
+            whole.append(output)
+    return whole
+
+
 def main(names: list[str]) -> None:
     for path in sorted(TUTORIALS.glob("*.ipynb")):
         if not names or path.stem in names:
             with tempfile.TemporaryDirectory() as folder:
-                notebook = tidied(run(path, Path(folder)))
+                notebook = run(path, Path(folder).resolve())
             nbformat.write(notebook, path)
             print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1e3:.0f} kB")
 

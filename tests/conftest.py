@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from gauntlet.models import SegmentationModel, wrap_model
 from paths import SHARED
@@ -15,6 +16,9 @@ from tiny import TinyDataset, tiny_network
 pytest_plugins = ["chromium", "dataset_trees", "fresh_python", "program", "stranger_home", "web_server"]
 
 torch.set_num_threads(1)
+# A test of properties that does not say how many examples it needs takes these, not a hundred; nor is it timed.
+settings.register_profile("frugal", max_examples=40, deadline=None)
+settings.load_profile("frugal")
 
 
 @pytest.fixture(autouse=True)

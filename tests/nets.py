@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import torch
 from torch import nn
@@ -66,6 +67,26 @@ class _KilledOnce(nn.Module):
             os.kill(os.getpid(), 9)
         logits: torch.Tensor = self.network(images)
         return logits
+
+
+class _Waiting(nn.Module):
+    """Answers a dozen times in every process, then waits for a file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network, self.calls = street_network(), 0
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        while self.calls > 12 and not os.path.exists(os.environ["GAUNTLET_TEST_MARK"]):
+            time.sleep(0.02)
+        logits: torch.Tensor = self.network(images)
+        return logits
+
+
+def waiting() -> nn.Module:
+    """A network whose evaluation begins and does not end before the file in GAUNTLET_TEST_MARK is there."""
+    return _Waiting()
 
 
 def killed_once() -> nn.Module:

@@ -10,6 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numba
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -38,9 +41,15 @@ def reference() -> dict[str, Any]:
 
 def draw(number: int, start: int, stop: int) -> torch.Tensor:
     """The integers t of the fill's rule for flat positions start..stop-1 of tensor `number`."""
-    a, b, c = reference()["fill"]["abc"]
-    position = torch.arange(start, stop, dtype=torch.int64)
-    drawn: torch.Tensor = (a * ((position * position) % MODULUS) + b * position + c * (number + 1)) % MODULUS
+    return torch.from_numpy(_draw(*reference()["fill"]["abc"], number, start, stop))
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _draw(a: int, b: int, c: int, number: int, start: int, stop: int) -> npt.NDArray[np.int64]:
+    """Compiled: the larger networks have a hundred million positions, and a remainder takes long."""
+    drawn = np.empty(stop - start, np.int64)
+    for k in range(start, stop):
+        drawn[k - start] = (a * ((k * k) % MODULUS) + b * k + c * (number + 1)) % MODULUS
     return drawn
 
 
@@ -75,7 +84,7 @@ def fill(tensor: torch.Tensor, number: int, kind: str, name: str) -> None:
     shaped = transform(kind, name, tensor.shape)
     for start in range(0, flat.numel(), SLICE):
         stop = min(start + SLICE, flat.numel())
-        flat[start:stop] = shaped(2 * draw(number, start, stop).double() / MODULUS - 1).to(tensor.dtype)
+        flat[start:stop] = shaped(draw(number, start, stop).double().mul_(2).div_(MODULUS).sub_(1))
 
 
 def image(shape: list[int]) -> torch.Tensor:

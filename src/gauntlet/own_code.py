@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gauntlet.errors import GauntletError, first_line
+from gauntlet.files import cache_folder, write_atomically
 
 PREFIX = "python:"
 
@@ -19,9 +21,10 @@ _REFUSED: ContextVar[str] = ContextVar("why code of the user's own is refused", 
 
 @contextmanager
 def refusing_code(why: str) -> Iterator[None]:
-    """Inside, nothing is imported by "module:attribute", and no model is trusted.
+    """Inside, nothing is imported by "module:attribute" that this user has not run before, and no model is trusted.
 
-    For addresses that the user did not write: those that a store or a card holds.
+    For addresses that the user did not write: those that a store or a card holds. Code that they once named themselves,
+    in the same folder, is theirs.
 
     Args:
         why: what to do about it, the end of a sentence; "" to allow code again.
@@ -45,7 +48,8 @@ def find_callable(target: str, folders: Sequence[str] = ()) -> Callable[..., Any
         target: module and attribute, without the prefix.
         folders: where else to look, after everything that Python knows.
     """
-    if why := _REFUSED.get():
+    why = _REFUSED.get()
+    if why and not _was_run_here(target):
         raise GauntletError(f"{PREFIX}{target} is code that would run here; {why}")
     module_name, _, attribute = target.partition(":")
     if not attribute:
@@ -64,7 +68,35 @@ def find_callable(target: str, folders: Sequence[str] = ()) -> Callable[..., Any
     if not hasattr(module, attribute):
         raise GauntletError(f"the module {module_name} has no '{attribute}'.")
     found: Callable[..., Any] = getattr(module, attribute)
+    if not why:
+        _remember(target)
     return found
+
+
+def _was_run_here(target: str) -> bool:
+    """Whether this user named a callable themselves before, with the same working folder."""
+    return [str(Path.cwd()), target] in _remembered()
+
+
+def _remember(target: str) -> None:
+    if _was_run_here(target):
+        return
+    try:
+        write_atomically(_memory(), json.dumps([*_remembered(), [str(Path.cwd()), target]], indent=1).encode())
+    except (OSError, RuntimeError):  # no home, or none that can be written: they will be asked
+        return
+
+
+def _remembered() -> list[list[str]]:
+    try:
+        content = json.loads(_memory().read_text(encoding="utf-8"))
+    except (OSError, ValueError, RuntimeError):
+        return []
+    return content if isinstance(content, list) else []
+
+
+def _memory() -> Path:
+    return cache_folder() / "own-code.json"
 
 
 def folder_of(function: Callable[..., Any]) -> str:

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from store_rows import figure
 
 from gauntlet.analysis import correlate, correlations, scores, scores_by_dataset, scores_by_metric
@@ -42,6 +41,8 @@ def test_hand_computed_ranks() -> None:
     )
 )
 def test_equal_to_scipy_with_many_ties(pairs: list[tuple[int, int]]) -> None:
+    from scipy import stats  # takes as long to import as torch: not while tests are collected
+
     x, y = np.array(pairs, dtype=float).T
     actual = by_name(correlate(x, y, resamples=20))
     assert actual["pearson"] == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-9)
@@ -61,6 +62,8 @@ def test_intervals_are_ordered_and_inside_their_range(n: int, seed: int) -> None
 
 
 def test_the_bootstrap_is_that_of_resampled_pairs() -> None:
+    from scipy import stats
+
     generator = np.random.default_rng(3)
     x = np.round(generator.normal(size=12), 1)
     y = np.round(x + generator.normal(size=12), 1)

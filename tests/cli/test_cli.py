@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
+from fresh_python import FreshPython
 from gauntlet import __version__
 from gauntlet.cli import app as application
 from gauntlet.errors import GauntletError
@@ -229,6 +230,13 @@ def test_importing_the_package_loads_neither_torch_nor_numba() -> None:
     code = "import sys, gauntlet; print([name for name in ('torch', 'numba', 'pandas', 'cv2') if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_an_evaluation_does_without_what_takes_as_long_to_import_as_torch(
+    fresh_python: FreshPython, tmp_path: Path
+) -> None:
+    code = "import sys, gauntlet; gauntlet.evaluate, gauntlet.certify; print('scipy.stats' in sys.modules)"
+    assert fresh_python.run(code, folder=tmp_path).stdout.strip() == "False"
 
 
 def test_a_corrupted_copy_is_written_in_detecbenchs_layout(call: Call) -> None:

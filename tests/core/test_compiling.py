@@ -78,6 +78,7 @@ def test_a_read_only_installation_caches_in_the_home_of_the_user(installation: P
     assert not list(installation.rglob("*.nb?"))
 
 
+@pytest.mark.slow
 def test_a_read_only_installation_without_a_home_compiles_in_memory(installation: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o555)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fresh_python import FreshPython
 from gauntlet.datasets.streets import RENDERER_VERSION, Streets
 from gauntlet.datasets.streets.camera import Camera, Lens
 from gauntlet.datasets.streets.dataset import object_boxes
@@ -32,7 +32,6 @@ from gauntlet.datasets.streets.street_classes import (
 )
 from gauntlet.datasets.streets.world import Scene
 from gauntlet.errors import GauntletError
-from subprocesses import environment
 
 SIZE = (128, 256)
 
@@ -90,13 +89,12 @@ class TestDeterminism:
         picture = Streets(split, size=size).picture(index)
         assert (digest(picture.image), digest(picture.labels), digest(picture.depth)) == (image, labels, depth)
 
-    def test_another_process_gives_the_same_bytes(self) -> None:
+    def test_another_process_gives_the_same_bytes(self, fresh_python: FreshPython, tmp_path: Path) -> None:
         code = (
             "import hashlib; from gauntlet.datasets.streets import Streets; s = Streets('test', size=(48, 80))[3];"
             "print(hashlib.sha256(s.image.tobytes() + s.labels.tobytes() + s.depth.tobytes()).hexdigest())"
         )
-        command = [sys.executable, "-c", code]
-        other = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout.strip()
+        other = fresh_python.run(code, folder=tmp_path).stdout.strip()
         here = Streets("test", size=(48, 80))[3]
         assert here.labels is not None
         assert here.depth is not None

@@ -157,6 +157,7 @@ def test_every_kind_of_threat_runs_on_a_random_model(threat: dict[str, Any]) -> 
     assert first.figures["mIoU"] == pytest.approx(second.figures["mIoU"], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_two_workers_give_the_same_bytes() -> None:
     data = {"name": "streets", "options": {"size": [32, 64], "length": 4}}
     pgd = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 2, "samples": 2}}

@@ -188,6 +188,22 @@ def test_the_gradient_passes_straight_through_jpeg() -> None:
     assert gradient_record(made)["grad_weighted_sum"] == gradient_record(model(), compressed)["grad_weighted_sum"]
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("turn", [180.0, 360.0])
+def test_the_hsv_jitter_without_a_gradient_is_the_same_bit_for_bit(kind: torch.dtype, turn: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    points = torch.rand(2, 3, 8, 40, generator=generator, dtype=kind)
+    points[:, :, 0] = points[:, :1, 0]  # grey
+    points[:, :, 1], points[:, :, 2] = 0, 1
+    points[:, 1, 3], points[:, 1, 4] = points[:, 2, 3], points[:, 0, 4]  # ties
+    points[:, :, 5:] = (255 * points[:, :, 5:]).round() / 255
+    drawn = 60 * torch.rand(2, 8, 40, 3, generator=generator, dtype=kind) - 30
+    for shifts in (drawn.permute(0, 3, 1, 2), 40 * drawn[..., :1].permute(0, 3, 1, 2), drawn.new_full((1,), -30)):
+        with_gradient = hsv_jitter(points.clone().requires_grad_(), shifts, turn)
+        assert with_gradient.requires_grad
+        assert torch.equal(hsv_jitter(points, shifts, turn), with_gradient.detach())
+
+
 def test_the_hsv_gradient_is_finite_on_grey_black_and_white_pixels() -> None:
     made = TransformedModel(model(), kind="hsv")
     points = torch.stack([torch.full((3, 4, 5), level, dtype=torch.float64) for level in (0.0, 0.5, 1.0)])

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
 from torch import nn
 
 from gauntlet import certify
 from gauntlet.datasets.contract import Dataset
+from gauntlet.defences import NoisyModel
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
 from gauntlet.evaluation.execution.runner import run_jobs
 from gauntlet.evaluation.jobs import Settings, plan_job
 from gauntlet.metrics import CertificationMetric
-from gauntlet.metrics.certification import certified_radius
+from gauntlet.metrics.certification import Votes, certified_radius
 from gauntlet.models import SegmentationModel, wrap_model
 from gauntlet.results import Evaluation, Store
-from gauntlet.samples import Sample, collate
+from gauntlet.samples import Batch, Sample, collate
 from gauntlet.seeding import ImageSeed
-from gauntlet.threats import build_threat, rebuild_threat
+from gauntlet.threats import attacks, build_threat, rebuild_threat
 from gauntlet.threats.kinds.certify import CertifyThreat
 from program import Call
 from tiny import TinyDataset, tiny_network
@@ -183,16 +185,14 @@ def test_certificates_of_a_model_whose_smoothed_class_is_known_hold_as_often_as_
     sigma, tau, alpha = 0.25, 0.75, 0.05
     grey = 0.5 + 0.09  # margin 0.27 against sigma * sqrt(3): true probability 0.733, just below tau
     margin = 3 * (round(255 * grey) / 255) - 1.5
-    truth = norm.cdf(margin / (sigma * np.sqrt(3)))
+    truth = NormalDist().cdf(margin / (sigma * np.sqrt(3)))
     assert truth < tau
     threat = CertifyThreat({"sigma": sigma, "n0": 5, "n": 100, "tau": tau, "alpha": alpha})
     data = LinearData([grey])
-    model, batch = linear_model(), collate([data[0]], ignore_index=None)
+    model, batch = linear_model(), collate([data[0]] * 200, ignore_index=None)
     metric = CertificationMetric(data.class_names, None, sigma=sigma, tau=(tau,), alpha=alpha)
-    wrong = 0
-    for seed in range(200):
-        votes: Any = threat.perturb(model, batch, [ImageSeed(seed, "linear/0")]).predictions
-        wrong += bool(metric.certified(votes[0], tau)[votes[0].top == 1].any())
+    drawn: Any = threat.perturb(model, batch, [ImageSeed(seed, "linear/0") for seed in range(200)]).predictions
+    wrong = sum(bool(metric.certified(votes, tau)[votes.top == 1].any()) for votes in drawn)
     assert wrong <= 18  # 200 * 0.05 = 10 on average at most; 18 is exceeded with a probability of 0.5 % there
 
 
@@ -215,6 +215,35 @@ def test_an_attack_inside_the_radius_flips_no_certified_pixel() -> None:
         pushed = margin - np.sign(margin) * radius * np.sqrt(3)  # the weights have the norm sqrt(3)
         smoothed_class = int(pushed > 0)  # the smoothed linear model says the sign of the margin
         assert not certified.any() or smoothed_class == votes[0].top[certified][0]
+
+
+def said(threat: CertifyThreat, model: SegmentationModel, batch: Batch, seed: int = 0) -> list[Votes]:
+    """The votes on the images of a batch."""
+    votes: Any = threat.perturb(model, batch, [ImageSeed(seed, sample.id) for sample in batch.samples]).predictions
+    return list(votes)
+
+
+@pytest.mark.parametrize(("reach", "flips"), [(1.0, False), (40.0, True)])
+def test_an_l2_attack_on_the_noisy_model_flips_certified_pixels_outside_the_radius_only(
+    reach: float, flips: bool
+) -> None:
+    """The attack knows of the smoothing: its gradient is averaged over noise; what it makes is voted on anew."""
+    sigma, tau, data, model = 0.05, 0.75, TinyDataset(2), tiny()
+    threat = CertifyThreat({"sigma": sigma, "n": 60, "tau": tau})
+    metric = CertificationMetric(data.class_names, 255, sigma=sigma, tau=(tau,))
+    batch = collate([data[0]], ignore_index=255)
+    (votes,) = said(threat, model, batch)
+    certified = metric.certified(votes, tau)
+    assert 0.05 < certified.mean() < 1
+    leave = torch.from_numpy(np.where(certified, votes.top, 255))[None]  # nothing else is attacked
+    noisy, epsilon = NoisyModel(model, sigma=sigma), reach * certified_radius(sigma, tau)
+    made = attacks.bim(
+        noisy, batch.images, leave, ignore_index=255, norm="l2", epsilon=epsilon, alpha=0.02, steps=20, samples=8
+    ).images
+    assert not torch.equal(made, batch.images)
+    many = CertifyThreat({"sigma": sigma, "n0": 200, "n": 60})  # what the smoothed model says, from 200 votes
+    (after,) = said(many, model, replace(batch, images=made), seed=1)
+    assert bool((after.top != votes.top)[certified].any()) is flips
 
 
 def test_descriptions() -> None:
@@ -266,9 +295,10 @@ def test_detectors_have_no_certificates() -> None:
 
 
 def test_the_command_certifies_and_says_how_sure_it_is(call: Call) -> None:
-    code, out, err = call("certify", "-m", "streets/enet-noise", "--limit", "1", "--n", "64", "--workers", "1")
+    asked = ("certify", "-m", "python:nets:street_network", "--num-classes", "11", "--limit", "1")
+    code, out, err = call(*asked, "--n", "64", "--workers", "1")
     assert code == 0, err
     for words in ("tau 0.75: certified accuracy", "abstained", "l2 radius 0.169", "vote without abstention"):
         assert words in out
-    code, _, err = call("certify", "-m", "streets/enet-noise", "--limit", "1", "--n", "20")
+    code, _, err = call(*asked, "--n", "20")
     assert (code, "it takes n = 61 at least" in err) == (2, True), err

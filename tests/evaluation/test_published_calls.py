@@ -108,9 +108,11 @@ def test_a_threat_file_is_yaml_or_key_equals_value(tmp_path: Path, text: str) ->
 
 
 @pytest.mark.parametrize(("name", "threat"), [("PGD", "pgd"), ("SegPGD", "segpgd"), ("CosPGD", "cospgd")])
-@pytest.mark.parametrize(("norm", "epsilon"), [("Linf", 8), ("L2", 64)])
-def test_every_printed_attack_is_retrieved(tmp_path: Path, name: str, threat: str, norm: str, epsilon: int) -> None:
-    text = f"threat_model: {name}\niterations: 20\nepsilon: {epsilon}\nalpha: 0.01\nlp_norm: '{norm}'\n"
+@pytest.mark.parametrize(("norm", "epsilon", "alpha"), [("Linf", 8, 0.01), ("L2", 64, 0.1)])
+def test_every_printed_attack_is_retrieved(
+    tmp_path: Path, name: str, threat: str, norm: str, epsilon: int, alpha: float
+) -> None:
+    text = f"threat_model: {name}\niterations: 20\nepsilon: {epsilon}\nalpha: {alpha}\nlp_norm: '{norm}'\n"
     _, results = on_ade20k(retrieve_existing=True, threat_config=written(tmp_path, text))
     key = f"{threat} {norm.lower()} {epsilon}/255 x20"
     assert results.figures["mIoU"] == pytest.approx(published_mean("ade20k", [key]))

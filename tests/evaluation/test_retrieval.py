@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ import yaml
 import gauntlet
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import triple
-from gauntlet.evaluation.retrieval import find_published
+from gauntlet.evaluation.retrieval import find_published, published_run
 from gauntlet.models import GauntletModel, ModelIdentity, SegmentationModel
 from gauntlet.models.sources.contract import ModelSource
-from gauntlet.results import Evaluation
+from gauntlet.results import Evaluation, published
+from gauntlet.threats import build_threat
 from tiny import TinyDataset
 
 
@@ -177,10 +179,25 @@ def test_the_step_size_tells_two_runs_of_one_budget_apart() -> None:
     large, small = free_anchor("2.55/255"), free_anchor("0.01/255")
     assert (large.figures["VOC_mAP50"], small.figures["VOC_mAP50"]) == (0.362, 0.709)
     assert large.key != small.key
-    assert not any("published with alpha" in flag for each in (large, small) for flag in each.provenance["flags"])
+    assert not any("step size" in flag for each in (large, small) for flag in each.provenance["flags"])
 
 
-def test_another_step_size_than_the_published_one_is_told() -> None:
-    asked, published = free_anchor("5/255"), free_anchor("2.55/255")
-    assert (asked.figures, asked.key) == (published.figures, published.key)
-    assert "published with alpha 0.01, not the 5/255 of the threat" in asked.provenance["flags"]
+def test_figures_of_another_step_size_are_not_those_of_the_threat() -> None:
+    """docs/specs/studies.md, 6: every setting must match, the step size too."""
+    names = ("free_anchor", "swin-b", "voc2007")
+    attack = {"name": "pgd", "epsilon": "8/255", "steps": 20, "alpha": "5/255"}
+    assert find_published(*names, build_threat({"attack": attack})) is None
+    assert find_published(*names, build_threat({"attack": {**attack, "alpha": "2.55/255"}})) is not None
+
+
+def test_a_table_without_the_step_size_says_so() -> None:
+    rows = published.find("free_anchor", "swin-b", "voc2007")
+    threat = build_threat({"attack": {"name": "pgd", "epsilon": "8/255", "steps": 20, "alpha": "5/255"}}).describe()
+    silent = [
+        json.dumps({"attack": {k: v for k, v in json.loads(text)["attack"].items() if k != "alpha"}})
+        if "attack" in json.loads(text)
+        else text
+        for text in rows["description"]
+    ]
+    assert published_run(rows, threat).empty
+    assert not published_run(rows.assign(description=silent), threat).empty

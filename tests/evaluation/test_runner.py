@@ -214,6 +214,7 @@ def committed(path: Path) -> int:
         return 0
 
 
+@pytest.mark.slow
 def test_two_runs_into_one_store_at_once(tmp_path: Path) -> None:
     plan, store = tmp_path / "plan.yaml", tmp_path / "results.db"
     plan.write_text(yaml.safe_dump(content(PGD, "clean")))

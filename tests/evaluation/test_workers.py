@@ -51,19 +51,25 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GAUNTLET_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.fixture
+def workers_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers in this process, for what the driver does."""
+    monkeypatch.setattr(local, "ProcessPool", PoolHere)
+
+
 @pytest.fixture(params=["here", pytest.param("processes", marks=pytest.mark.slow)])
-def pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers in this process, for what the driver does; and real ones, which take seconds to import torch."""
+def pool(request: pytest.FixtureRequest) -> None:
+    """The same, and real processes, which take seconds to import torch: for what travels between them."""
     if request.param == "here":
-        monkeypatch.setattr(local, "ProcessPool", PoolHere)
+        request.getfixturevalue("workers_here")
 
 
 def planned(*threats: object, **options: object) -> list[PlannedJob]:
     return plan_jobs(parse_plan({**content(*threats), **options}))
 
 
-@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_any_number_of_workers_gives_the_same_bytes(workers: int) -> None:
+@pytest.mark.parametrize("workers", [2, 3])
+def test_any_number_of_workers_gives_the_same_bytes(workers: int, pool: None) -> None:
     stores = [Store(), Store()]
     for number, store in zip((1, workers), stores, strict=True):
         outcome = run_jobs(planned("clean", PGD, "gaussian_noise"), store, executor=LocalExecutor(number))
@@ -109,6 +115,7 @@ def test_gpus_keep_their_threads() -> None:
         assert torch.get_num_threads() == before
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GAUNTLET_TEST_MARK", str(tmp_path / "mark"))
     (tmp_path / "mark").write_text("not yet: planning builds the model here too")
@@ -135,9 +142,9 @@ def test_a_unit_that_kills_every_worker_is_set_aside_and_the_rest_goes_on(monkey
     assert store.failures()[["threat", "start", "stop"]].values.tolist() == [["clean", 4, 6]]
 
 
+@pytest.mark.usefixtures("workers_here")
 def test_a_unit_during_which_workers_die_is_tried_three_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same as above, with deaths that are only told to the driver."""
-    monkeypatch.setattr(local, "ProcessPool", PoolHere)
     monkeypatch.setattr(PoolHere, "deadly", (4,))
     store, (job,) = Store(), planned("clean")
     (failure,) = run_jobs([job], store, executor=LocalExecutor(2)).failures
@@ -163,10 +170,13 @@ def workers_of(process: int) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_killed_driver_leaves_no_process_and_no_file_and_goes_on(tmp_path: Path) -> None:
-    plan, store = tmp_path / "plan.yaml", tmp_path / "results.db"
-    long = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 100}}
-    plan.write_text(yaml.safe_dump(content(long, images=40)))
+def test_a_killed_driver_leaves_no_process_and_no_file_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, store, mark = tmp_path / "plan.yaml", tmp_path / "results.db", tmp_path / "go on"
+    monkeypatch.setenv("GAUNTLET_TEST_MARK", str(mark))
+    begun = {**content(PGD, images=40, network="waiting"), "prepare": "off"}
+    plan.write_text(yaml.safe_dump(begun))
     command = [sys.executable, "-m", "gauntlet", "run", str(plan), "--store", str(store), "--json", "--workers", "2"]
     apart = environment(TESTS, TMPDIR=str(tmp_path))
     driver = subprocess.Popen(command, env=apart, stdout=subprocess.DEVNULL, start_new_session=True)
@@ -181,21 +191,22 @@ def test_a_killed_driver_leaves_no_process_and_no_file_and_goes_on(tmp_path: Pat
         time.sleep(0.02)  # a worker that stays alive ends the test by the runner's own limit
     assert glob.glob(str(tmp_path / "gauntlet-workers-*")) == []
     assert 4 <= committed(store) < 40
+    mark.touch()
     subprocess.run(command, env=apart, check=True, stdout=subprocess.DEVNULL)
     quiet = Store()
-    run_jobs(plan_jobs(parse_plan(content(long, images=40))), quiet, executor=LocalExecutor(1))
+    run_jobs(plan_jobs(parse_plan(begun)), quiet, executor=LocalExecutor(1))
     with open_store(store) as opened:
         assert counts(opened) == counts(quiet)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_every_worker(tmp_path: Path) -> None:
     plan, store = tmp_path / "plan.yaml", tmp_path / "results.db"
-    # Short units, so that two are soon done, and more of them than anyone waits for.
-    plan.write_text(yaml.safe_dump({**content(PGD, images=2000), "prepare": "off"}))
+    plan.write_text(yaml.safe_dump({**content(PGD, images=40, network="waiting"), "prepare": "off"}))
     command = [sys.executable, "-m", "gauntlet", "run", str(plan), "--store", str(store), "--workers", "2"]
     driver = subprocess.Popen(
         command,
-        env=environment(TESTS),
+        env=environment(TESTS, GAUNTLET_TEST_MARK=str(tmp_path / "never")),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -213,7 +224,9 @@ def test_ctrl_c_ends_every_worker(tmp_path: Path) -> None:
     assert not any(os.path.exists(f"/proc/{child}") for child in children)
 
 
-def test_models_and_datasets_in_memory_travel_as_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_and_datasets_in_memory_travel_as_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: None
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     model = wrap_model(street_network(), num_classes=11, ignore_index=11, name="memory")
     data = load_dataset("streets", size=(32, 64), length=6)
@@ -231,7 +244,8 @@ class Unpicklable(TinyDataset):
         self.open = lambda: None
 
 
-def test_what_cannot_travel_is_told(pool: None) -> None:
+@pytest.mark.usefixtures("workers_here")
+def test_what_cannot_travel_is_told() -> None:
     model = wrap_model(nn.Conv2d(3, 3, 1), num_classes=3)
     with pytest.raises(GauntletError, match="the dataset only lives in this process and cannot be sent to another"):
         evaluate(model, Unpicklable(), "clean", batch_size=2, workers=2)
@@ -347,7 +361,8 @@ class Impatient:
     def note_once(self, text: str) -> None: ...
 
 
-def test_again_replaces_a_result_only_when_its_turn_comes(pool: None) -> None:
+@pytest.mark.usefixtures("workers_here")
+def test_again_replaces_a_result_only_when_its_turn_comes() -> None:
     store, jobs = Store(), planned("clean", "fog", "snow")
     run_jobs(jobs, store, executor=LocalExecutor(1))
     with pytest.raises(KeyboardInterrupt):
@@ -355,7 +370,8 @@ def test_again_replaces_a_result_only_when_its_turn_comes(pool: None) -> None:
     assert sum(state == "complete" for state in store.states([job.job.key for job in jobs]).values()) >= 1
 
 
-def test_a_fault_of_one_job_ends_that_job_only(monkeypatch: pytest.MonkeyPatch, pool: None) -> None:
+@pytest.mark.usefixtures("workers_here")
+def test_a_fault_of_one_job_ends_that_job_only(monkeypatch: pytest.MonkeyPatch) -> None:
     store, jobs = Store(), planned("clean", "fog", "snow")
     finish = Store.finish
 
@@ -371,7 +387,8 @@ def test_a_fault_of_one_job_ends_that_job_only(monkeypatch: pytest.MonkeyPatch, 
     assert "the disk is full" in outcome.failures[0].error
 
 
-def test_an_evaluation_that_somebody_removes_ends_alone(monkeypatch: pytest.MonkeyPatch, pool: None) -> None:
+@pytest.mark.usefixtures("workers_here")
+def test_an_evaluation_that_somebody_removes_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     store, jobs = Store(), planned("clean", "fog", "snow")
     add = Store.add_images
 
@@ -396,7 +413,8 @@ def test_bad_input_is_tried_once_and_ends_its_job(pool: None) -> None:
     assert "has 5 classes, the dataset 'streets' 11" in outcome.failures[0].error
 
 
-def test_another_process_that_was_faster_is_believed(pool: None) -> None:
+@pytest.mark.usefixtures("workers_here")
+def test_another_process_that_was_faster_is_believed() -> None:
     store, (job,) = Store(), planned("clean")
     run_jobs([job], store, executor=LocalExecutor(1))
     (ended,) = LocalExecutor(2).run([job], store, Impatient())  # nothing is computed: nobody presses Ctrl-C
@@ -425,8 +443,8 @@ except gauntlet.GauntletError as error:
 """
 
 
-def test_a_class_of_a_notebook_cannot_travel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "ProcessPool", PoolHere)
+@pytest.mark.usefixtures("workers_here")
+def test_a_class_of_a_notebook_cannot_travel() -> None:
     network = type("Net", (nn.Conv2d,), {"__module__": "__main__"})(3, 3, 1)
     model = wrap_model(network, num_classes=3)
     with pytest.raises(GauntletError, match="the model only lives in this process and cannot be sent to another"):

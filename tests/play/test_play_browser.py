@@ -72,6 +72,10 @@ def test_moving_epsilon_changes_the_figures_and_the_address_restores_them(browse
     assert value(browser, "document.getElementById('steps').value") == "5"
     assert value(browser, "document.getElementById('marked').hidden") is False
     assert value(browser, "document.querySelector('#recipe-picture code').textContent").startswith("gauntlet show ")
+    assert value(browser, "document.getElementById('note').hidden") is True
+    visit(browser, f"{address}#?model=streets/enet&threat=clean")
+    said = "The address asks for streets/enet, which is not here; you see tiny-net. "
+    assert value(browser, "document.getElementById('note').textContent") == said
     assert errors(browser) == []
 
 

@@ -18,7 +18,7 @@ from detection_cases import random_case
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import WHOLE, DetectionMetric
 from gauntlet.report import write_report
-from gauntlet.report.eval_results import Benchmark, entries, read_benchmark, write_eval_results
+from gauntlet.report.pages.eval_results import Benchmark, entries, read_benchmark, write_eval_results
 from gauntlet.report.pages.model_card import card_data, front_matter, write_card
 from gauntlet.results import Job, Store, open_store
 from gauntlet.results.record import ImageRow

@@ -13,8 +13,9 @@ import pytest
 from torch import nn
 
 import gauntlet
+from gauntlet.datasets.contract import Dataset
 from gauntlet.metrics.detection.figures import image_f1
-from gauntlet.models import SegmentationModel
+from gauntlet.models import GauntletModel, SegmentationModel, wrap_model
 from gauntlet.report import Options, build_report, write_report
 from gauntlet.report.charts import BoxChart, Panel
 from gauntlet.report.document import Gallery, Text
@@ -27,6 +28,7 @@ from gauntlet.results import Store
 from gauntlet.results.record import ImageRow
 from gauntlet.results.store import Started
 from gauntlet.samples import collate
+from tiny import TinyDataset, tiny_network
 from tiny_detector import TinyBoxes, TinyDetector
 
 pytest_plugins = ("report_fixtures",)
@@ -35,9 +37,9 @@ PGD = {"attack": {"name": "pgd", "epsilon": "16/255", "alpha": "4/255", "steps":
 
 
 @pytest.fixture
-def dataset(tiny_dataset: Any) -> Any:
+def dataset() -> Any:
     """Large enough for corruptions."""
-    return type(tiny_dataset)(4, sizes=((32, 48),))
+    return TinyDataset(4, sizes=((32, 48),))
 
 
 @pytest.fixture
@@ -45,13 +47,19 @@ def loaders(tiny_model: SegmentationModel, dataset: Any) -> Loaders:
     return Loaders(model=lambda address: tiny_model, dataset=lambda name, split: dataset)
 
 
-@pytest.fixture
-def store(tiny_model: SegmentationModel, dataset: Any) -> Store:
+def evaluated(model: GauntletModel, dataset: Dataset) -> Store:
     store = Store()
-    localized = {"localized": {"corruption": {"name": "gaussian_noise", "severity": 5}, "ratio": 0.5, "patch": 8}}
-    for threat in ("clean", PGD, {"corruption": {"name": "gaussian_noise", "severity": 5}}, localized):
-        gauntlet.evaluate(tiny_model, dataset, threat, store=store)
+    noise = {"name": "gaussian_noise", "severity": 5}
+    localized = {"localized": {"corruption": noise, "ratio": 0.5, "patch": 8}}
+    gauntlet.evaluate(model, dataset, ["clean", PGD, {"corruption": noise}, localized], store=store, prepare="off")
     return store
+
+
+@pytest.fixture(scope="module")
+def store() -> Store:
+    """Read only: all tests have the same one."""
+    model = wrap_model(tiny_network(), num_classes=3, mean=(0.5,) * 3, std=(0.25,) * 3, name="tiny-net")
+    return evaluated(model, TinyDataset(4, sizes=((32, 48),)))
 
 
 def galleries(store: Store, options: Options) -> list[Gallery | Text]:
@@ -132,13 +140,10 @@ def box_loaders(boxes: TinyBoxes) -> Loaders:
     return Loaders(model=lambda address: detector, dataset=lambda name, split: boxes)
 
 
-@pytest.fixture
-def box_store(boxes: TinyBoxes) -> Store:
-    store = Store()
-    localized = {"localized": {"corruption": {"name": "gaussian_noise", "severity": 5}, "ratio": 0.5, "patch": 8}}
-    for threat in ("clean", PGD, {"corruption": {"name": "gaussian_noise", "severity": 5}}, localized):
-        gauntlet.evaluate(TinyDetector(), boxes, threat, store=store)
-    return store
+@pytest.fixture(scope="module")
+def box_store() -> Store:
+    """Read only as well."""
+    return evaluated(TinyDetector(), TinyBoxes(5))
 
 
 def test_a_detector_is_shown_with_its_boxes(box_store: Store, box_loaders: Loaders, boxes: TinyBoxes) -> None:

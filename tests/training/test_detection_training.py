@@ -175,6 +175,7 @@ def test_recipes_that_cannot_work_are_refused(tmp_path: Path, changes: dict[str,
 # -- training
 
 
+@pytest.mark.slow
 def test_a_trained_detector_finds_the_blocks_and_loads_from_its_card(tmp_path: Path) -> None:
     result = train(recipe(epochs=25, ema=0.9, channels_last=True), tmp_path, progress=QUIET)
     card = json.loads((tmp_path / "card.json").read_text())
@@ -229,7 +230,14 @@ def test_detr_learns_in_three_epochs(tmp_path: Path) -> None:
     assert losses[-1] < 0.7 * losses[0]
 
 
-@pytest.mark.parametrize("model", [FCOS, DETR, FASTER_RCNN], ids=["fcos", "detr", "faster-rcnn"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(FCOS, id="fcos"),
+        pytest.param(DETR, id="detr", marks=pytest.mark.slow),
+        pytest.param(FASTER_RCNN, id="faster-rcnn", marks=pytest.mark.slow),
+    ],
+)
 def test_a_stopped_training_continues_to_the_same_bits(tmp_path: Path, model: dict[str, Any]) -> None:
     settings = recipe(model=model, ema=0.9, checkpoint={"minutes": 1e-9}, validate_every=4)
     train(settings, tmp_path / "whole", progress=QUIET)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
@@ -63,8 +64,14 @@ def curve(
 
 def settings(frame: pd.DataFrame, parameter: str) -> pd.Series[float]:
     """The value of one option in every row of a tidy frame, on its index; NaN where the threat does not have it."""
-    values = {text: _number(json.loads(text), parameter) for text in frame["description"].unique()}
+    values = {text: _number(_parsed(text), parameter) for text in frame["description"].unique()}
     return frame["description"].map(values).astype(float)
+
+
+@lru_cache(maxsize=4096)  # a report asks for every option of every threat
+def _parsed(text: str) -> Mapping[str, Any]:
+    description: Mapping[str, Any] = json.loads(text)
+    return description
 
 
 def _number(node: Mapping[str, Any], parameter: str) -> float:
@@ -82,7 +89,7 @@ def _with_series(points: pd.DataFrame, parameter: str, keys: list[str]) -> pd.Da
     The step size follows the budget in many attacks, so that it tells two curves apart only where one budget was run
     with two of them.
     """
-    flat = {text: _flatten(json.loads(text)) for text in points["description"].unique()}
+    flat = {text: _flatten(_parsed(text)) for text in points["description"].unique()}
     followers = {parameter, *(name for name, option in known_options().items() if parameter in option.follows)}
     groups = {text: _without(settings, followers) for text, settings in flat.items()}
     points = points.assign(series=points["description"].map(_labels(groups)))

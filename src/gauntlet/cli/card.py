@@ -33,7 +33,7 @@ def card(
     model_options: ModelOptions,
 ) -> None:
     """Write what is known about a model's robustness as a model card: Markdown with a model-index, and JSON."""
-    from gauntlet.report.eval_results import entries, read_benchmark, write_eval_results
+    from gauntlet.report.pages.eval_results import entries, read_benchmark, write_eval_results
     from gauntlet.report.pages.model_card import card_data, write_card
     from gauntlet.results import open_store
 

@@ -121,6 +121,9 @@ def _check_attacks(
     address: str, model: GauntletModel, data: Dataset, other: GauntletModel | None, as_json: bool
 ) -> None:
     """Runs the honesty checks on a few images; exit code 1 when an alarming finding was made."""
+    if not as_json:
+        told = f"Attacking {address} in a dozen ways, hundreds of passes per image: minutes where one takes a second."
+        typer.echo(told, err=True)
     findings = _findings(model, data, other)
     rows = [{"severity": f.severity, "code": f.code, "finding": f.sentence, "figures": f.figures} for f in findings]
     if as_json:

@@ -179,12 +179,11 @@ class Hsv(Kind):
         return generator.uniform(-reach, reach, (*size, 1 if settings.shared else 3))
 
     def apply(self, settings: TransformSettings, images: torch.Tensor, parameters: Sequence[Any]) -> torch.Tensor:
-        fields = [
-            np.broadcast_to(np.asarray(each, dtype=np.float64), (1, 1, 1)) if np.ndim(each) == 0 else each
-            for each in parameters
-        ]
-        shifts = torch.from_numpy(np.stack(fields)).permute(0, 3, 1, 2).to(images)  # (N, 3 or 1, H, W)
-        return hsv_jitter(images, shifts, UNITS[settings.units or "8bit"])
+        fields = [np.full((1, 1, 1), each, dtype=np.float64) if np.ndim(each) == 0 else each for each in parameters]
+        shifts = images.new_empty((len(fields), *fields[0].shape))  # (N, H, W, 3 or 1), rounded as it is filled
+        for place, field in zip(shifts, fields, strict=True):
+            place.copy_(torch.from_numpy(field))
+        return hsv_jitter(images, shifts.permute(0, 3, 1, 2), UNITS[settings.units or "8bit"])
 
 
 class Grey(Kind):

@@ -18,7 +18,7 @@ def check_classes(model: GauntletModel, dataset: str, classes: Sequence[str]) ->
     """An error where a model has other classes than a dataset, or has them in another order.
 
     A model without names of its own is taken at its word. Where both have the same names, they must stand at the same
-    places. Names that differ are taken at their word too, unless most of those that both know stand at different places.
+    places. Names that differ are taken at their word too, unless most of those that both know stand elsewhere.
 
     Args:
         model: its number and names of classes.

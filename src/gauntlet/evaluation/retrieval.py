@@ -20,9 +20,9 @@ from gauntlet.results.published.sources import SOURCES
 from gauntlet.results.record import Evaluation
 from gauntlet.threats.contract import Threat
 
-# What many published tables do not say, and few vary: it does not decide whether a threat was published. Of two runs
-# the one with the nearer step is taken, and a step that is not the one asked for is told among the flags.
-UNPUBLISHED = ("alpha",)
+ALPHA = "alpha"
+"""The step size: what was published with another one is another attack; where a table does not say it, a flag does."""
+SAME = 1e-6
 
 
 def find_published(
@@ -63,7 +63,7 @@ def find_described(
     first = rows.iloc[0]
     source = SOURCES[str(first["source"])]
     flags = sorted({reason for reason in (*rows["reason"], *rows["model_reason"]) if reason})
-    flags += _other_step(str(first["description"]), description)
+    flags += _unknown_step(str(first["description"]), description)
     return Evaluation(
         key=f"published:{first['source']}:{first['model']}:{dataset}:{first['threat']}:"
         + hashlib.sha256(str(first["description"]).encode()).hexdigest()[:8],  # one name was run with two steps
@@ -94,12 +94,17 @@ def find_described(
 def published_run(of_model: pd.DataFrame, description: Mapping[str, Any]) -> pd.DataFrame:
     """Those of a model's published figures that one run under a threat gave; none where it was not published.
 
+    Every setting must be the same, the step size where the table says one.
+
     Args:
         of_model: as `published.find` gives them.
         description: of the threat.
     """
-    rows = published.of_threat(of_model, _budget(description))
-    return rows if rows.empty else _one_run(rows, description)
+    rows = published.of_threat(of_model, _without_step(description))
+    wanted, there = _step(description), threat_settings(rows)[ALPHA]
+    if wanted is not None:
+        rows = rows[there.isna() | ((there - wanted).abs() < SAME)]
+    return rows if rows.empty else _one_run(rows)
 
 
 def _is_in_zoo(model_name: str, backbone: str, dataset: str, crop_size: str | None) -> bool:
@@ -111,30 +116,33 @@ def _is_in_zoo(model_name: str, backbone: str, dataset: str, crop_size: str | No
     return True
 
 
-def _one_run(rows: pd.DataFrame, description: Mapping[str, Any]) -> pd.DataFrame:
-    """Those of some figures that come from one run: sources repeat each other, and one budget was run with two steps.
+def _one_run(rows: pd.DataFrame) -> pd.DataFrame:
+    """Those of some figures that come from one run, of the source that is named first: sources repeat each other.
 
-    The run with the step size of the threat where there is one, of the source that is named first.
+    A run whose step size is known goes before one whose is not.
     """
     order = {source: place for place, source in enumerate(TRIPLE_SOURCES)}
-    wanted = read_description(json.dumps(description)).get("alpha")
-    apart = (threat_settings(rows)["alpha"] - wanted).abs() if isinstance(wanted, float) else 0.0
-    ranked = rows.assign(place=rows["source"].map(order), apart=apart).sort_values(["place", "apart"], kind="stable")
-    first = ranked.iloc[0]
+    ranked = rows.assign(place=rows["source"].map(order), unknown=threat_settings(rows)[ALPHA].isna())
+    first = ranked.sort_values(["place", "unknown"], kind="stable").iloc[0]
     return rows[rows["source"].eq(first["source"]) & rows["description"].eq(first["description"])]
 
 
-def _other_step(published_description: str, description: Mapping[str, Any]) -> list[str]:
-    """A flag for figures that were published with another step size than the threat's."""
-    wanted = read_description(json.dumps(description)).get("alpha")
-    there = read_description(published_description).get("alpha")
-    if wanted is None or there is None or abs(there - wanted) < 1e-6:
+def _unknown_step(published_description: str, description: Mapping[str, Any]) -> list[str]:
+    """A flag for figures of an attack whose step size was not published."""
+    wanted = _step(description)
+    if wanted is None or ALPHA in read_description(published_description):
         return []
-    return [f"published with alpha {format_number(there)}, not the {format_number(wanted)} of the threat"]
+    return [f"published without its step size, alpha; that of the threat is {format_number(wanted)}"]
 
 
-def _budget(description: Mapping[str, Any]) -> dict[str, Any]:
+def _step(description: Mapping[str, Any]) -> float | None:
+    """The step size of a threat, on the [0, 1] scale."""
+    wanted = read_description(json.dumps(description)).get(ALPHA)
+    return wanted if isinstance(wanted, float) else None
+
+
+def _without_step(description: Mapping[str, Any]) -> dict[str, Any]:
     kind, options = next(iter(description.items()))
     if not isinstance(options, Mapping):
         raise GauntletError(f"the threat '{kind}' has no options to look up.")
-    return {kind: {name: value for name, value in options.items() if name not in UNPUBLISHED}}
+    return {kind: {name: value for name, value in options.items() if name != ALPHA}}

@@ -37,16 +37,17 @@ def _attacks(task: str) -> list[dict[str, Any]]:
     """The single attacks of a task, with the usual value of everything that a page has a control for."""
     offered = []
     for name in attacks.names(task):
-        attack = attacks.build(name)
+        try:
+            attack = attacks.build(name)
+        except Exception:  # another package's attack that needs options; how it says so is its own affair
+            continue
         if not isinstance(attack, Attack):
             continue  # rounds of other attacks
         known = options_of(type(attack))
-        usual: dict[str, Any] = {key: getattr(attack, key) for key in ("norm", "steps", "queries") if key in known}
-        if known.get("epsilon") is not None and attack.epsilon is not None:  # type: ignore[attr-defined]
-            usual["epsilon"] = _radii(name)
-        else:
-            usual.pop("norm", None)  # the norm of no budget
-        offered.append({"name": name, "usual": usual})
+        usual: dict[str, Any] = {key: getattr(attack, key) for key in ("steps", "queries") if key in known}
+        if getattr(attack, "epsilon", None) is not None:  # without a budget its norm says nothing to a visitor
+            usual |= {"norm": attack.norm, "epsilon": _radii(name)}
+        offered.append({"name": name, "usual": {key: value for key, value in usual.items() if value is not None}})
     return offered
 
 

@@ -149,6 +149,7 @@ def bind(playground: Playground, host: str, port: int) -> Bound:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen()  # a browser that is faster than the server waits instead of being refused
     except OSError as error:
         listener.close()
         raise GauntletError(

@@ -30,8 +30,8 @@ def values_of(pixels: int, classes: int = 3) -> torch.Tensor:
 @pytest.mark.parametrize("normalisation", NORMALISATIONS)
 @pytest.mark.parametrize("self_term", [True, False])
 def test_derivatives_to_values_and_features_are_those_of_the_function(make, normalisation, self_term) -> None:  # type: ignore[no-untyped-def]
-    features = features_of(8, 0.8).requires_grad_()
-    values = values_of(8, 2).requires_grad_()
+    features = features_of(5, 0.8).requires_grad_()
+    values = values_of(5, 2).requires_grad_()
 
     def heard(values: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
         return NormalisedKernel(make(features), normalisation, self_term=self_term)(values)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 import gauntlet
+from gauntlet.datasets.contract import Dataset
+from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.models import GauntletModel
 from gauntlet.models.preparation.choosing import CANDIDATES
 from gauntlet.models.sources import shipped
@@ -17,10 +21,15 @@ LARGEST = 0.001
 MODELS = [name for name in shipped.names() if shipped.find(name).task == SEGMENTATION]
 
 
+@cache
+def streets() -> Dataset:
+    """Scenes that are rendered once for all models."""
+    return SampleCache(gauntlet.load_dataset("streets", split="val", size=SIZE, length=IMAGES))
+
+
 def miou(model: GauntletModel, attack: str, prepare: str) -> float:
-    streets = gauntlet.load_dataset("streets", split="val", size=SIZE, length=IMAGES)
     threat = {"attack": {"name": attack, "steps": STEPS, "epsilon": "4/255"}}
-    return gauntlet.evaluate(model, streets, threat, prepare=prepare, batch_size=4).figures["mIoU"]
+    return gauntlet.evaluate(model, streets(), threat, prepare=prepare, batch_size=4).figures["mIoU"]
 
 
 @pytest.mark.slow

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,10 +12,10 @@ import torch
 from torch import nn
 
 import gauntlet
+from fresh_python import FreshPython
 from gauntlet.errors import GauntletError
 from gauntlet.models import loading, resolve_model, zoo
 from gauntlet.models.sources.contract import sources
-from subprocesses import environment
 from tiny import tiny_network
 
 
@@ -158,12 +156,12 @@ def test_a_source_that_returns_something_else_is_one_sentence(monkeypatch: pytes
         resolve_model("small:5")
 
 
-def test_sources_and_networks_are_imported_when_asked_for() -> None:
+def test_sources_and_networks_are_imported_when_asked_for(fresh_python: FreshPython, tmp_path: Path) -> None:
     code = (
         "import sys, gauntlet.models; from gauntlet.models.architectures import architectures, detectors; "
         "architectures.names(), detectors.names(), architectures['enet']; "
         "watched = {'transformers', 'torchvision', 'onnx', 'enet', 'cgnet', 'detr'}; "
         "print(watched & ({*sys.modules} | {name.rpartition('.')[2] for name in sys.modules}))"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    done = fresh_python.run(code, folder=tmp_path)
     assert done.stdout.strip() == "{'enet'}"

@@ -19,6 +19,24 @@ from tiny import tiny_network
 WHY = "say that you trust it."
 
 
+@pytest.fixture(autouse=True)
+def nothing_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GAUNTLET_CACHE", str(tmp_path / "cache"))
+
+
+def test_code_that_the_user_named_themselves_is_theirs_in_the_same_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_model("python:tiny:tiny_network", num_classes=3)
+    with refusing_code(WHY):
+        assert load_model("python:tiny:tiny_network", num_classes=3).num_classes == 3
+        with pytest.raises(GauntletError, match="is code that would run here"):
+            load_model("python:tiny:TinyDataset", num_classes=3)
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(GauntletError, match="is code that would run here"):
+            load_model("python:tiny:tiny_network", num_classes=3)
+
+
 def test_code_that_a_stranger_names_is_not_imported(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     harmful = ("python:pathlib:Path.touch", "python:os:mkdir", "noise:python:os:mkdir", "ensemble:python:os:mkdir")

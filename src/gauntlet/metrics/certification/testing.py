@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom
+from scipy.special import betainc  # scipy.stats.binom is the same, and takes as long to import as torch
 
 from gauntlet.errors import GauntletError
 
@@ -27,7 +27,9 @@ def p_values(hits: npt.NDArray[np.integer], samples: int, tau: float) -> npt.NDA
         samples: n, the votes of the second stage.
         tau: the probability that is to be exceeded.
     """
-    table = binom.sf(np.arange(samples + 1) - 1, samples, tau)  # n + 1 different values, not one call per pixel
+    votes = np.arange(1, samples + 1)
+    table = np.ones(samples + 1)  # n + 1 different values, not one call per pixel
+    table[1:] = betainc(votes, samples - votes + 1, tau)  # P[Bin(n, tau) >= k] = I_tau(k, n - k + 1)
     return np.asarray(table[hits], dtype=np.float64)
 
 

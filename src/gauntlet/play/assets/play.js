@@ -10,6 +10,7 @@ let offer; // what the server has
 let scene = null; // the last "clean" event
 let course = []; // figures of every step
 let total = 0; // steps of the attack
+let missing = ""; // what the address asked for and is not here
 let running = null; // the AbortController of the stream
 let timer = null;
 
@@ -95,7 +96,9 @@ function chosenState() {
   const usual = attackOf(threat)?.usual ?? {};
   const values = { model: $("model").value, image: upload.name ?? $("image").value, threat, seed: $("seed").value || "0" };
   if ("norm" in usual) values.norm = $("norm").value;
-  for (const name of ["epsilon", "steps", "queries"]) if (name in usual) values[name] = $(`${name}-number`).value;
+  for (const name of ["epsilon", "steps", "queries"]) {
+    if (name in usual && $(`${name}-number`).value !== "") values[name] = $(`${name}-number`).value;
+  }
   if (isCorruption(threat)) values.severity = $("severity").value;
   if (threat !== "clean" && regionText()) values.region = regionText();
   return values;
@@ -109,9 +112,13 @@ function writeAddress(values) {
 }
 
 function restore() {
-  choose($("model"), state.get("model"));
-  fillThreats();
-  choose($("threat"), state.get("threat") ?? $("threat").value, "pgd");
+  missing = "";
+  for (const [id, fillNext] of [["model", fillThreats], ["threat", () => {}]]) {
+    const wanted = state.get(id) ?? $(id).value;
+    choose($(id), wanted, "pgd");
+    if (state.get(id) && $(id).value !== wanted) missing = `The address asks for ${wanted}, which is not here; you see ${$(id).value}. `;
+    fillNext();
+  }
   const image = state.get("image") ?? "0";
   upload.use(/^\d+$/.test(image) ? null : image);
   if (!upload.name) $("image").value = image;
@@ -184,8 +191,9 @@ function showClean(event) {
   $("sure-name").textContent = event.words.sure;
   $("right-clean").textContent = withBoxes(event.figures);
   $("sure-clean").textContent = percent(event.figures.sure);
-  $("note").hidden = event.labelled;
-  $("note").textContent = "This image has no labels: the attack moves away from what the model said, and the figure tells how much of that is left.";
+  const unlabelled = "This image has no labels: the attack moves away from what the model said, and the figure tells how much of that is left.";
+  $("note").textContent = missing + (event.labelled ? "" : unlabelled);
+  $("note").hidden = !$("note").textContent;
   picture("image", event.pictures.image);
   picture("clean", event.pictures.prediction);
   picture("truth", event.pictures.truth);
@@ -381,6 +389,7 @@ function connect() {
     if (id === "upload") return;
     if (id === "image") { if (!$("image").validity.valid || $("image").value === "") return; upload.use(null); $("upload").value = ""; }
     if (id === "region" && $("region").value === "box") firstRectangle();
+    missing = "";
     if (id === "model") fitControls(fillThreats() ? undefined : "all");
     else fitControls({ threat: "all", norm: "epsilon" }[id]);
     changed();

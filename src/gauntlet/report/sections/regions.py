@@ -40,6 +40,8 @@ def blocks(scope: Scope, ranking: Ranking, kind: str, reference: str | None = No
         reference: a model that corruption errors are relative to, besides the model's own clean figure.
     """
     tables = [region_table(scope, ranking, kind)]
+    if tables == [None]:  # no figure of a region, so nothing to compare
+        return []
     if kind == "localized":
         tables.append(corruption_set_table(scope, ranking, reference))
     tables.append(position_table(scope, ranking, kind))

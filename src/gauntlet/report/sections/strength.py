@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pandas as pd
+
 from gauntlet.analysis import curve
 from gauntlet.analysis.curves import curve_options, settings
 from gauntlet.report.charts import Axis, Chart, LineChart, Panel, Series
@@ -16,7 +18,10 @@ from gauntlet.results.descriptions import grey_levels
 def section(scope: Scope, ranking: Ranking) -> Section | None:
     """One panel per setting that was varied."""
     views = [CurveView(scope.metric), CurveView(scope.metric, relative=True, prefix="kept"), *REGION_VIEWS]
-    made = [curve_panel(scope, ranking, parameter, view) for parameter in curve_options() for view in views]
+    figures = {view: _figures(scope, view) for view in views}  # once: a frame has a hundred metrics
+    made = [
+        curve_panel(figures[view], scope, ranking, parameter, view) for parameter in curve_options() for view in views
+    ]
     panels = [panel for panel in made if panel is not None]
     return Section(f"curves-{scope.id}", "Curves", panels) if panels else None
 
@@ -49,16 +54,19 @@ REGION_VIEWS = (
 """Relative corruption errors of threats with a region."""
 
 
-def curve_panel(scope: Scope, ranking: Ranking, parameter: str, view: CurveView) -> Panel | None:
-    """Curves along one setting, a line per model; one chart per threat that was run with several values of it."""
+def _figures(scope: Scope, view: CurveView) -> pd.DataFrame:
+    """The rows of a scope that a view is drawn from."""
     rows = scope.analysis_frame
-    rows = rows[rows["view"].eq("all") & rows["metric"].eq(view.metric)]  # first: a frame has a hundred metrics
-    rows = rows[rows["kind"].eq("clean") | settings(rows, parameter).notna()]
-    if view.relative:
-        rows = rows[rows["kind"].isin(["clean", "attack"])]
-    if rows["kind"].eq("clean").all():
+    rows = rows[rows["view"].eq("all") & rows["metric"].eq(view.metric)]
+    return rows[rows["kind"].isin(["clean", "attack"])] if view.relative else rows
+
+
+def curve_panel(figures: pd.DataFrame, scope: Scope, ranking: Ranking, parameter: str, view: CurveView) -> Panel | None:
+    """Curves along one setting, a line per model; one chart per threat that was run with several values of it."""
+    clean, given = figures["kind"].eq("clean"), settings(figures, parameter).notna()
+    if not (given & ~clean).any():
         return None
-    points = curve(rows, parameter, view.metric)
+    points = curve(figures[clean | given], parameter, view.metric)
     if view.relative:
         shares = {name: points[name] / points["clean"] for name in ("value", "low", "high")}
         points = points.assign(**shares)
@@ -68,10 +76,11 @@ def curve_panel(scope: Scope, ranking: Ranking, parameter: str, view: CurveView)
     charts: dict[str, Chart] = {}
     for series, part in points.groupby("series", sort=False):
         lines = []
+        of_model = dict(iter(part.groupby("model")))
         for index, model in enumerate(ranking.models):
-            line = part[part["model"].eq(model)]
-            if line.empty:
+            if model not in of_model:
                 continue
+            line = of_model[model]
             x = line["x"].astype(float)
             at = [grey_levels(value) for value in x] if option.grey_levels else x.tolist()
             value, low, high = (line[name].astype(float).tolist() for name in ("value", "low", "high"))
