@@ -39,7 +39,7 @@ def _attacks(task: str) -> list[dict[str, Any]]:
     for name in attacks.names(task):
         try:
             attack = attacks.build(name)
-        except Exception:  # another package's attack that needs options; how it says so is its own affair
+        except Exception:  # nosec B112 - another package's attack that needs options; how it says so is its own affair
             continue
         if not isinstance(attack, Attack):
             continue  # rounds of other attacks
