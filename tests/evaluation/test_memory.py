@@ -29,7 +29,7 @@ print(kept, default, faults())
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a setting of glibc")
 def test_freed_memory_is_used_again_without_asking_the_system() -> None:
-    command = [sys.executable, "-c", PROGRAM, str(ROOT / "src" / "gauntlet" / "evaluation" / "memory.py")]
+    command = [sys.executable, "-c", PROGRAM, str(ROOT / "src" / "gauntlet" / "evaluation" / "execution" / "memory.py")]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     kept, default, again = run.stdout.split()
     if kept == "False":

@@ -25,6 +25,7 @@ def noisy(truth: Boxes, generator: np.random.Generator, classes: int) -> Boxes:
     return Boxes(boxes, kinds, generator.random(len(boxes)).astype(np.float32))
 
 
+@pytest.mark.slow
 def test_the_part_of_coco_has_the_figures_of_pycocotools(shared: Path) -> None:
     coco_module = pytest.importorskip("pycocotools.coco")
     eval_module = pytest.importorskip("pycocotools.cocoeval")

@@ -178,6 +178,7 @@ def _write_many(address: str, worker: int, evaluations: int) -> None:
             store.finish(started, [Figure("mIoU", 0.5)])
 
 
+@pytest.mark.slow
 def test_several_processes_write_at_once_without_loss_or_duplicates(address: str) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_write_many, args=(address, worker, 8)) for worker in range(3)]

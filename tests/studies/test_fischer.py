@@ -26,6 +26,7 @@ def test_the_rows_are_those_of_the_specification() -> None:
     assert len({row.label for row in CERTIFICATES}) == 6  # each can be run alone with --only
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_the_certificates() -> None:
     study, row = studies["fischer/certified"], CERTIFICATES[0]
     results = run_study(study, ["streets/enet-noise"], SMALL, Store(), only=[row.label], prepare="off")

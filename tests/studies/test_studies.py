@@ -198,6 +198,7 @@ def test_too_few_models_are_told() -> None:
         study_jobs(replace(little_study(), least_models=3), [NETWORK], SMALL)
 
 
+@pytest.mark.slow
 def test_the_command_lists_and_runs(call: Call) -> None:
     code, out, _ = call("study", "list", "spatial")
     assert (code, "spatial/figure-11" in out) == (0, True)

@@ -112,6 +112,7 @@ def test_a_trained_one_is_attacked_and_reported(name: str, options: dict[str, An
         assert len(build_report(store).parts) == 1
 
 
+@pytest.mark.slow
 def test_a_narrow_network_learns_with_its_heads(tmp_path: Path) -> None:
     model = {
         "architecture": "net:pidnet_s",
@@ -172,6 +173,7 @@ def test_published_losses(name: str, expected: Supervision) -> None:
     assert catalogue.find(name).supervision == expected
 
 
+@pytest.mark.slow
 def test_every_network_has_a_weight_for_each_of_its_heads() -> None:
     for name, row in catalogue.NETWORKS.items():
         with torch.device("meta"):

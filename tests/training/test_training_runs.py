@@ -79,6 +79,7 @@ def test_two_epochs_give_a_model_that_loads_with_its_log_and_card(tmp_path: Path
     assert f"{100 * result.miou:.1f} %" in (tmp_path / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_killed_training_continues_to_the_same_bits(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     marker = tmp_path / "kill"
