@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -13,6 +14,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.files import name_inside
 from gauntlet.models import load_model
 from gauntlet.models.sources import trained
+from gauntlet.models.sources.option_values import check_values
 from gauntlet.own_code import refusing_code
 from tiny import tiny_network
 
@@ -79,3 +81,10 @@ def test_a_card_of_somebody_else_imports_nothing(tmp_path: Path) -> None:
 def test_an_image_id_stays_in_its_folder(image_id: str) -> None:
     with pytest.raises(GauntletError, match="cannot be a file name inside"):
         name_inside(image_id)
+
+
+def test_numbers_of_numpy_are_whole_numbers_and_what_cannot_be_meant_is_refused() -> None:
+    check_values("net", {"num_classes": np.int64(3), "outputs": np.array([2, 0]), "input_size": "image"})
+    for options in ({"num_classes": True}, {"num_classes": "3"}, {"stride": 10**30}, {"input_size": {"height": 4}}):
+        with pytest.raises(GauntletError, match="of the model net must be"):
+            check_values("net", options)

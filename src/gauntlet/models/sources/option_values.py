@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from typing import Any
 
 from gauntlet.errors import GauntletError
@@ -12,7 +13,7 @@ LARGEST = 65536
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
+    return isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) <= LARGEST
 
 
 def _real(value: Any) -> bool:
@@ -43,7 +44,8 @@ _CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "mean": (_each(_real), "three numbers"),
     "std": (_each(_real), "three numbers"),
     "outputs": (_each(_whole), "whole numbers, one per class"),
-    "input_size": (lambda value: value is None or _each(_whole)(value), "height and width in pixels"),
+    # A text has a meaning of its own for some sources ("image": as given), which read it themselves.
+    "input_size": (lambda value: value is None or _text(value) or _each(_whole)(value), "height and width in pixels"),
     "class_names": (lambda value: value is None or _each(_text)(value), "a list of names"),
     "channel_order": (_text, "RGB or BGR"),
     "gives": (_text, "logits or labels"),
