@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from gauntlet.errors import GauntletError
 
@@ -22,7 +22,9 @@ def name_inside(image_id: str) -> PurePosixPath:
     'val/a.png'
     """
     path = PurePosixPath(image_id)
-    if path.is_absolute() or ".." in path.parts or not path.name or "\0" in image_id:
+    windows = PureWindowsPath(image_id)
+    leaves = path.is_absolute() or windows.drive or windows.root or ".." in (*path.parts, *windows.parts)
+    if leaves or not path.name or "\0" in image_id:
         raise GauntletError(f"the image id '{image_id}' cannot be a file name inside a folder.")
     return path
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from gauntlet.errors import GauntletError, first_line
@@ -16,7 +17,8 @@ from gauntlet.files import cache_folder, write_atomically
 
 PREFIX = "python:"
 
-_REFUSED: ContextVar[str] = ContextVar("why code of the user's own is refused", default="")
+_REFUSED: ContextVar[str | None] = ContextVar("why code of the user's own is refused", default=None)
+"""None where the user named it themselves; "" where somebody else did, whom the user trusts this once."""
 
 
 @contextmanager
@@ -24,7 +26,7 @@ def refusing_code(why: str) -> Iterator[None]:
     """Inside, nothing is imported by "module:attribute" that this user has not run before, and no model is trusted.
 
     For addresses that the user did not write: those that a store or a card holds. Code that they once named themselves,
-    in the same folder, is theirs.
+    and that lies below the folder they were in, is theirs.
 
     Args:
         why: what to do about it, the end of a sentence; "" to allow code again.
@@ -68,9 +70,17 @@ def find_callable(target: str, folders: Sequence[str] = ()) -> Callable[..., Any
     if not hasattr(module, attribute):
         raise GauntletError(f"the module {module_name} has no '{attribute}'.")
     found: Callable[..., Any] = getattr(module, attribute)
-    if not why:
+    if why is None and _is_below(module, Path.cwd()):
         _remember(target)
     return found
+
+
+def _is_below(module: ModuleType, folder: Path) -> bool:
+    """Whether a module's file lies below a folder: what is installed takes anybody's arguments, and is nobody's own."""
+    file = getattr(module, "__file__", None)
+    if file is None or "site-packages" in Path(file).parts:  # also that of an environment below the folder
+        return False
+    return Path(file).resolve().is_relative_to(folder.resolve())
 
 
 def _was_run_here(target: str) -> bool:

@@ -19,6 +19,7 @@ from gauntlet.interop.maite import (
     wrap_maite_model,
 )
 from gauntlet.models import DetectionModel
+from gauntlet.models.contract import weights_digest
 from tiny_detector import TinyBoxes, TinyDetector
 
 REFERENCE = {  # specs/beyond_reference.json, exchange.maite: attributes and methods of every protocol
@@ -116,6 +117,22 @@ def test_detectors_and_moved_boxes() -> None:
 def test_an_attack_needs_a_model() -> None:
     with pytest.raises(GauntletError, match="needs a model"):
         MaiteThreat("pgd")
+
+
+def test_probabilities_are_not_taken_for_logits_and_checkpoints_are_told_apart(streets: Any, network: Any) -> None:
+    back = wrap_maite_model(MaiteModel(network))
+    images = streets[0].tensor()[None]
+    with torch.no_grad():
+        sure, ours = (model(images).softmax(dim=1).amax(dim=1) for model in (back, network))
+    assert torch.allclose(sure, ours, atol=1e-5)
+    assert weights_digest(network) in back.identity.digest
+    given = wrap_maite_model(MaiteModel(network), digest="second checkpoint")
+    assert given.identity.digest != back.identity.digest
+
+
+def test_batches_may_hold_several_sizes(network: Any) -> None:
+    small, large = MaiteModel(network)([np.zeros((3, 32, 48), np.float32), np.zeros((3, 48, 64), np.float32)])
+    assert (small.shape[1:], large.shape[1:]) == ((32, 48), (48, 64))
 
 
 def test_a_model_of_maite_is_one_of_ours(streets: Any, network: Any) -> None:

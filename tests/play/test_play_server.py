@@ -78,6 +78,7 @@ class TestGate:
 
     def test_hosts_follow_what_the_server_is_bound_to(self) -> None:
         assert allowed_hosts("127.0.0.1", 1) == ["127.0.0.1:1", "localhost:1"]
+        assert "127.0.0.1" in allowed_hosts("127.0.0.1", 80)  # browsers leave out the port of the protocol
         assert allowed_hosts("192.168.1.5", 1) == ["192.168.1.5:1"]
         everywhere = allowed_hosts("0.0.0.0", 1)
         assert {"127.0.0.1:1", "localhost:1", f"{socket.gethostname()}:1"} <= set(everywhere)
@@ -119,6 +120,11 @@ class TestUploads:
         sample = uploads.read_upload(png(image, exif=exif))
         assert sample.image.shape == (512, 256, 3)
         assert (sample.image[:250].min(), sample.image[262:].max()) == (200, 0)
+
+    @pytest.mark.parametrize("tag", [b"II*\0", b"II+\0\x08\0\0\0"])
+    def test_a_damaged_tag_does_not_refuse_a_photograph(self, tag: bytes) -> None:
+        image = np.full((8, 12, 3), 7, np.uint8)
+        assert np.array_equal(uploads.read_upload(png(image, exif=b"Exif\0\0" + tag)).image, image)
 
     def test_the_same_pixels_have_the_same_name(self) -> None:
         names = {uploads.read_upload(png(np.array(Image.open(io.BytesIO(PHOTO))), compress_level=n)).id for n in (1, 9)}

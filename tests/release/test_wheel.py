@@ -50,6 +50,7 @@ def test_wheel_has_the_weights_and_no_tests(dist: Path) -> None:
     for model in shipped.names():
         assert f"gauntlet/models/weights/{model}.safetensors" in names
     assert "gauntlet/py.typed" in names
+    assert {f"gauntlet/play/assets/play.{kind}" for kind in ("html", "css", "js")} <= set(names)
 
 
 def test_source_distribution_has_the_tests(dist: Path) -> None:

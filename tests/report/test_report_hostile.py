@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from synthetic_store import CLEAN, MadeUpThreat, fill_store
 
 from gauntlet.analysis.scoring.leaderboard import leaderboard
 from gauntlet.cli.output import escape, print_table
-from gauntlet.report import build_report, write_report
+from gauntlet.report import build_report, reloading, write_report
 from gauntlet.report.document import Document
 from gauntlet.report.pages.comparison import compare_models
 from gauntlet.report.pages.comparison_page import to_document
@@ -186,3 +188,13 @@ def test_figures_as_files(document: Document, tmp_path: Path) -> None:
     vector.write(document, tmp_path / "figures", "svg", "overview*")
     (written,) = (tmp_path / "figures").iterdir()
     assert_harmless_html(written.read_text("utf-8"))
+
+
+def test_nothing_is_imported_from_a_folder_because_a_store_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "planted_module.py").write_text("raise SystemExit('ran')")
+    monkeypatch.syspath_prepend("")  # as in a notebook
+    with reloading._in_folder(str(tmp_path)), pytest.raises(ModuleNotFoundError):
+        importlib.import_module("planted_module")
+    assert sys.path[0] == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
 import webbrowser
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,7 +57,8 @@ def play(
         typer.echo(f"From a phone in the same network: {address}")
     typer.echo("Whoever has the address can use it, until you stop it with Ctrl-C.")
     if browser:
-        webbrowser.open(bound.addresses[0])
+        # A browser in the terminal does not come back before it is closed, and the server must run meanwhile.
+        threading.Thread(target=webbrowser.open, args=(bound.addresses[0],), daemon=True).start()
     bound.run()
 
 

@@ -21,7 +21,7 @@ from gauntlet.metrics import WHOLE, DetectionMetric, SegmentationMetric
 from gauntlet.metrics.segmentation.metric import DensePrediction
 from gauntlet.models import DetectionModel, GauntletModel, SegmentationModel, wrap_model
 from gauntlet.models.asked import AskedPart
-from gauntlet.models.contract import Candidates, ModelIdentity
+from gauntlet.models.contract import Candidates, ModelIdentity, weights_digest
 from gauntlet.samples import Batch, Boxes, Sample
 from gauntlet.seeding import ImageSeed
 from gauntlet.tasks import DETECTION
@@ -49,11 +49,14 @@ class MaiteModel:
         self.metadata: Metadata = {"id": model.identity.name, "index2label": dict(enumerate(model.class_names))}
 
     def __call__(self, batch: Sequence[Any]) -> list[Any]:
-        images = torch.stack([_image(each) for each in batch]).to(self.model.device)
+        """One image at a time: MAITE's batches may hold several sizes."""
+        return [self._answer(_image(each)[None].to(self.model.device)) for each in batch]
+
+    def _answer(self, image: torch.Tensor) -> Any:
         if isinstance(self.model, DetectionModel):
-            return [_target(found) for found in self.model.predict(images)]
+            return _target(self.model.predict(image)[0])
         with torch.no_grad():
-            return list(self.model(images).softmax(dim=1).cpu().numpy())
+            return self.model(image).softmax(dim=1)[0].cpu().numpy()
 
 
 class MaiteDataset:
@@ -138,33 +141,50 @@ class MaiteThreat:
         else:
             sample = replace(sample, boxes=_boxes(target))
         truth = None if sample.labels is None else torch.from_numpy(sample.labels.astype(np.int64))[None]
-        batch = Batch([sample], tensor[None], truth, void)
+        device = torch.device("cpu") if self.model is None else self.model.device
+        batch = Batch([sample], tensor[None].to(device), None if truth is None else truth.to(device), void)
         # Threats that need no model never look at it.
         perturbed = self.threat.perturb(self.model, batch, [ImageSeed(self.seed, sample.id)])  # type: ignore[arg-type]
         if perturbed.samples is not None:
             moved, facts = _truth(perturbed.samples[0], classes, void)
             target, metadata = moved, {**metadata, **facts}
-        return perturbed.images[0].numpy(), target, metadata
+        return perturbed.images[0].cpu().numpy(), target, metadata
 
 
-def wrap_maite_model(model: Any, *, task: str = "segmentation") -> GauntletModel:
+def wrap_maite_model(model: Any, *, task: str = "segmentation", digest: str = "") -> GauntletModel:
     """A MAITE model as one of ours. It can only be asked: attacks that follow a gradient are refused.
 
     Args:
         model: with `metadata` (`id`, `index2label`) and a call that takes a sequence of images.
         task: "segmentation" or "detection".
+        digest: of its weights; what tells two checkpoints of one `id` apart in a store. Made of the weights where the
+            model, or its `model`, is a torch module; without it two models of one `id` are the same to a store.
     """
     labels = model.metadata.get("index2label")
     if not labels:
         raise GauntletError("the MAITE model has no 'index2label' in its metadata; add the names of its classes.")
     names = [labels[index] for index in range(len(labels))]
-    identity = ModelIdentity(str(model.metadata["id"]), f"maite:{model.metadata['id']}")
+    identity = ModelIdentity(str(model.metadata["id"]), f"maite:{model.metadata['id']}:{digest or _weights(model)}")
     if task == DETECTION:
         return _AskedDetector(model, names, identity)
     wrapped: SegmentationModel = wrap_model(
         _AskedScores(model), num_classes=len(names), class_names=names, name=identity.name
     )
+    wrapped._identity = identity
     return wrapped
+
+
+def _weights(model: Any) -> str:
+    """The digest of the weights, where they can be seen."""
+    modules = [each for each in (model, getattr(model, "model", None)) if isinstance(each, torch.nn.Module)]
+    return weights_digest(modules[0]) if modules else ""
+
+
+def _logits(scores: torch.Tensor) -> torch.Tensor:
+    """Scores (K, H, W) as logits: MAITE's models give probabilities, whose softmax would be taken twice."""
+    sums = scores.sum(dim=0)
+    probabilities = bool((scores >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
+    return scores.clamp_min(1e-12).log() if probabilities else scores
 
 
 class _AskedScores(AskedPart):
@@ -176,9 +196,8 @@ class _AskedScores(AskedPart):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         answers = self.ask(list(images.detach().cpu().numpy()))
-        return torch.stack([torch.as_tensor(np.asarray(each), dtype=images.dtype) for each in answers]).to(
-            images.device
-        )
+        scores = [torch.as_tensor(np.asarray(each), dtype=images.dtype) for each in answers]
+        return torch.stack([_logits(each) for each in scores]).to(images.device)
 
 
 class _AskedDetector(DetectionModel):

@@ -77,7 +77,8 @@ def allowed_hosts(host: str, port: int) -> list[str]:
     names = {"127.0.0.1", "localhost"} if host in ("127.0.0.1", "localhost", "0.0.0.0") else {host}
     if host == "0.0.0.0":
         names |= {*network_addresses(), socket.gethostname(), f"{socket.gethostname()}.local"}
-    return [f"{name}:{port}" for name in sorted(names)]
+    # Browsers leave out the port of the protocol.
+    return [f"{name}:{port}" for name in sorted(names)] + (sorted(names) if port == 80 else [])
 
 
 def network_addresses() -> list[str]:

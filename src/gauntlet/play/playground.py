@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
+import subprocess  # nosec B404 - for its quoting only
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -178,11 +180,12 @@ class Playground:
         model = ["--model", offered.address, *offered.flags]
         what = ["--threat", described, "--seed", str(state.seed)]
         if not _is_index(state.image):
-            return {"picture": shlex.join(["gauntlet", "show", state.image, *model, *what])}
+            return {"picture": _command(["gauntlet", "show", state.image, *model, *what])}
         data = list(self.dataset.flags)
+        device = [] if self.device.type == "cpu" else ["--device", str(self.device)]
         return {
-            "picture": shlex.join(["gauntlet", "show", *model, *data, "--index", state.image, *what]),
-            "dataset": shlex.join(["gauntlet", "run", *model, *data, *what]),
+            "picture": _command(["gauntlet", "show", *model, *data, "--index", state.image, *what]),
+            "dataset": _command(["gauntlet", "run", *model, *data, *what, *device]),
         }
 
     def _clean_event(self, scene: Scene, clean: Look) -> dict[str, Any]:
@@ -264,3 +267,8 @@ def _sheet(scene: Scene, clean: Look, look: Look, pictures: Mapping[str, Any]) -
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+def _command(words: Sequence[str]) -> str:
+    """Words as a line that the shell of this system reads."""
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)

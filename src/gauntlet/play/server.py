@@ -144,6 +144,8 @@ def bind(playground: Playground, host: str, port: int) -> Bound:
         host: "127.0.0.1" for this machine alone, "0.0.0.0" for its network, or one of its addresses.
         port: 0 for any that is free.
     """
+    if not host:
+        raise GauntletError("--host is empty; say 127.0.0.1, 0.0.0.0 or an address of this machine.")
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if os.name == "posix":  # elsewhere it would share the port with another server
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -68,9 +68,17 @@ def _check(path: Path) -> int:
                     f"the upload has {image.width} x {image.height} pixels, more than {MOST_PIXELS // 10**6} "
                     "megapixels; send a smaller image."
                 )
-            return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+            return _orientation(image)
     except (OSError, SyntaxError, ValueError, TypeError, Image.DecompressionBombError):
         raise GauntletError(f"the upload is no image in one of the formats {', '.join(FORMATS)}.") from None
+
+
+def _orientation(image: Image.Image) -> int:
+    """What the camera says about up and down; 1 (upright) where the tag is broken, which is no reason to refuse."""
+    try:
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # Pillow's reader fails in many ways on damaged tags
+        return 1
 
 
 def _decoded(path: Path) -> npt.NDArray[np.uint8]:

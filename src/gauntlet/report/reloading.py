@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -57,13 +58,16 @@ def evaluated_again(evaluation: Evaluation, loaders: Loaders) -> Iterator[tuple[
 @contextmanager
 def _in_folder(folder: str) -> Iterator[None]:
     """Relative paths, and modules of the user's own, are meant from the folder that the evaluation was run in."""
-    before = Path.cwd()
-    if folder and Path(folder).is_dir():
+    before, paths = Path.cwd(), list(sys.path)
+    # "" in the path means wherever we are: nothing is imported from a folder because a store names it.
+    sys.path[:] = [str(before) if path in ("", ".") else path for path in paths]
+    if folder and not folder.startswith(("\\\\", "//")) and Path(folder).is_dir():  # no network folders
         os.chdir(folder)
     try:
         yield
     finally:
         os.chdir(before)
+        sys.path[:] = paths
 
 
 def _given(evaluation: Evaluation, loaders: Loaders) -> object | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -37,6 +38,16 @@ def test_code_that_the_user_named_themselves_is_theirs_in_the_same_folder(
         monkeypatch.chdir(tmp_path)
         with pytest.raises(GauntletError, match="is code that would run here"):
             load_model("python:tiny:tiny_network", num_classes=3)
+
+
+def test_trust_is_for_once_and_what_is_installed_is_nobodys_own() -> None:
+    with refusing_code(""):
+        load_model("python:tiny:tiny_network", num_classes=3)
+    with contextlib.suppress(GauntletError):
+        load_model("python:torch.nn:Identity", num_classes=3)
+    for address in ("python:tiny:tiny_network", "python:torch.nn:Identity"):
+        with refusing_code(WHY), pytest.raises(GauntletError, match="is code that would run here"):
+            load_model(address, num_classes=3)
 
 
 def test_code_that_a_stranger_names_is_not_imported(tmp_path: Path) -> None:
@@ -77,7 +88,10 @@ def test_a_card_of_somebody_else_imports_nothing(tmp_path: Path) -> None:
     assert load_model(str(folder)).num_classes == 3
 
 
-@pytest.mark.parametrize("image_id", ["../evil", "/etc/evil", "a/../../evil", "", ".", "a\0b"])
+LEAVING = ["../evil", "/etc/evil", "a/../../evil", "", ".", "a\0b", r"..\..\evil.png", r"C:\x.png", "C:evil"]
+
+
+@pytest.mark.parametrize("image_id", LEAVING)
 def test_an_image_id_stays_in_its_folder(image_id: str) -> None:
     with pytest.raises(GauntletError, match="cannot be a file name inside"):
         name_inside(image_id)

@@ -107,7 +107,10 @@ function chosenState() {
 const KEYS = ["model", "image", "threat", "norm", "epsilon", "steps", "queries", "severity", "region", "seed"];
 
 function writeAddress(values) {
-  for (const key of KEYS) if ((values[key] ?? null) !== state.get(key)) state.set(key, values[key] ?? null);
+  // Safari and Firefox refuse an address that changes too often; the attack goes on without it.
+  try {
+    for (const key of KEYS) if ((values[key] ?? null) !== state.get(key)) state.set(key, values[key] ?? null);
+  } catch { return; }
   $("address").textContent = location.href;
 }
 
@@ -135,11 +138,10 @@ function restore() {
 
 function changed() {
   const values = chosenState();
-  writeAddress(values);
   mark();
   clearTimeout(timer);
   phase("waiting");
-  timer = setTimeout(() => run(values), WAIT);
+  timer = setTimeout(() => { writeAddress(values); run(values); }, WAIT);
 }
 
 // The stream ---------------------------------------------------------------------------------------------------------

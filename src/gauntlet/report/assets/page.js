@@ -168,13 +168,15 @@ addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("table[id]").forEach(setUpTable);
   document.querySelectorAll("button.copy").forEach((button) => button.addEventListener("click", async () => {
     const text = button.parentElement.querySelector("code").textContent;
-    try { await navigator.clipboard.writeText(text); } catch {
+    let copied = true;
+    try { await navigator.clipboard.writeText(text); } catch {  // not there on plain http: select, and copy the old way
       const range = document.createRange();
       range.selectNodeContents(button.parentElement.querySelector("code"));
       getSelection().removeAllRanges();
       getSelection().addRange(range);
+      copied = document.execCommand("copy");
     }
-    button.textContent = "copied";
+    button.textContent = copied ? "copied" : "selected";
   }));
   markCurrentSection();
 });
