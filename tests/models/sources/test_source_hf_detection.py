@@ -301,5 +301,5 @@ def test_a_user_overrules_size_labels_and_names(tmp_path: Path) -> None:
         gauntlet.load_model(f"hf:{tmp_path}", num_classes=7)
     with pytest.raises(GauntletError, match=r"option of the model .* 'stride'"):
         gauntlet.load_model(f"hf:{tmp_path}", stride=32)
-    with pytest.raises(GauntletError, match="input_size must be a height and a width in pixels"):
+    with pytest.raises(GauntletError, match="must be a height and a width in pixels"):
         gauntlet.load_model(f"hf:{tmp_path}", input_size=5)
