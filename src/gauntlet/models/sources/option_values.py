@@ -45,7 +45,10 @@ _CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "std": (_each(_real), "three numbers"),
     "outputs": (_each(_whole), "whole numbers, one per class"),
     # A text has a meaning of its own for some sources ("image": as given), which read it themselves.
-    "input_size": (lambda value: value is None or _text(value) or _each(_whole)(value), "a height and a width in pixels"),
+    "input_size": (
+        lambda value: value is None or _text(value) or _each(_whole)(value),
+        "a height and a width in pixels",
+    ),
     "class_names": (lambda value: value is None or _each(_text)(value), "a list of names"),
     "channel_order": (_text, "RGB or BGR"),
     "gives": (_text, "logits or labels"),
