@@ -14,7 +14,7 @@ from gauntlet.results import Store
 from gauntlet.studies import studies
 from gauntlet.studies.pages import shipped_models
 from gauntlet.studies.pages.attack_strength import ATTACK_STRENGTH, BATTERY
-from gauntlet.studies.pages.camvid import CAMVID, Spread
+from gauntlet.studies.pages.camvid import CAMVID, spread
 from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, plan_page, write_markdown
 from gauntlet.studies.pages.markdown import judged
 from gauntlet.studies.pages.shipped import addresses, localized_noise
@@ -128,7 +128,7 @@ def test_images_at_equal_distances() -> None:
     from gauntlet.evaluation.plan import open_dataset
 
     whole = open_dataset(SMALL)
-    assert list(Spread(whole, 2).ids()) == [whole.ids()[0], whole.ids()[2]]
+    assert list(spread(whole, 2).ids()) == [whole.ids()[0], whole.ids()[2]]
 
 
 def test_what_pages_refuse(tmp_path: Path, call: Call) -> None:

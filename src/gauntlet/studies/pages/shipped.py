@@ -13,8 +13,8 @@ FOR_CERTIFICATES = "streets/enet-noise"
 
 
 def addresses(task: str) -> list[str]:
-    """The shipped models of a task that were trained on clean or on attacked images."""
-    return [name for name in shipped.names() if shipped.find(name).task == task and name != FOR_CERTIFICATES]
+    """The shipped models of the street scenes for a task that were trained on clean or on attacked images."""
+    return [name for name in shipped.names("streets") if shipped.find(name).task == task and name != FOR_CERTIFICATES]
 
 
 def is_normal(address: str) -> bool:
