@@ -27,11 +27,13 @@ def write(document: Document) -> str:
     """The document as Markdown; charts and pictures are left to the HTML report."""
     lines = [f"# {escape(document.title)}", "", escape(document.subtitle), ""]
     for part in document.parts:
-        lines += [f"## {escape(part.title)}", "", escape(part.subtitle), ""]
+        alone = part.subtitle == document.subtitle  # the one part of a page, whose head says it all
+        if not alone:
+            lines += [f"## {escape(part.title)}", "", escape(part.subtitle), ""]
         for section in part.sections:
             written = [text for block in section.blocks if (text := block_text(block))]
             if written:
-                lines += [f"### {escape(section.title)}", "", *written]
+                lines += [f"{'##' if alone else '###'} {escape(section.title)}", "", *written]
     lines += ["---", "", escape(document.footer)]
     return "\n".join(lines) + "\n"
 
