@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gauntlet.errors import GauntletError
 from gauntlet.files import write_atomically
+from gauntlet.numbers import counted
 from gauntlet.report.document import Block, Document, Gallery, Part, Picture, Section, Text, made_now
 from gauntlet.report.render import html, markdown
 from gauntlet.report.tables import Cell, Column, Table
@@ -30,9 +31,7 @@ def study_page(study: Study, results: Results, command: str) -> Document:
         command: what makes the page again.
     """
     one = next(iter(results.evaluations.values()))
-    count = len(results.models)
-    models = f"{count} model" if count == 1 else f"{count} models"
-    subtitle = f"{study.question} {models}, {results.images} images of {one.dataset}/{one.split}."
+    subtitle = f"{study.question} {counted(len(results.models), 'model')}, {results.images} images of {one.dataset}/{one.split}."
     return study_document(
         study,
         subtitle,
