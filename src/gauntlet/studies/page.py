@@ -31,7 +31,8 @@ def study_page(study: Study, results: Results, command: str) -> Document:
         command: what makes the page again.
     """
     one = next(iter(results.evaluations.values()))
-    subtitle = f"{study.question} {counted(len(results.models), 'model')}, {results.images} images of {one.dataset}/{one.split}."
+    models = counted(len(results.models), "model")
+    subtitle = f"{study.question} {models}, {results.images} images of {one.dataset}/{one.split}."
     return study_document(
         study,
         subtitle,
