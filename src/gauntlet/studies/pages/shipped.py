@@ -17,15 +17,6 @@ def addresses(task: str) -> list[str]:
     return [name for name in shipped.names("streets") if shipped.find(name).task == task and name != FOR_CERTIFICATES]
 
 
-def is_normal(address: str) -> bool:
-    """Whether a shipped model never saw an attacked image in training, by its name.
-
-    >>> is_normal("streets/enet"), is_normal("streets/enet-at50")
-    (True, False)
-    """
-    return "-at" not in address
-
-
 def entries(task: str) -> Callable[[Mapping[str, Any]], Sequence[ModelEntry]]:
     """The shipped models of a task."""
     return lambda options: [ModelEntry(address=address) for address in addresses(task)]
