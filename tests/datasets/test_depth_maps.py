@@ -68,6 +68,18 @@ def test_maps_beside_the_images(coco: Path) -> None:
     assert small.depth.shape == small.image.shape[:2]
 
 
+def test_maps_of_one_shape_with_other_depths_are_other_data(coco: Path) -> None:
+    identities = []
+    for folder, metres in (("near", 2.0), ("far", 30.0), ("again", 2.0)):
+        (coco / folder).mkdir()
+        for number in range(3):
+            np.save(coco / folder / f"{number}.npy", np.full((32, 48), metres))
+        identities.append(gauntlet.load_dataset("coco", root=coco, depth=f"folder:{folder}").identity)
+    near, far, again = identities
+    assert near != far
+    assert near == again
+
+
 def test_pixels_without_depth_and_maps_of_floats(coco: Path) -> None:
     values = np.full((32, 48), 5.0)
     values[0, :4] = (0, -1, np.nan, 7)

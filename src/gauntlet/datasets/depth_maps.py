@@ -14,7 +14,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,8 @@ class DepthFolder(DepthSource):
         digest = hashlib.sha256()
         for each in self.ids:
             file = self._file(each)
-            digest.update(f"{file.name}|{file.stat().st_size}|".encode())
+            state = file.stat()
+            digest.update(f"{file.name}|{_content_digest(file, state.st_size, state.st_mtime_ns)}|".encode())
         return {"maps": digest.hexdigest()[:16], "scale": self.scale}
 
     def read(self, sample: Sample) -> Metres:
@@ -253,6 +254,12 @@ def with_depth(dataset: Dataset, given: Mapping[str, Any] | str, root: str | Pat
     if root is not None and not folder.is_dir():
         folder = Path(root) / folder
     return WithDepth(dataset, DepthFolder(folder, parse_number(settings.get("scale", 1), "scale"), dataset.ids()))
+
+
+@lru_cache(maxsize=1 << 16)
+def _content_digest(file: Path, size: int, changed: int) -> str:
+    """Of the bytes of a file; a program that opens a dataset again reads them again only where the file has changed."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _settings(text: str) -> dict[str, Any]:
