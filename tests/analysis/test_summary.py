@@ -145,7 +145,7 @@ def test_scores_put_everything_about_a_model_in_one_row() -> None:
 def test_clean_figures_on_acdc_are_weather_for_the_other_datasets() -> None:
     rows = [
         figure("a", {"clean": {}}, 0.8, dataset="cityscapes"),
-        figure("a", {"clean": {}}, 0.4, dataset="acdc", split="fog"),
+        figure("a", {"clean": {}}, 0.4, dataset="acdc", condition="fog"),
         figure("b", {"clean": {}}, 0.7, dataset="cityscapes"),
     ]
     table = scores(pd.DataFrame(rows)).set_index(["dataset", "model"])
@@ -157,9 +157,9 @@ def test_clean_figures_on_acdc_are_weather_for_the_other_datasets() -> None:
 def test_weather_in_two_protocols_is_two_columns() -> None:
     rows = [
         figure("a", {"clean": {}}, 0.8, dataset="cityscapes", dataset_digest="c" * 16),
-        figure("a", {"clean": {}}, 0.4, dataset="acdc", split="fog", dataset_digest="1" * 16),
-        figure("a", {"clean": {}}, 0.3, dataset="acdc", split="fog", dataset_digest="2" * 16),
-        figure("a", {"clean": {}}, 0.2, dataset="acdc", split="snow", dataset_digest="3" * 16),
+        figure("a", {"clean": {}}, 0.4, dataset="acdc", condition="fog", dataset_digest="1" * 16),
+        figure("a", {"clean": {}}, 0.3, dataset="acdc", condition="fog", dataset_digest="2" * 16),
+        figure("a", {"clean": {}}, 0.2, dataset="acdc", condition="snow", dataset_digest="3" * 16),
     ]
     table = scores(pd.DataFrame(rows)).set_index("dataset")
     actual = table.loc["cityscapes", ["acdc fog [11111111]", "acdc fog [22222222]", "acdc snow"]]

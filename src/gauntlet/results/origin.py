@@ -54,6 +54,15 @@ def read_origin(provenance: Mapping[str, Any]) -> Origin:
     return _from_command(str(provenance.get("command", "")))
 
 
+def weather_of(dataset: str, provenance: Mapping[str, Any]) -> str:
+    """The condition of ACDC that an evaluation is of ("fog", or "all"); "" for other datasets and where nobody knows.
+
+    The identity of the images does not name it, only digests of their ids do.
+    """
+    place = read_origin(provenance).dataset if dataset == "acdc" else None
+    return "" if place is None else str((place.get("options") or {}).get("condition", "all"))
+
+
 # What version 0.1.0 of `gauntlet run` took, and how each value is read.
 _MODEL_OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "--weights": str,

@@ -12,11 +12,13 @@ from sqlalchemy import Connection, select
 from gauntlet.errors import GauntletError
 from gauntlet.extras import install_command
 from gauntlet.results import schema
+from gauntlet.results.origin import weather_of
 from gauntlet.results.record import Evaluation, dataset_digest
 
 _FRAME_COLUMNS = (
     "key", "task", "model", "model_digest", "dataset", "split", "dataset_digest", "threat", "kind", "description",
     "seed", "view", "metric", "class_name", "value", "low", "high", "images", "created", "duration",
+    "condition",
 )  # fmt: skip
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -28,7 +30,7 @@ def figures_frame(connection: Connection) -> pd.DataFrame:
     columns = [
         figures.c[name] if name in figures.c and name != "evaluation_id" else evaluations.c[name]
         for name in _FRAME_COLUMNS
-        if name != "dataset_digest"
+        if name not in ("dataset_digest", "condition")
     ]
     query = (
         select(*columns)
@@ -41,6 +43,10 @@ def figures_frame(connection: Connection) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=[column.name for column in columns])
     digests = {key: dataset_digest(identity) for key, identity in data}
     frame["dataset_digest"] = frame["key"].map(digests).astype(object)
+    places = select(evaluations.c.key, evaluations.c.dataset, evaluations.c.provenance)
+    weather = connection.execute(places.where(evaluations.c.dataset == "acdc")).all()
+    conditions = {key: weather_of(dataset, provenance) for key, dataset, provenance in weather}
+    frame["condition"] = [conditions.get(key, "") for key in frame["key"]]
     frame = frame[list(_FRAME_COLUMNS)]
     frame["description"] = [json.dumps(each, sort_keys=True) for each in frame["description"]]
     for name in ("value", "low", "high", "duration"):
@@ -54,6 +60,7 @@ def evaluations_frame(evaluations: Iterable[Evaluation]) -> pd.DataFrame:
         {
             **{name: getattr(each, name) for name in _FRAME_COLUMNS if hasattr(each, name)},
             "description": json.dumps(dict(each.description), sort_keys=True),
+            "condition": weather_of(each.dataset, each.provenance),
             **{name: getattr(figure, name) for name in ("view", "metric", "class_name", "value", "low", "high")},
         }
         for each in evaluations

@@ -90,6 +90,14 @@ def _add_columns(
     return table.merge(wide.reset_index(), on=keys, how="left")
 
 
+def _conditions(rows: pd.DataFrame) -> pd.Series:
+    """What weather figures are of: "fog", "all", "fog train"; the split where a frame does not know."""
+    if "condition" not in rows:
+        return rows["split"]
+    known, split = rows["condition"].fillna(""), rows["split"]
+    return split.where(known.eq(""), known + (" " + split).where(split.ne("val"), ""))
+
+
 def _weather_as_threat(rows: pd.DataFrame, weather: str) -> pd.DataFrame:
     """Adds the clean figures on the weather dataset to the other datasets of the same model."""
     real = rows["dataset"].eq(weather)
@@ -99,7 +107,7 @@ def _weather_as_threat(rows: pd.DataFrame, weather: str) -> pd.DataFrame:
     unit = [column for column in unit_columns(rows) if column not in model]
     others = rows[~real].drop_duplicates([*model, *unit])[[*model, *unit]]
     moved = rows[real & rows["kind"].eq("clean")]
-    names = moved["dataset"] + " " + moved["split"]
+    names = moved["dataset"] + " " + _conditions(moved)
     if "dataset_digest" in moved:  # one split in two sizes or protocols is two columns
         several = moved["dataset_digest"].groupby(names).transform("nunique").gt(1)
         names = names.mask(several, names + " [" + moved["dataset_digest"].astype(str).str[:8] + "]")
