@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from gauntlet.studies.findings.evidence import PaperClaim, counted
+from gauntlet.studies.findings.evidence import SELECTIONS, PaperClaim, counted
 from gauntlet.studies.findings.page import anchor, claims, render, verdicts
 from paths import ROOT
 
@@ -29,11 +29,13 @@ def test_the_page_is_up_to_date(made: dict[str, list[PaperClaim]]) -> None:
         ("ACDC and snow", ["confirmed", "confirmed"]),
         (
             "Transformer against convolution backbones: generalization",
-            ["partly confirmed (5 of 9)", "partly confirmed (6 of 9)"],
+            ["partly confirmed (7 of 9)", "partly confirmed (7 of 9)"],
         ),
         ("Robust models that are not", ["confirmed", "confirmed"]),
         ("Transformers outside a corrupted region at severity 5", ["confirmed", "confirmed"]),
         ("How often PSPNet is best, VOC", ["not confirmed", "not confirmed"]),
+        ("PSPNet on Cityscapes", ["partly confirmed (2 of 4)", "partly confirmed (3 of 4)"]),
+        ("Clean mIoU and real weather, Cityscapes", ["no claim", "no claim"]),
     ],
 )
 def test_verdicts(made: dict[str, list[PaperClaim]], title: str, expected: list[str]) -> None:
@@ -44,7 +46,7 @@ def test_verdicts(made: dict[str, list[PaperClaim]], title: str, expected: list[
 def test_figures_that_the_specification_recomputed(made: dict[str, list[PaperClaim]]) -> None:
     """docs/specs/studies.md: PSPNet best in 3 of 32; PAdam-Cos in 15 of 18; at 0.25 only DeepLab MS loses under 3 %."""
     by_title = {each.title: each.evidence for of_paper in made.values() for each in of_paper}
-    assert list(by_title["How often PSPNet is best, VOC"]["found"]) == ["3 of 32", "1 of 20"]
+    assert list(by_title["How often PSPNet is best, VOC"]["found"]) == ["3 of 32", "1 of 20"] * 2
     strongest = by_title["Normal models fall to PAdam-Cos, SEA-AT to SEA"].set_index(["case", "cells"])["holds in"]
     assert strongest["Normal: PAdam-Cos", "all cells"] == "15 of 18"
     assert strongest["SEA-AT: a SEA attack", "all cells"] == "11 of 12"
@@ -52,12 +54,13 @@ def test_figures_that_the_specification_recomputed(made: dict[str, list[PaperCla
     assert hurts["iterative fgsm ll on VOC", "all cells"] == "8 of 9"
     assert set(hurts.xs("all cells", level="cells").drop("iterative fgsm ll on VOC")) == {"9 of 9", "6 of 6"}
     steps = by_title["Single steps are stronger on Cityscapes"].set_index("network")
-    assert list(steps["Cityscapes"]) == ["2.6 %", "2.9 %", "6.3 %"]
+    assert list(steps["Cityscapes"]) == ["2.6 %", "2.9 %", "6.3 %"] * 2
 
 
 def test_every_claim_says_where_it_is_made(made: dict[str, list[PaperClaim]]) -> None:
     every = [each for of_paper in made.values() for each in of_paper]
     assert all(each.words and each.place and "verdict" in each.evidence for each in every)
+    assert all(set(each.evidence["cells"]) == set(SELECTIONS) for each in every)
     assert len({anchor(each.title) for each in every}) == len(every)
 
 

@@ -10,24 +10,28 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from dataset_trees import MakeTree
+from gauntlet.datasets import load_dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
-from gauntlet.models import load_model
+from gauntlet.models import load_model, wrap_model
 from gauntlet.report.charts import Panel
+from gauntlet.report.document import Text
 from gauntlet.report.tables import Table
 from gauntlet.results import open_store
 from gauntlet.studies import correlation_rules as rules
 from gauntlet.studies import studies
-from gauntlet.studies.figure_tables import GAM, MEAN, dataset_table, metric_table, score_table
-from gauntlet.studies.relations import FigureStudy, Groups, Lines, Pair, draw_figures
+from gauntlet.studies.figure_tables import GAM, MEAN, dataset_table, detector_table, metric_table, score_table
+from gauntlet.studies.relations import Case, FigureStudy, Groups, Lines, Pair, draw_figures
 from program import Call
+from tiny import tiny_network
 
 Numbers = tuple[float, float, float]
 """A coefficient and its interval."""
 
 
-def row(value: float, low: float, high: float, warning: str = "") -> dict[Hashable, Any]:
-    return {"value": value, "low": low, "high": high, "warning": warning}
+def row(value: float, low: float, high: float, warning: str = "", n: int = 6) -> dict[Hashable, Any]:
+    return {"n": n, "value": value, "low": low, "high": high, "warning": warning}
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,7 @@ def test_the_rules(judge: rules.Judge, holds: Numbers, fails: Numbers) -> None:
     assert judge(row(*holds)) == rules.YES
     assert judge(row(*fails)) == rules.NO
     assert judge(row(*holds, warning="floor")) == rules.OPEN
+    assert judge(row(*holds, n=5)) == rules.OPEN
     assert judge in rules.WORDS
 
 
@@ -69,12 +74,59 @@ def study(**settings: Any) -> FigureStudy:
 
 
 def test_pairs_are_correlated_and_judged() -> None:
-    frame = figures({"mIoU": [0.1, 0.2, 0.3, 0.4, 0.5], "mAcc": [0.2, 0.3, 0.5, 0.6, 0.9]})
+    frame = figures({"mIoU": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "mAcc": [0.2, 0.3, 0.5, 0.6, 0.9, 0.95]})
     pair = Pair("clean mIoU", "clean mAcc", rules.judge_very_strong, "Sec. 1")
     drawn = draw_figures(study(table=metric_table, pairs=[pair, Pair("clean mIoU", "clean aAcc")]), frame, "here")
     assert [each.verdict for each in drawn.judged] == ["confirmed"]
     assert drawn.judged[0].claim == "d: clean mIoU and clean mAcc: very strong (Sec. 1)"
     assert [section.title for section in drawn.sections] == ["d", "What is not there"]
+
+
+def test_three_models_in_one_order_prove_nothing() -> None:
+    frame = figures({"mIoU": [0.1, 0.2, 0.3], "mAcc": [0.2, 0.3, 0.5]})
+    pair = Pair("clean mIoU", "clean mAcc", rules.judge_very_strong)
+    judged = draw_figures(study(table=metric_table, pairs=[pair]), frame, "here").judged[0]
+    assert (judged.evidence, judged.verdict) == ("1.00 (1.00 to 1.00), 3 models", "cannot be judged")
+
+
+def test_the_weather_of_a_store_is_named_by_its_condition(make_tree: MakeTree) -> None:
+    model = wrap_model(tiny_network(19), num_classes=19, name="net")
+    with open_store() as store:
+        acdc, cityscapes = make_tree("acdc"), make_tree("cityscapes")
+        evaluate(model, load_dataset("cityscapes", root=cityscapes), "clean", store=store)
+        values = {
+            name: evaluate(model, load_dataset("acdc", root=acdc, **options), "clean", store=store).figures["mIoU"]
+            for name, options in (("all", {}), ("fog", {"condition": "fog"}), ("all train", {"split": "train"}))
+        }
+        table = score_table(store.frame(facts=True)).set_index("dataset")
+    for name, value in values.items():
+        assert table.loc["cityscapes", f"acdc {name}"] == pytest.approx(value)
+
+
+def test_one_dataset_keeps_its_real_weather() -> None:
+    frame = figures({"mIoU": [0.1, 0.2, 0.3]}).assign(dataset="cityscapes", split="val", condition="")
+    weather = figures({"mIoU": [0.2, 0.3, 0.5]}).assign(dataset="acdc", split="val", condition="all")
+    other = figures({"mIoU": [0.2, 0.3, 0.5]}).assign(dataset="voc")
+    every = pd.concat([frame, weather, other], ignore_index=True)
+    drawn = draw_figures(study(pairs=[Pair("clean", "acdc all"), Pair("clean", GAM)]), every, "here", "cityscapes")
+    assert [section.title for section in drawn.sections] == ["cityscapes", "What is not there"]
+    assert drawn.sections[-1].blocks == [Text("Without figures on cityscapes: GAM_3.")]
+
+
+def test_attacks_of_detecbench_are_known_by_their_settings() -> None:
+    frame = figures({"mIoU": [0.6, 0.5]})
+    settings = {"norm": "linf", "epsilon": 8 / 255, "alpha": 0.01, "random_start": False, "target": None}
+    for threat, attack, values in (
+        ("fgsm linf 8/255 x1 alpha 0.01", {"name": "fgsm", "steps": 1}, (0.3, 0.2)),
+        ("fgsm linf 8/255 x1", {"name": "fgsm", "steps": 1, "alpha": 8 / 255}, (0.1, 0.1)),
+        ("pgd linf 8/255 x20 random_start False", {"name": "pgd", "steps": 20}, (0.05, 0.04)),
+    ):
+        more = figures({"mIoU": list(values)}).assign(threat=threat, kind="attack")
+        more["description"] = json.dumps({"attack": {**settings, **attack}})
+        frame = pd.concat([frame, more], ignore_index=True)
+    table = detector_table(frame)
+    assert list(table["fgsm linf 8/255 x1"]) == [0.3, 0.2]
+    assert list(table["pgd linf 8/255 x20"]) == [0.05, 0.04]
 
 
 def test_groups_are_compared() -> None:
@@ -83,6 +135,26 @@ def test_groups_are_compared() -> None:
     groups = Groups("backbone_type", ("clean",), "convolution", "transformer")
     drawn = draw_figures(study(groups=[groups]), frame, "here")
     assert (drawn.judged[0].verdict, drawn.judged[0].evidence[:12]) == ("confirmed", "+40.0 points")
+
+
+def test_what_is_said_of_every_model_and_of_no_group() -> None:
+    kinds = ["dense"] * 3 + ["sparse"] * 3
+    frame = figures({"mIoU": [0.1, 0.11, 0.12, 0.5, 0.51, 0.52]}, proposal_type=kinds)
+    cases = [Case("it is above a tenth", ("clean",), lambda rows: rows["clean"] > 0.1)]
+    groups = [Groups("proposal_type", ("clean",), "dense", "sparse", better=False)]
+    drawn = draw_figures(study(groups=groups, cases=cases), frame, "here")
+    assert [(each.claim, each.verdict) for each in drawn.judged] == [
+        ("d: clean is not better for sparse than for dense", "not confirmed"),
+        ("d: it is above a tenth", "not confirmed"),
+    ]
+    assert drawn.judged[1].evidence == "5 of 6 models"
+
+
+def test_internimage_is_judged_as_the_paper_counts_it() -> None:
+    made = studies["semsegbench/figure-2b"]
+    judged = {each.claim: each for each in draw_figures(made, made.published(), "published").judged}
+    found = judged["ade20k: GAM_3 is better for transformer than for convolution"]
+    assert (found.evidence.split()[0], found.verdict) == ("+8.5", "confirmed")
 
 
 def test_lines_over_a_number_and_where_they_settle() -> None:
@@ -137,6 +209,13 @@ def test_the_command_draws_published_figures(call: Call, tmp_path: Path) -> None
     code, out, err = call("study", "run", "arnab/table-1", "--published", "-o", str(tmp_path))
     assert code == 0, err
     assert "Published figures" in (tmp_path / "arnab-table-1.md").read_text()
+    assert "holds" in out
+    code, _, err = call("study", "run", "arnab/table-1", "--published", "--dataset", "streets")
+    assert (code, "leave out --model and --dataset" in " ".join(err.split())) == (2, True)
+    for item in ("semsegbench/figure-5", "arnab/table-1"):
+        code, out, err = call("study", "run", item, "--published", "--dry-run", "-o", str(tmp_path / "none"))
+        assert (code, f"no evaluation would run for the study '{item}'" in " ".join(err.split())) == (0, True)
+    assert not (tmp_path / "none").exists()
 
 
 def test_the_command_draws_figures_of_a_store(call: Call, tmp_path: Path) -> None:

@@ -91,6 +91,8 @@ def test_claims_by_hand() -> None:
     figures = made_up(values)
     assert localized.noise_lead(figures) == pytest.approx([0.2])
     assert localized.no_winner(figures) == pytest.approx([-0.15])
+    behind = {("cnn" if key[0] == "segformer" else "segformer", *key[1:]): value for key, value in values.items()}
+    assert localized.no_winner(made_up(behind)) == pytest.approx([-0.15])
     assert localized.outside_lead(figures, 5) == pytest.approx([0.2])
     assert localized.spreads(figures) == pytest.approx([0.3])
     assert localized.turned_round(figures) == pytest.approx([0.75 - 0.375])
@@ -98,6 +100,16 @@ def test_claims_by_hand() -> None:
     assert localized.position_matters_less(figures) == pytest.approx([0.25])
     only = made_up({key: value for key, value in values.items() if key[0] == "cnn"})
     assert np.isnan(localized.turned_round(only)).all()
+
+
+def test_the_type_of_a_backbone_counts_before_its_name() -> None:
+    class Known(Printed):
+        def backbone_type(self, model: str) -> str:
+            return {"my-net": "transformer", "vit-killer": "convolution"}.get(model, "")
+
+    known = Known("here", {})
+    names = ("my-net", "vit-killer", "streets/segformer", "PSPnet")
+    assert [localized.is_transformer(known, name) for name in names] == [True, False, True, False]
 
 
 def test_relative_errors_here_are_those_of_the_evaluation() -> None:

@@ -16,6 +16,7 @@ from gauntlet.results import Store
 from gauntlet.studies import Claim, Study, run_study, studies
 from gauntlet.studies.figures import interval, largest, mean_of, rank_correlation, smallest
 from gauntlet.studies.page import study_page, write_page
+from gauntlet.studies.relations import FigureStudy
 from gauntlet.studies.results import Results
 from gauntlet.studies.running import study_jobs
 from gauntlet.studies.verdicts import decide, judge
@@ -140,6 +141,17 @@ def test_verdicts(stored: Results) -> None:
     assert decide(Interval(0.1, 0.05, 0.2), 16) == "reproduces"
 
 
+@pytest.mark.parametrize(("dataset", "expected"), [("streets", "here"), ("voc2012", "elsewhere")])
+def test_claims_about_one_dataset_are_asked_there(stored: Results, dataset: str, expected: str) -> None:
+    claims = [
+        Claim("here", lambda results: np.ones(3), on=lambda name: name == "streets"),
+        Claim("elsewhere", lambda results: np.ones(3), on=lambda name: name != "streets"),
+    ]
+    evaluations = {cell: replace(each, dataset=dataset) for cell, each in stored.evaluations.items()}
+    verdicts = judge(replace(little_study(), claims=claims), replace(stored, evaluations=evaluations))
+    assert [each.claim.text for each in verdicts] == [expected]
+
+
 def test_the_page_says_what_was_found_here_and_there(stored: Results, tmp_path: Path) -> None:
     study = little_study()
     paths = write_page(study, study_page(study, stored, "gauntlet study run little/table-1"), tmp_path)
@@ -159,6 +171,10 @@ def test_every_study_is_complete_and_its_aliases_lead_to_it() -> None:
             assert study.finding
             assert study.setting
             assert study.claims or study.kind in ("list", "picture")
+        if isinstance(study, FigureStudy) and study.kind == "relate":
+            claimed = [*(pair.claim for pair in study.pairs), *(group.first for group in study.groups), *study.cases]
+            claimed += [lines.enough for lines in study.lines]
+            assert any(claimed) is not study.finding.startswith("No claim"), study.name
 
 
 @pytest.mark.parametrize("name", ["arnab/table-1", "arnab/table-2", "arnab/figure-9", "spatial/figure-11"])

@@ -127,8 +127,13 @@ def run_one_study(
             raise GauntletError(f"the study '{item}' is made of runs, not of published figures; leave out --published.")
         outcome = command.page(study, data, model_options)
     elif isinstance(study, FigureStudy):
-        outcome = command.figures(study, None if published else (model or (), dataset))
+        outcome = command.figures(study, model or (), dataset, published=published)
     elif published:
+        if entries or dataset:
+            raise GauntletError(
+                f"the published figures of the study '{item}' are of its paper's models and images; leave out --model "
+                "and --dataset, or --published."
+            )
         outcome = command.published(study)
     elif study.kind == "picture":
         outcome = command.picture(study, entries, data, image, second_model)
@@ -206,13 +211,16 @@ class StudyCommand:
 
     def picture(
         self, study: Study, models: list[ModelEntry], data: DatasetEntry, image: str, second_model: str
-    ) -> Outcome:
+    ) -> Outcome | None:
         """Draws a study of single images."""
         from gauntlet.evaluation.provenance import command_line
         from gauntlet.studies.page import write_page
         from gauntlet.studies.picturing import picture_page
 
         _need(models)
+        if self.dry_run:
+            _nothing_would_run(study, "single images are attacked and drawn, and nothing is kept in the store")
+            return None
         page = picture_page(study, models, data, command_line(), image=image, second_model=second_model, seed=self.seed)
         return _outcome(study, write_page(study, page, self.output))
 
@@ -234,32 +242,44 @@ class StudyCommand:
             runs = plan.run(opened, executor=LocalExecutor(self.workers), progress=progress)
             return _outcome(study, write_markdown(study, runs, self.output, command_line()))
 
-    def figures(self, study: FigureStudy, chosen: tuple[Sequence[str], str | None] | None) -> Outcome:
-        """Draws a study of figures, from the published ones or from those of the store (models, dataset)."""
+    def figures(
+        self, study: FigureStudy, models: Sequence[str], dataset: str | None, *, published: bool
+    ) -> Outcome | None:
+        """Draws a study of figures, published ones or those of the store, of some models and one dataset or of all."""
         from gauntlet.evaluation.provenance import command_line
         from gauntlet.results import open_store
         from gauntlet.studies.relations import PUBLISHED, write_figures
 
-        if chosen is None:
+        if self.dry_run:
+            _nothing_would_run(study)
+            return None
+        if published:
             frame, origin = study.published(), PUBLISHED
         else:
             with open_store(self.store, read_only=True) as opened:
                 frame, origin = opened.frame(facts=True), self.store
-            models, dataset = chosen
-            frame = frame[frame["model"].isin(models)] if models else frame
-            frame = frame[frame["dataset"].eq(dataset)] if dataset else frame
-        written, judged = write_figures(study, frame, self.output, origin, command_line())
+        frame = frame[frame["model"].isin(models)] if models else frame
+        written, judged = write_figures(study, frame, self.output, origin, command_line(), dataset)
         verdicts = [
             {"claim": each.claim, "model": "", "figures": each.evidence, "verdict": each.verdict} for each in judged
         ]
         return _outcome(study, written, verdicts)
 
-    def published(self, study: Study) -> Outcome:
+    def published(self, study: Study) -> Outcome | None:
         """Writes what a paper found and its figures, without running anything."""
         from gauntlet.evaluation.provenance import command_line
         from gauntlet.studies.page import published_page, write_page
+        from gauntlet.studies.verdicts import printed_words
 
-        return _outcome(study, write_page(study, published_page(study, command_line()), self.output))
+        page = published_page(study, command_line())  # an error where nothing is printed
+        if self.dry_run:
+            _nothing_would_run(study)
+            return None
+        printed = study.printed() if study.printed else None
+        verdicts = [
+            {"claim": claim.text, "model": "", "verdict": printed_words(claim, printed)} for claim in study.claims
+        ]
+        return _outcome(study, write_page(study, page, self.output), verdicts)
 
     def _settings(self) -> dict[str, Any]:
         return {"seed": self.seed, "batch_size": self.batch_size, "device": self.device}
@@ -275,6 +295,11 @@ class StudyCommand:
 def _need(models: Sequence[ModelEntry]) -> None:
     if not models:
         raise GauntletError("say which models, for example --model streets/enet --model streets/segformer.")
+
+
+def _nothing_would_run(study: AnyStudy, why: str = "it is drawn from figures that are there") -> None:
+    """What `--dry-run` says of a study without evaluations."""
+    typer.echo(f"no evaluation would run for the study '{study.name}': {why}.", err=True)
 
 
 def _outcome(study: AnyStudy, written: Sequence[Path], verdicts: Sequence[Mapping[str, Any]] = ()) -> Outcome:

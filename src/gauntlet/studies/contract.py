@@ -29,11 +29,23 @@ class Claim:
         margin: (R,) by how much it holds in R resamples of the images, from `Figures`, a difference of fractions; NaN
             where it cannot be computed.
         models: how many models of one's own it takes.
+        on: whether it is made of a dataset of this name; None for every dataset.
     """
 
     text: str
     margin: Callable[[Figures], FloatArray]
     models: int = 1
+    on: Callable[[str], bool] | None = None
+
+
+def on_objects(dataset: str) -> bool:
+    """Whether a dataset is VOC, of which a paper says other things than of street scenes."""
+    return dataset.startswith("voc")
+
+
+def on_streets(dataset: str) -> bool:
+    """Whether what a paper says of Cityscapes may be asked of a dataset: of all but VOC."""
+    return not on_objects(dataset)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """What counts as a strong, moderate or weak correlation: the papers describe scatter plots and print no coefficient.
 
-Every rule looks at Spearman's rho over models and its 95 % interval; a score at the floor cannot be judged.
+Every rule looks at Spearman's rho over models and its 95 % interval; a score at the floor cannot be judged, nor can
+fewer than LEAST_JUDGED models: resamples of three models in one order are all in that order.
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 VERY_STRONG, STRONG, SUPPORT, MODERATE = 0.9, 0.7, 0.5, 0.4
+LEAST_JUDGED = 6
+"""Of fewer models no correlation is judged; six that are in one order are so by chance once in 720 times."""
 YES, NO, OPEN = "confirmed", "not confirmed", "cannot be judged"
 
 Judge = Callable[[Mapping[Hashable, Any]], str]
-"""A verdict on a row of `analysis.correlate`: value, low, high, warning."""
+"""A verdict on a row of `analysis.correlate`: n, value, low, high, warning."""
 
 
 def _rule(holds: Callable[[float, float, float], bool]) -> Judge:
     def judge(row: Mapping[Hashable, Any]) -> str:
         value, low, high = (float(row[name]) for name in ("value", "low", "high"))
-        if row["warning"] or value != value:
+        if row["warning"] or value != value or row["n"] < LEAST_JUDGED:
             return OPEN
         return YES if holds(value, low, high) else NO
 
@@ -54,5 +57,5 @@ RULES = (
     f"interval at least {STRONG}; *strong* at {STRONG} with {SUPPORT}; *positive, not strong* when the interval lies "
     f"above 0 and rho below {STRONG}; *moderate* the same with rho of at least {MODERATE}; *weak* when rho lies "
     f"between 0 and {MODERATE}; *none, or not strong* when rho is below {STRONG} and the interval ends below {STRONG} "
-    "or contains 0; *positive* when the interval lies above 0."
+    f"or contains 0; *positive* when the interval lies above 0. Fewer than {LEAST_JUDGED} models are not judged."
 )

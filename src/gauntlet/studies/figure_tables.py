@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -9,6 +11,7 @@ import pandas as pd
 from gauntlet import analysis
 from gauntlet.analysis.frames import unit_columns
 from gauntlet.errors import GauntletError
+from gauntlet.numbers import parse_number
 
 LINF, L2, GAM, MEAN = "linf-ReM^8_20", "l2-ReM^64_20", "GAM_3", "mean of GAM_3"
 ATTACKS = tuple(
@@ -18,6 +21,8 @@ ATTACKS = tuple(
 )
 """The six attacks of SemSegBench by their names in tables."""
 METRICS = ("mIoU", "mAcc", "aAcc")
+TYPE, PAPER_TYPE = "backbone_type", "backbone_in_the_paper"
+"""Whether a backbone is a convolution or a transformer: what it is, and what SemSegBench's text counts it as."""
 
 
 def score_table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -27,12 +32,55 @@ def score_table(frame: pd.DataFrame) -> pd.DataFrame:
     keys = [name for name in unit_columns(table) if name in threats]
     new = [name for name in threats if name not in table]
     table = table.merge(threats[[*keys, *new]], on=keys, how="left")
-    for name, score in (("gap", GAM), ("l2 gap", L2)):
+    if TYPE in table and "backbone" in table:
+        intern = table["backbone"].astype(str).str.startswith("internimage")
+        table[PAPER_TYPE] = table[TYPE].mask(intern, "transformer")
+    for name, score in (("gap", GAM), ("l2 gap", L2), ("linf gap", LINF)):
         if score in table:
             table[name] = table["clean"] - table[score]
     if GAM in table:
         table["retained"] = table[GAM] / table["clean"]
     return table
+
+
+DETECTOR_STEP = 0.01
+"""The step size of DetecBench's attacks on the 0 to 1 scale, that of FGSM too."""
+
+
+def detector_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """As `score_table` with DetecBench's attacks known by their settings: a store names them by what is not usual.
+
+    "fgsm linf 8/255 x1 alpha 0.01" and "pgd linf 8/255 x20 random_start False" lose their last words; where a model has
+    an attack with other settings under the plain name, the published settings count.
+    """
+    names = [
+        _detecbench_name(text) if kind == "attack" and text else ""
+        for kind, text in zip(frame["kind"], frame["description"], strict=True)
+    ]
+    own = pd.Series(names, index=frame.index, dtype=object)
+    named = frame["threat"].where(own.eq(""), own)
+    place = (
+        frame[[name for name in ("model", "dataset", "metric", "view") if name in frame]]
+        .astype(str)
+        .agg("|".join, axis=1)
+        + "|"
+        + named
+    )
+    shadowed = own.eq("") & place.isin(set(place[own.ne("")]))
+    return score_table(frame.assign(threat=named)[~shadowed])
+
+
+def _detecbench_name(description: str) -> str:
+    """The plain name of an attack with DetecBench's settings, "" for others."""
+    attack = json.loads(description).get("attack", {})
+    epsilon, alpha = (attack.get(name) for name in ("epsilon", "alpha"))
+    usual = attack.get("norm") == "linf" and not attack.get("random_start") and attack.get("target") is None
+    if not usual or attack.get("name") not in ("fgsm", "bim", "pgd") or None in (epsilon, alpha):
+        return ""
+    if not math.isclose(parse_number(alpha, "alpha"), DETECTOR_STEP):
+        return ""
+    level = f"{255 * parse_number(epsilon, 'epsilon'):g}"
+    return f"{attack['name']} linf {level}/255 x{attack.get('steps', 1)}"
 
 
 def metric_table(frame: pd.DataFrame, metrics: Sequence[str] = METRICS) -> pd.DataFrame:
@@ -76,5 +124,6 @@ def label(score: str) -> str:
         "acdc all": "ACDC",
         "gap": "clean - GAM_3",
         "l2 gap": f"clean - {L2}",
+        "linf gap": f"clean - {LINF}",
     }
     return names.get(score, score.replace(MEAN, "mean of corruptions"))

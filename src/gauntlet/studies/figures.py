@@ -81,6 +81,10 @@ class Figures(ABC):
         """Number of parameters."""
         return float("nan")
 
+    def backbone_type(self, model: str) -> str:
+        """ "convolution" or "transformer"; "" where nobody said."""
+        return ""
+
     @property
     def place(self) -> str:
         """Where figures come from and whose they are, for names of tables that must differ."""

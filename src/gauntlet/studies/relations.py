@@ -10,6 +10,7 @@ import pandas as pd
 
 from gauntlet.analysis import compare_groups, correlate
 from gauntlet.analysis.correlation import COEFFICIENTS
+from gauntlet.analysis.scoring.scores import WEATHER_DATASET
 from gauntlet.errors import GauntletError
 from gauntlet.report.charts import Axis, Chart, LineChart, Panel, PointChart, Series
 from gauntlet.report.document import Block, Document, Part, Section, Text, made_now
@@ -17,7 +18,7 @@ from gauntlet.report.tables import Cell, Column, Interval, Table
 from gauntlet.studies.contract import AnyStudy, Kind
 from gauntlet.studies.correlation_rules import NO, OPEN, RULES, WORDS, YES, Judge
 from gauntlet.studies.drawings import slug
-from gauntlet.studies.figure_tables import label, score_table
+from gauntlet.studies.figure_tables import PAPER_TYPE, label, score_table
 from gauntlet.studies.page import finding_blocks, write_page
 
 LEAST_MODELS = 3
@@ -50,12 +51,29 @@ class Groups:
         by: the property ("backbone_type").
         scores: which figures.
         first, second: two of its values, the second of which the paper calls better; "" for no claim.
+        better: False where the paper says that the second is not better.
     """
 
     by: str
     scores: Sequence[str]
     first: str = ""
     second: str = ""
+    better: bool = True
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a paper says of every model: confirmed where it holds for all that have the figures.
+
+    Attributes:
+        claim: in words, with the place.
+        columns: of the study's table that it needs.
+        holds: from rows with these columns to a truth value each.
+    """
+
+    claim: str
+    columns: Sequence[str]
+    holds: Callable[[pd.DataFrame], pd.Series]
 
 
 @dataclass(frozen=True)
@@ -94,6 +112,7 @@ class FigureStudy(AnyStudy):
         pairs: what is set against each other.
         groups: what is compared by a property of the models.
         lines: figures over a number.
+        cases: what is said of every model.
         listed: columns of a plain list of models; empty for none.
         color: the property that points are coloured by.
     """
@@ -103,6 +122,7 @@ class FigureStudy(AnyStudy):
     pairs: Sequence[Pair] = ()
     groups: Sequence[Groups] = ()
     lines: Sequence[Lines] = ()
+    cases: Sequence[Case] = ()
     listed: Sequence[str] = ()
     color: str = "architecture"
     kind: Kind = "relate"
@@ -117,22 +137,26 @@ class Drawn:
     judged: Sequence[Judged]
 
 
-def draw_figures(study: FigureStudy, frame: pd.DataFrame, origin: str) -> Drawn:
+def draw_figures(study: FigureStudy, frame: pd.DataFrame, origin: str, dataset: str | None = None) -> Drawn:
     """Draws a study from tidy figures.
 
     Args:
         study: which.
         frame: figures of a store, or the published ones.
         origin: "published", or the address of the store.
+        dataset: only this one, beside the real weather that belongs to it; all of them by default.
     """
+    if dataset is not None:
+        frame = frame[frame["dataset"].isin([dataset, WEATHER_DATASET])]
     table = study.table(frame)
     sections: list[Section] = []
     judged: list[Judged] = []
-    missing: set[str] = set()
-    for dataset, rows in table.groupby("dataset", sort=False):
-        if len(rows) < study.least_models:
+    lacking: dict[str, set[str]] = {}
+    for each_dataset, rows in table.groupby("dataset", sort=False):
+        name = str(each_dataset)
+        if len(rows) < study.least_models or dataset not in (None, name):
             continue
-        name = str(dataset)
+        missing = lacking.setdefault(name, set())
         pairs = [pair for pair in study.pairs if _present(rows, pair.x, pair.y)]
         missing |= {each for pair in study.pairs for each in (pair.x, pair.y) if not _present(rows, each)}
         blocks: list[Block] = []
@@ -150,20 +174,28 @@ def draw_figures(study: FigureStudy, frame: pd.DataFrame, origin: str) -> Drawn:
             if sum(each in rows for each in lines.points.values()) > 1:
                 made, verdicts = _over_a_number(name, rows, lines)
                 blocks, judged = [*blocks, *made], [*judged, *verdicts]
+        for case in study.cases:
+            if _present(rows, *case.columns):
+                judged.append(_judge_case(name, rows.dropna(subset=list(case.columns)), case))
         if study.listed:
             blocks.append(_listing(study, name, rows))
         if blocks:
             sections.append(Section(f"on-{slug(name)}", name, blocks))
     if not sections:
-        wanted = ", ".join(sorted(map(label, missing))) or "figures on one dataset"
+        every = {each for names in lacking.values() for each in names}
+        wanted = ", ".join(sorted(map(label, every))) or "figures on one dataset"
         wanted = f"{study.least_models} models with {wanted}"
         where = f"the figures of {origin}"
         if origin == PUBLISHED:
             where, wanted = "the published figures", study.needs or wanted
         raise GauntletError(f"{where} do not have what the study '{study.name}' needs: {wanted}.")
-    if missing:
-        text = f"Without figures here: {', '.join(label(each) for each in sorted(missing))}."
-        sections.append(Section("missing", "What is not there", [Text(text)]))
+    texts = [
+        Text(f"Without figures on {name}: {', '.join(label(each) for each in sorted(missing))}.")
+        for name, missing in lacking.items()
+        if missing
+    ]
+    if texts:
+        sections.append(Section("missing", "What is not there", texts))
     return Drawn(sections, judged)
 
 
@@ -255,12 +287,20 @@ def _compare(
             evidence = (
                 f"{100 * found['difference']:+.1f} points [{100 * found['low']:+.1f}, {100 * found['high']:+.1f}]"
             )
-            claim = f"{dataset}: {label(score)} is better for {group.second} than for {group.first}"
-            judged.append(Judged(claim, evidence, YES if found["low"] > 0 else NO))
+            words = "is better" if group.better else "is not better"
+            claim = f"{dataset}: {label(score)} {words} for {group.second} than for {group.first}"
+            judged.append(Judged(claim, evidence, YES if bool(found["low"] > 0) == group.better else NO))
     columns = [Column("figure"), Column(group.by.replace("_", " ")), Column("models", "count")]
     columns += [Column("mean", "percent", heat=True), Column("median", "percent", heat=True)]
     title = f"By {group.by.replace('_', ' ')}, {dataset}"
-    return [Table(f"table-{slug(title)}", title, columns, cells)], judged
+    name = slug(" ".join([title, group.first, group.second, *scores]))
+    return [Table(f"table-{name}", title, columns, cells)], judged
+
+
+def _judge_case(dataset: str, rows: pd.DataFrame, case: Case) -> Judged:
+    holds = case.holds(rows)
+    evidence = f"{int(holds.sum())} of {len(holds)} models"
+    return Judged(f"{dataset}: {case.claim}", evidence, YES if holds.all() else NO)
 
 
 REACHED = 0.9
@@ -303,7 +343,7 @@ def _over_a_number(dataset: str, rows: pd.DataFrame, lines: Lines) -> tuple[list
 def _listing(study: FigureStudy, dataset: str, rows: pd.DataFrame) -> Table:
     names = [name for name in study.listed if name in rows]
     if study.listed == EVERYTHING:
-        hidden = {"source", "table", "task", "dataset", "split", "seed", "model_digest", "dataset_digest"}
+        hidden = {PAPER_TYPE, "source", "table", "task", "dataset", "split", "seed", "model_digest", "dataset_digest"}
         names = [name for name in map(str, rows.columns) if name not in hidden and rows[name].notna().any()]
     columns = [Column(label(name), "text" if rows[name].dtype == object else _kind(name)) for name in names]
     cells = [[None if pd.isna(value) else value for value in row] for row in rows[names].itertuples(index=False)]
@@ -319,8 +359,8 @@ def _rho(value: Interval, models: int) -> str:
 
 
 def write_figures(
-    study: FigureStudy, frame: pd.DataFrame, folder: Path, origin: str, command: str
+    study: FigureStudy, frame: pd.DataFrame, folder: Path, origin: str, command: str, dataset: str | None = None
 ) -> tuple[list[Path], Sequence[Judged]]:
     """Draws a study of figures and writes its page; the paths and the verdicts."""
-    drawn = draw_figures(study, frame, origin)
+    drawn = draw_figures(study, frame, origin, dataset)
     return write_page(study, figures_page(study, drawn, origin, command), folder), drawn.judged

@@ -19,6 +19,7 @@ from gauntlet.metrics.segmentation.figures import image_iou, mean_iou
 from gauntlet.metrics.views import ViewKind
 from gauntlet.models import GauntletModel
 from gauntlet.models.sources.contract import ModelSource
+from gauntlet.results.model_facts import facts_frame
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
 from gauntlet.studies.figures import CLEAN, UNKNOWN, Figures, FloatArray, mean_of
@@ -66,6 +67,23 @@ class Results(Figures):
     def images(self) -> int:
         """How many images every evaluation is of."""
         return next(iter(self.evaluations.values())).images
+
+    @property
+    def dataset(self) -> str:
+        """The name of the dataset."""
+        return next(iter(self.evaluations.values())).dataset
+
+    def backbone_type(self, model: str) -> str:
+        return self._backbone_types.get(model, "")
+
+    @cached_property
+    def _backbone_types(self) -> dict[str, str]:
+        """What the evaluations know of the models, by label."""
+        found = {}
+        for (model, _, _), each in self.evaluations.items():
+            facts = facts_frame([(each.model, each.model_digest, each.task, each.provenance)])
+            found.setdefault(model, str(facts["backbone_type"].iloc[0]))
+        return found
 
     def evaluation(self, member: str, threat: str, model: str | None = None) -> Evaluation:
         """One evaluation, of the chosen model by default."""

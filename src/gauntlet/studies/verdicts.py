@@ -35,9 +35,11 @@ class Verdict:
 
 
 def judge(study: Study, results: Results) -> list[Verdict]:
-    """A verdict on every claim: for each model where one is enough, else once."""
+    """A verdict on every claim about such a dataset: for each model where one is enough, else once."""
     verdicts = []
     for claim in study.claims:
+        if claim.on is not None and not claim.on(results.dataset):
+            continue
         if claim.models > len(results.models):
             reason = f"{OPEN} with {len(results.models)} of {claim.models} models"
             verdicts.append(Verdict("", claim, Interval(math.nan), reason))

@@ -8,7 +8,7 @@ import pandas as pd
 from gauntlet import analysis
 from gauntlet.results import published
 from gauntlet.studies.correlation_rules import NO, OPEN, YES, judge_positive
-from gauntlet.studies.findings.evidence import PaperClaim, both, correlation_row, counted, percent
+from gauntlet.studies.findings.evidence import PaperClaim, both, correlation_row, counted, in_both, percent
 
 ATTACKS = ("fgsm", "fgsm ll", "iterative fgsm", "iterative fgsm ll")
 VOC, CITYSCAPES = (tuple(map(str, range(start, start + 4))) for start in (7, 11))
@@ -50,14 +50,14 @@ def claims() -> list[PaperClaim]:
             "How often PSPNet is best, VOC",
             "PSPNet has the best absolute IoU in 2 of 32 cases, never at epsilon up to 4",
             "Sec. 5.1, Tables 7 to 10",
-            _best_how_often(tables["all cells"]),
+            in_both(tables, _best_how_often),
             "Iterative FGSM at epsilon 0.25: 69.0 against 67.6.",
         ),
         PaperClaim(
             "PSPNet on Cityscapes",
             "PSPNet is typically the most robust",
             "Sec. 5.1 and 9, Tables 11 to 14",
-            _typically_best(tables["all cells"]),
+            in_both(tables, _typically_best),
             "Confirmed means in more than half of the cells of an attack, by IoU ratio.",
         ),
         PaperClaim(
@@ -85,8 +85,9 @@ def claims() -> list[PaperClaim]:
             "Single steps are stronger on Cityscapes",
             "FGSM at epsilon 32 leaves far less than on VOC",
             "Sec. 5.3",
-            _single_step(tables["all cells"]),
-            "Printed are ratios 2.5, 2.8 and 8.0 against 27.9, 12.2 and 15.0; the tables give others for two of them.",
+            in_both(tables, _single_step),
+            "Printed are ratios 2.5, 2.8 and 8.0 against 27.9, 12.2 and 15.0; the tables give 2.6, 2.9 and 6.3 on "
+            "Cityscapes, and 12.8 for Dilated Context on VOC.",
         ),
         PaperClaim(
             "Epsilon 0.25 hurts",
@@ -165,7 +166,7 @@ def _typically_best(table: pd.DataFrame) -> pd.DataFrame:
             {
                 "attack": name,
                 "best in": f"{int(best.sum())} of {len(best)}",
-                "verdict": YES if best.mean() > 0.5 else NO,
+                "verdict": OPEN if best.empty else YES if best.mean() > 0.5 else NO,
             }
         )
     return pd.DataFrame(rows)
@@ -193,12 +194,11 @@ def _small_networks(table: pd.DataFrame) -> dict[str, list[bool]]:
 
 def _single_step(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
-    voc, city = (_wide(table, (numbers[0],)).xs(32.0, level="epsilon").iloc[0] for numbers in (VOC, CITYSCAPES))
+    strongest = table[table["epsilon"].eq(32.0)].set_index(["table", "model"])["ratio"]
     for there, here in ((PSPNET, PSPNET), (CONTEXT, CONTEXT), ("FCN8s (VGG)", "FCN8 (VGG)")):
-        verdict = YES if city[here] < voc[there] / 2 else NO
-        rows.append(
-            {"network": there, "Cityscapes": percent(city[here]), "VOC": percent(voc[there]), "verdict": verdict}
-        )
+        city, voc = (float(strongest.get(each, np.nan)) for each in ((CITYSCAPES[0], here), (VOC[0], there)))
+        verdict = OPEN if np.isnan([city, voc]).any() else YES if city < voc / 2 else NO
+        rows.append({"network": there, "Cityscapes": percent(city), "VOC": percent(voc), "verdict": verdict})
     return pd.DataFrame(rows)
 
 

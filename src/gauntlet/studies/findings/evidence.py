@@ -12,7 +12,7 @@ import pandas as pd
 from gauntlet import analysis
 from gauntlet.results import published
 from gauntlet.studies.correlation_rules import NO, OPEN, YES, Judge
-from gauntlet.studies.figure_tables import label
+from gauntlet.studies.figure_tables import PAPER_TYPE, TYPE, label
 
 SELECTIONS = ("all cells", "flagged cells excluded")
 DATASETS = ("ade20k", "cityscapes", "voc")
@@ -46,6 +46,20 @@ def both(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return dict(zip(SELECTIONS, (rows, published.unflagged(rows)), strict=True))
 
 
+NO_CLAIM = "no claim"
+"""In the place of a verdict where the paper says nothing: a control."""
+
+
+def in_both(figures: Figures, rows: Callable[[pd.DataFrame], pd.DataFrame]) -> Evidence:
+    """Rows of numbers with both selections of cells, each under its name."""
+    parts = []
+    for name, table in figures.items():
+        part = rows(table)
+        part.insert(1, "cells", name)
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
 def correlation_row(table: pd.DataFrame, x: str, y: str, judge: Judge) -> dict[str, str]:
     """n, the three coefficients with intervals, and a verdict on Spearman's."""
     pair = table.reindex(columns=[x, y]).astype(float)  # a figure whose cells are all flagged is missing
@@ -72,13 +86,21 @@ def correlation_rows(tables: Figures, pairs: Sequence[tuple[str, str, str]], jud
 
 
 def group_rows(tables: Figures, scores: Sequence[str], *, datasets: Sequence[str]) -> Evidence:
-    """Transformer against convolution backbones in several scores: means, difference with interval, p-value."""
+    """Transformer against convolution backbones in several scores: means, difference with interval, p-value.
+
+    As the papers count them: InternImage is a transformer. Where there are such models, a last column has the
+    difference with them as convolutions, which is what their table of models says and they are.
+    """
     rows = []
     for dataset in datasets:
         for score in scores:
             for name, table in tables.items():
                 chosen = table[table["dataset"].eq(dataset)]
-                groups = analysis.compare_groups(chosen, score, "backbone_type", "convolution", "transformer").iloc[0]
+                kinds = [PAPER_TYPE] if chosen[PAPER_TYPE].equals(chosen[TYPE]) else [PAPER_TYPE, TYPE]
+                found = [
+                    analysis.compare_groups(chosen, score, kind, "convolution", "transformer").iloc[0] for kind in kinds
+                ]
+                groups, differences = found[0], [_difference(each) for each in found]
                 rows.append(
                     {
                         "dataset": dataset,
@@ -86,14 +108,17 @@ def group_rows(tables: Figures, scores: Sequence[str], *, datasets: Sequence[str
                         "cells": name,
                         "convolution": f"{percent(groups['mean_first'])} ({groups['n_first']})",
                         "transformer": f"{percent(groups['mean_second'])} ({groups['n_second']})",
-                        "difference": " ".join(
-                            [points(groups["difference"]), f"[{points(groups['low'])}, {points(groups['high'])}]"]
-                        ),
+                        "difference": differences[0],
                         "p": f"{groups['p_value']:.3f}",
+                        **({"InternImage as convolution": differences[1]} if len(differences) > 1 else {}),
                         "verdict": YES if groups["low"] > 0 else NO,
                     }
                 )
     return pd.DataFrame(rows)
+
+
+def _difference(groups: pd.Series) -> str:
+    return f"{points(groups['difference'])} [{points(groups['low'])}, {points(groups['high'])}]"
 
 
 def counted(

@@ -6,8 +6,8 @@ import pandas as pd
 
 from gauntlet import analysis
 from gauntlet.results import published
-from gauntlet.studies.correlation_rules import NO, YES
-from gauntlet.studies.findings.evidence import PaperClaim, both, counted
+from gauntlet.studies.correlation_rules import NO, OPEN, YES
+from gauntlet.studies.findings.evidence import Figures, PaperClaim, both, counted, in_both
 
 HALF, FULL, SEA = ("DDC-AT", "PGD-AT", "SegPGD-AT"), ("PGD-AT-100", "SegPGD-AT-100"), ("SEA-AT-Tiny", "SEA-AT-Small")
 CLEAN, WORST = "clean", "halmosi 8/255"
@@ -61,7 +61,8 @@ def claims() -> list[PaperClaim]:
             "ignoring the background robustness is lower, most for models trained on adversarial images only",
             "Sec. 5.1",
             counted(summary, _foreground),
-            "Whether accuracy in the worst case is lower without background.",
+            "Whether accuracy in the worst case is lower without background, and by more for every model trained on "
+            "adversarial images only than for each SEA-AT model.",
         ),
         PaperClaim(
             "The set of attacks is stronger than each of them",
@@ -70,9 +71,6 @@ def claims() -> list[PaperClaim]:
             counted(
                 attacks,
                 lambda table: {
-                    "below every attack": [
-                        bool(row[WORST] < row.drop(WORST).min() + 1e-9) for _, row in table.iterrows()
-                    ],
                     "by two points or more, robust models": [
                         bool(row[WORST] < row.drop(WORST).min() - 0.02)
                         for _, row in _rows(table, (*FULL, *SEA)).iterrows()
@@ -80,10 +78,11 @@ def claims() -> list[PaperClaim]:
                 },
                 mostly=True,
             ),
-            "Over every model, metric and view; confirmed in more than half. The attack names of these tables "
+            "Over every metric and view; confirmed in more than half. That the aggregate is not above an attack is so "
+            "by construction and no case: it takes the worst attack of each image. The attack names of these tables "
             "were inferred from the order of rows (flag `label_inferred`).",
         ),
-        _diversity(attacks["all cells"]),
+        _diversity(attacks),
         PaperClaim(
             "Normal models fall to PAdam-Cos, SEA-AT to SEA",
             "PAdam is the strongest on normal models, SEA on robust ones",
@@ -192,10 +191,13 @@ def _size_bias(table: pd.DataFrame) -> dict[str, list[bool]]:
 def _foreground(table: pd.DataFrame) -> dict[str, list[bool]]:
     rows = table[table["metric"].eq("aAcc") & table["dataset"].eq("voc")]
     wide = rows.pivot(index=["model", "training"], columns="view", values=WORST).reset_index()
-    return {
-        name: [bool(inside < whole) for inside, whole in _of(wide, training)[["foreground", "all"]].to_numpy()]
+    lost = {
+        name: [float(whole - inside) for inside, whole in _of(wide, training)[["foreground", "all"]].to_numpy()]
         for name, training in (("100 % adversarial batches", FULL), ("SEA-AT", SEA))
     }
+    full, sea = lost.values()
+    found = {name: [each > 0 for each in values] for name, values in lost.items()}
+    return {**found, "most for 100 % adversarial batches": [each > max(sea) for each in full] if sea else []}
 
 
 def _architectures(table: pd.DataFrame) -> dict[str, list[bool]]:
@@ -232,23 +234,29 @@ def _trade_off(table: pd.DataFrame) -> dict[str, list[bool]]:
     return {"clean NmIoU is lower": lower, "NmIoU under attack is higher": higher}
 
 
-def _diversity(attacks: pd.DataFrame) -> PaperClaim:
+def _strongest(attacks: pd.DataFrame) -> pd.DataFrame:
     """Which attack is the strongest on models trained on adversarial images only."""
     robust = _rows(attacks, (*FULL, *SEA))
     accuracy = robust[robust.index.get_level_values("metric") == "aAcc"].drop(columns=WORST)
-    counts = pd.Series([str(name).removesuffix(" linf 8/255") for name in accuracy.idxmin(axis=1)]).value_counts()
-    evidence = [
-        {
-            "columns of tables": str(len(accuracy)),
-            "strongest attack": ", ".join(f"{name} ({count})" for name, count in counts.items()),
-            "verdict": YES if len(counts) > 1 else NO,
-        }
-    ]
+    names = [] if accuracy.empty else list(accuracy.idxmin(axis=1))
+    counts = pd.Series([str(name).removesuffix(" linf 8/255") for name in names], dtype=object).value_counts()
+    return pd.DataFrame(
+        [
+            {
+                "columns of tables": str(len(accuracy)),
+                "strongest attack": ", ".join(f"{name} ({count})" for name, count in counts.items()),
+                "verdict": OPEN if counts.empty else YES if len(counts) > 1 else NO,
+            }
+        ]
+    )
+
+
+def _diversity(attacks: Figures) -> PaperClaim:
     return PaperClaim(
         "Different models fall to different attacks",
         "no attack dominates; a diverse set is needed; PAdam-Cos is not dominated by SEA",
         "Sec. 3.1 and 5.2",
-        pd.DataFrame(evidence),
+        in_both(attacks, _strongest),
         "Attack with the lowest pixel accuracy over a whole dataset, models trained on adversarial images only.",
     )
 

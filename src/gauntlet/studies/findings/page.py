@@ -10,7 +10,7 @@ import pandas as pd
 from gauntlet.studies.contract import studies
 from gauntlet.studies.correlation_rules import NO, OPEN, RULES, YES
 from gauntlet.studies.findings import arnab, benchmarks, halmosi, spatial
-from gauntlet.studies.findings.evidence import SELECTIONS, PaperClaim
+from gauntlet.studies.findings.evidence import NO_CLAIM, SELECTIONS, PaperClaim
 from gauntlet.studies.pages.contract import PageRuns, PageStudy
 
 PAPERS: Mapping[str, Callable[[], Sequence[PaperClaim]]] = {
@@ -30,7 +30,8 @@ RULES_OF_VERDICTS = (
     "How a verdict is found (the rules are ours; the papers describe scatter plots and print no coefficient): "
     f"{RULES} A claim that one group is better is *{YES}* when the 95 % interval of the difference lies above 0; one "
     "about cases when it holds in all of them, or in more than half where the text says so. "
-    f"*{OPEN.capitalize()}* means that a score sits at the floor or that too few figures are left."
+    f"*{OPEN.capitalize()}* means that a score sits at the floor or that too few figures are left, *{NO_CLAIM}* that "
+    "the paper says nothing and the figures are a control."
 )
 FOOT = (
     "Intervals: bootstrap over models, 1000 resamples, seed 0. p: 10,000 random relabellings. Models share "
@@ -71,11 +72,11 @@ def verdicts(claim: PaperClaim) -> list[str]:
     rows = claim.evidence
     result = []
     for name in SELECTIONS:
-        of_rows = list(rows.loc[rows["cells"].eq(name), "verdict"] if "cells" in rows else rows["verdict"])
+        of_rows = list(rows.loc[rows["cells"].eq(name), "verdict"])
         if YES in of_rows and set(of_rows) != {YES}:
             result.append(f"partly {YES} ({of_rows.count(YES)} of {len(of_rows)})")
         else:
-            result.append(next(each for each in (YES, NO, OPEN) if each in of_rows))
+            result.append(next(each for each in (YES, NO, OPEN, NO_CLAIM) if each in of_rows))
     return result
 
 
