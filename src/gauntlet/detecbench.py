@@ -1,7 +1,8 @@
 """What DetecBench's paper imports from `detecbench`; Gauntlet's own functions take its arguments.
 
 model = load_model(model_folder="models/DINO_Swin-L", trust=True)
-evaluate(task=attacks.PGD(epsilon=8, alpha=2.55, steps=20), model_folder="models/DINO_Swin-L", log_dir="logs")
+evaluate(task=attacks.PGD(epsilon=8, alpha=2.55, steps=20), model_folder="models/DINO_Swin-L", trust=True,
+         log_dir="logs")
 """
 
 from gauntlet.evaluation import evaluate

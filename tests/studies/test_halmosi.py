@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from gauntlet.studies import run_study, studies
 from gauntlet.studies.contract import Drawing
-from gauntlet.studies.papers import halmosi_tables
+from gauntlet.studies.papers import halmosi, halmosi_tables
 from gauntlet.studies.papers.halmosi import ATTACKED, CLEAN, MINIMUM, PLAIN, alma_leads, rising, small_objects_lose
 from gauntlet.studies.papers.halmosi_tables import ATTACKS, METRICS
 from gauntlet.studies.results import FOREGROUND, Results
@@ -115,6 +116,19 @@ def test_a_dataset_without_background_is_refused(sized: Results) -> None:
         sized.miou(PLAIN, CLEAN, view=FOREGROUND)
     with pytest.raises(GauntletError, match="no view 'elsewhere'"):
         sized.miou(PLAIN, CLEAN, view="elsewhere")
+
+
+def test_small_norms_and_thresholds_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Four:
+        images = 4
+        weights = np.ones((1, 4))
+
+    grey = np.array([[0.5, 1.0, 2.0, 2.0], [20.0, 3.0, 3.0, 3.0], [20.0, 4.0, 4.0, 4.0], [np.inf] * 4])
+    monkeypatch.setattr(halmosi, "norms_by_attack", lambda results, view: grey / 255)
+    results: Any = Four()
+    assert halmosi.alma_leads(results, "all") == pytest.approx([0.25])  # at 0.5/255, where the first quarter falls
+    assert halmosi.fooled_up_to(results, "all", 0.25) == pytest.approx([0])
+    assert halmosi.fooled_up_to(results, "all", 3) == pytest.approx([0.5])
 
 
 def test_smallest_perturbations_are_drawn_on_a_logarithmic_axis(

@@ -141,6 +141,18 @@ def test_verdicts(stored: Results) -> None:
     assert decide(Interval(0.1, 0.05, 0.2), 16) == "reproduces"
 
 
+def test_a_letter_is_a_part_and_a_page_has_the_name_that_was_asked_for(call: Call) -> None:
+    for item, threats in (("spatial/figure-5a", 3), ("spatial/figure-4b", 11), ("arnab/table-10", 9)):
+        arguments = ("--model", "streets/enet", "--limit", "1", "--store", ":memory:", "--dry-run", "--json")
+        code, out, err = call("study", "run", item, *arguments)
+        assert code == 0, err
+        assert out.count('"threat"') == threats, out
+    named = studies["halmosi/figure-8"].named("halmosi/figure-8")
+    assert named.name == "halmosi/figure-8"
+    assert named.setting.startswith("Figure 8: PSPNet and DeepLabv3 on PASCAL VOC. ")
+    assert studies["spatial/figure-9"].named("spatial/figure-9") is studies["spatial/figure-9"]
+
+
 @pytest.mark.parametrize(("dataset", "expected"), [("streets", "here"), ("voc2012", "elsewhere")])
 def test_claims_about_one_dataset_are_asked_there(stored: Results, dataset: str, expected: str) -> None:
     claims = [

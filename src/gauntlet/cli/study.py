@@ -134,11 +134,12 @@ def run_one_study(
                 f"the published figures of the study '{item}' are of its paper's models and images; leave out --model "
                 "and --dataset, or --published."
             )
-        outcome = command.published(study)
+        outcome = command.published(study.named(item))
     elif study.kind == "picture":
-        outcome = command.picture(study, entries, data, image, second_model)
+        outcome = command.picture(study.named(item), entries, data, image, second_model)
     else:
-        outcome = command.measure(study, entries, data, second_model, only or ())
+        part = only or study.parts.get(item, ())
+        outcome = command.measure(study.named(item), entries, data, second_model, part)
     if outcome is None:
         return
     if as_json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from gauntlet.registry import Registry, instance_of
@@ -96,6 +96,8 @@ class Study(AnyStudy):
         aims: of a picture, by label of the threat, the class whose pixels it aims at; all of them by default.
         objects: whether evaluations keep every connected object (`Settings.objects`).
         background: whether its figures leave the background out, so that the dataset must have one.
+        parts: by other name of it, the threats or members that belong to this part of the figure (as `--only`).
+        about: by other name of it, what this figure is of.
     """
 
     members: Mapping[str, str]
@@ -111,6 +113,13 @@ class Study(AnyStudy):
     aims: Mapping[str, str] = field(default_factory=dict)
     objects: bool = False
     background: bool = False
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self, name: str) -> Study:
+        """The study under one of its other names, which its page then has, with what this figure is of."""
+        own = self.about.get(name, "")
+        return self if name not in self.also else replace(self, name=name, setting=f"{own} {self.setting}".strip())
 
 
 studies: Registry[Any] = Registry("study", "gauntlet.studies", check=instance_of(AnyStudy, "a gauntlet.studies.Study"))

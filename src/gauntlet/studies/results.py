@@ -79,7 +79,7 @@ class Results(Figures):
     @cached_property
     def _backbone_types(self) -> dict[str, str]:
         """What the evaluations know of the models, by label."""
-        found = {}
+        found: dict[str, str] = {}
         for (model, _, _), each in self.evaluations.items():
             facts = facts_frame([(each.model, each.model_digest, each.task, each.provenance)])
             found.setdefault(model, str(facts["backbone_type"].iloc[0]))

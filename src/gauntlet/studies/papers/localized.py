@@ -475,6 +475,7 @@ STUDIES = (
         threats=ratio_threats(),
         together=ratio_drawing,
         also=("spatial/figure-4a", "spatial/figure-4b"),
+        parts={"spatial/figure-4a": ("snow*",), "spatial/figure-4b": ("gaussian_noise*",)},
         claims=[
             Claim(
                 "4: the lead of transformers inside snow grows with the ratio (0.9 against 0.1).",
@@ -501,6 +502,7 @@ STUDIES = (
         threats=square_threats(),
         together=square_drawing,
         also=("spatial/figure-5a", "spatial/figure-5b"),
+        parts={"spatial/figure-5a": ("100 px*",), "spatial/figure-5b": ("200 px*",)},
         claims=[
             Claim("5: under localized attacks transformers lose more than the others (RCE).", turned_round, models=2),
             Claim("A larger budget and a larger square take more.", budget_counts),

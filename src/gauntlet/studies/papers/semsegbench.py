@@ -143,7 +143,7 @@ add("figure-2a", "Clean mIoU, ReM and GAM", "Do clean performance, reliability a
     unknown="Table 1 calls l2-ReM and GAM strongly correlated, App. A says not high.")  # fmt: skip
 add("figure-2b", "Convolution or transformer backbone", "Which backbones are better?",
     "Transformers are clearly better in GAM, slightly in clean mIoU.", groups=BACKBONES, on="ade20k",
-    unknown="InternImage: a transformer in its text, by which claims are judged; a convolution in its table.")  # fmt: skip
+    unknown="InternImage: a transformer in its text, by which it is judged; a convolution in its table.")  # fmt: skip
 add("figure-2c", "Number of parameters", "Are larger models better?",
     "Moderately in clean mIoU, more weakly in ReM and GAM.", pairs=CAPACITY, on="ade20k")  # fmt: skip
 add("figure-2", "Clean mIoU, ReM and GAM by backbone and size", "What goes with reliability and generalization?",

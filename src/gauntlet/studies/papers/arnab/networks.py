@@ -158,6 +158,10 @@ def network_study(
         claims=claims,
         printed=partial(printed, where, numbers),
         also=(*(f"arnab/table-{number}" for number in numbers.values()), f"arnab/{item}a", f"arnab/{item}b"),
+        parts={
+            **{f"arnab/table-{number}": (f"{name} *",) for name, number in numbers.items()},
+            **{f"arnab/{item}{letter}": (f"{name} *",) for letter, name in zip("ab", names, strict=True)},
+        },
     )
 
 
