@@ -94,9 +94,14 @@ def test_the_weather_of_a_store_is_named_by_its_condition(make_tree: MakeTree) -
     with open_store() as store:
         acdc, cityscapes = make_tree("acdc"), make_tree("cityscapes")
         evaluate(model, load_dataset("cityscapes", root=cityscapes), "clean", store=store)
+        conditions: dict[str, dict[str, Any]] = {
+            "all": {},
+            "fog": {"condition": "fog"},
+            "all train": {"split": "train"},
+        }
         values = {
             name: evaluate(model, load_dataset("acdc", root=acdc, **options), "clean", store=store).figures["mIoU"]
-            for name, options in (("all", {}), ("fog", {"condition": "fog"}), ("all train", {"split": "train"}))
+            for name, options in conditions.items()
         }
         table = score_table(store.frame(facts=True)).set_index("dataset")
     for name, value in values.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -184,7 +185,11 @@ def test_every_study_is_complete_and_its_aliases_lead_to_it() -> None:
             assert study.setting
             assert study.claims or study.kind in ("list", "picture")
         if isinstance(study, FigureStudy) and study.kind == "relate":
-            claimed = [*(pair.claim for pair in study.pairs), *(group.first for group in study.groups), *study.cases]
+            claimed: list[Any] = [
+                *(pair.claim for pair in study.pairs),
+                *(group.first for group in study.groups),
+                *study.cases,
+            ]
             claimed += [lines.enough for lines in study.lines]
             assert any(claimed) is not study.finding.startswith("No claim"), study.name
 
