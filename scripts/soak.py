@@ -6,13 +6,15 @@
 
 Everything is tiny and computed with one thread. A driver is a fork of this process, which has imported everything, so
 that a trial costs no start. --postgres URL tries a PostgreSQL store too; --restart COMMAND, last, is what restarts its
-server under load, for example pg_ctl -D FOLDER -m immediate -w restart. Kinds ray-worker and ray-driver start one Ray
-on this machine for the whole soak. A soak that was stopped goes on where it was: the store it left is taken up.
+server under load, such as pg_ctl -D FOLDER -m immediate -w restart. A driver on Ray starts one of its own. A soak
+that was stopped goes on where it was: the store it left is taken up.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import hashlib
 import json
 import os
@@ -23,8 +25,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +70,7 @@ DETECTION = {
     "threats": ["clean", {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 2}}],
 }
 KILLS_OF_A_RUN = 2
-"""Workers that are killed during a run; the third death during one unit would set that unit aside, as it should."""
+"""Workers that are killed during a run: a unit during which three died is set aside, as it should be."""
 PLANS = {"segmentation": SEGMENTATION, "detection": DETECTION}
 SAME = ["key", "view", "metric", "class_name", "value", "low", "high"]
 
@@ -114,8 +116,8 @@ def wait(process: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
-def run_arguments(plan: Path, store: str, workers: int, ray: str = "") -> list[str]:
-    where = ["--executor", "ray", "--address", ray] if ray else ["--device", "cpu"]
+def run_arguments(plan: Path, store: str, workers: int, *, ray: bool = False) -> list[str]:
+    where = ["--executor", "ray"] if ray else ["--device", "cpu"]
     return ["run", str(plan), "--store", store, "--json", "--workers", str(workers), *where]
 
 
@@ -170,68 +172,36 @@ def leftovers(folder: Path) -> list[str]:
     return parts + [str(each) for each in (folder / "tmp").glob("gauntlet-workers-*")]
 
 
-def wait_for_end(processes: Callable[[], list[int]], seconds: float = 60) -> list[int]:
-    """The processes of a killed driver that are still there after a while."""
+def wait_for_end(processes: list[int], seconds: float = 240) -> list[int]:
+    """Those of some processes that are still there after a while."""
     limit = time.monotonic() + seconds
-    while (left := processes()) and time.monotonic() < limit:
+    while (left := [each for each in processes if each in parents()]) and time.monotonic() < limit:
         time.sleep(0.2)
     return left
 
 
-# Ray --------------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def cluster(folder: Path) -> Iterator[tuple[str, Callable[[], list[int]]]]:
-    """A Ray on this machine that drivers join: its address, and the processes of its actors now."""
-    said = folder / "ray-address"
-    said.unlink(missing_ok=True)
-    head = os.fork()
-    if not head:
-        _be_cluster(said)
-    try:
-        while not said.exists():
-            if os.waitpid(head, os.WNOHANG)[0]:
-                raise SystemExit("Ray did not start")
-            time.sleep(0.2)
-        yield said.read_text(), lambda: [each for each in descendants(head) if _title(each).startswith("ray::Worker")]
-    finally:
-        os.kill(head, signal.SIGTERM)
-        wait(head)
-
-
-def _be_cluster(said: Path) -> None:
-    """Ray's first process, until it is told to end."""
-    import ray
-
-    def end(*_: object) -> None:
-        ray.shutdown()
-        os._exit(0)
-
-    signal.signal(signal.SIGTERM, end)
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    part = said.with_suffix(".new")
-    part.write_text(ray.get_runtime_context().gcs_address)
-    part.rename(said)
-    while True:
-        signal.pause()
-
-
-def descendants(ancestor: int) -> list[int]:
-    """The living processes that a process started, or that those did."""
-    parents = {}
+def parents() -> dict[int, int]:
+    """The parent of every living process."""
+    found = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             state, parent = entry.read_text().rpartition(")")[2].split()[:2]
             if state != "Z":
-                parents[int(entry.parent.name)] = int(parent)
+                found[int(entry.parent.name)] = int(parent)
+    return found
+
+
+def descendants(ancestor: int) -> list[int]:
+    """The living processes that a process started, or that those did."""
+    of = parents()
     found = {ancestor}
-    while more := {each for each, parent in parents.items() if parent in found} - found:
+    while more := {each for each, parent in of.items() if parent in found} - found:
         found |= more
     return sorted(found - {ancestor})
 
 
-def _title(process: int) -> str:
+def title(process: int) -> str:
+    """The command line of a process, or what it wrote in its place."""
     try:
         return Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace")
     except OSError:
@@ -263,27 +233,27 @@ def kill(given: argparse.Namespace) -> int:
     tally: Counter[str] = Counter()
     faults: list[str] = []
     rounds = 0
-    with ExitStack() as at_end:
-        ray = at_end.enter_context(cluster(folder)) if any(kind.startswith("ray") for kind in kinds) else None
-        while sum(tally.values()) < given.times:
-            kind = dice.choice(kinds)
-            name = dice.choice(list(PLANS))
-            if kind == "train":
-                tally[kind] += _kill_training(folder, weights, dice, given.patience, faults)
-            else:
-                address = given.postgres if kind == "server" else f"disturbed-{name}.db"
-                killed, finished = _kill_run(kind, plans[name], address, folder, dice, given, ray)
-                tally[kind] += killed
-                faults += [f"{kind} {name}: {each}" for each in check_store(address)]
-                if finished:
-                    rounds += 1
-                    keys = {row[0] for row in expected[name]}
-                    if [row for row in figures_of(address) if row[0] in keys] != expected[name]:
-                        faults.append(f"{kind} {name}: other figures")
-                    _remove(address, keys)
-                    faults += [f"{kind} {name}: {each}" for each in claims_left(address) if kind != "server"]
-            faults += [f"{kind}: left {each}" for each in leftovers(folder)]
-            print(json.dumps({"killed": dict(tally), "finished": rounds, "faults": faults}), flush=True)
+    while sum(tally.values()) < given.times:
+        kind = dice.choice(kinds)
+        name = dice.choice(list(PLANS))
+        if kind == "train":
+            tally[kind] += _kill_training(folder, weights, dice, given.patience, faults)
+        else:
+            address = given.postgres if kind == "server" else f"disturbed-{name}.db"
+            killed, code = _kill_run(kind, plans[name], address, folder, dice, given)
+            tally[kind] += killed
+            if code and kind != "server":  # whose loss ends a run with a sentence
+                faults.append(f"{kind} {name}: a run ended with {code}, see drivers.log")
+            faults += [f"{kind} {name}: {each}" for each in check_store(address)]
+            if code == 0:
+                rounds += 1
+                keys = {row[0] for row in expected[name]}
+                if [row for row in figures_of(address) if row[0] in keys] != expected[name]:
+                    faults.append(f"{kind} {name}: other figures")
+                _remove(address, keys)
+                faults += [f"{kind} {name}: {each}" for each in claims_left(address) if kind != "server"]
+        faults += [f"{kind}: left {each}" for each in leftovers(folder)]
+        print(json.dumps({"killed": dict(tally), "finished": rounds, "faults": faults}), flush=True)
     return 1 if faults else 0
 
 
@@ -295,21 +265,15 @@ def _remove(address: str, keys: set[str]) -> None:
 
 
 def _kill_run(
-    kind: str,
-    plan: Path,
-    address: str,
-    folder: Path,
-    dice: random.Random,
-    given: argparse.Namespace,
-    ray: tuple[str, Callable[[], list[int]]] | None,
-) -> tuple[int, bool]:
-    """One run that is disturbed: how often it was, and whether it finished."""
-    alone, on_ray = kind in ("driver", "server"), kind.startswith("ray")
-    there = ray[0] if ray is not None and on_ray else ""
-    process = start(run_arguments(plan, address, 1 if alone else 2, there), folder)
-    workers = (
-        ray[1] if ray is not None and on_ray else lambda: [each for each in of_session(process) if each != process]
-    )
+    kind: str, plan: Path, address: str, folder: Path, dice: random.Random, given: argparse.Namespace
+) -> tuple[int, int | None]:
+    """One run that is disturbed: how often it was, and its exit code, or None where it was killed itself."""
+    alone, ray = kind in ("driver", "server"), kind.startswith("ray")
+    process = start(run_arguments(plan, address, 1 if alone else 2, ray=ray), folder)
+
+    def workers() -> list[int]:
+        return [each for each in descendants(process) if not ray or title(each).startswith("ray::Worker")]
+
     if not alone:  # processes that import torch take their time: what is disturbed is work, not a start
         while not workers() and not _ended(process):
             time.sleep(0.05)
@@ -318,14 +282,13 @@ def _kill_run(
     while True:
         done, status = os.waitpid(process, os.WNOHANG)
         if done:
-            return killed, os.waitstatus_to_exitcode(status) == 0
+            return killed, os.waitstatus_to_exitcode(status)
         if time.monotonic() < patience:
             time.sleep(0.01)
             continue
         if kind == "server":
             subprocess.run([*given.restart], check=True, stdout=subprocess.DEVNULL)
-            wait(process)  # it ends with a sentence, or did not notice
-            return 1, False
+            return 1, wait(process)  # it ends with a sentence, or did not notice
         if kind in ("worker", "ray-worker"):
             if killed < KILLS_OF_A_RUN and (living := workers()):
                 with suppress(ProcessLookupError):
@@ -333,12 +296,13 @@ def _kill_run(
                     killed += 1
             patience = time.monotonic() + dice.uniform(0.5, given.patience * 8)
             continue
+        family = descendants(process)
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
-        left = wait_for_end(workers)
+        left = wait_for_end([*family, *of_session(process)])
         if left:
             raise SystemExit(f"processes {left} of a killed driver are still there")
-        return 1, False
+        return 1, None
 
 
 def _ended(process: int) -> bool:
@@ -437,12 +401,14 @@ def kinds_of_evaluation() -> Iterator[tuple[str, Any, Any]]:
     yield "detection attack", detector, pgd
 
 
-WARM_UP = 5000
+WARM_UP = 2000
 """Images of every kind before memory is measured: what is made once (caches, pages of the allocator) is there then."""
 
 
 def resident() -> float:
-    """Memory of this process in MB."""
+    """Memory that this process holds in MB, without what its allocator keeps of what was given back."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
@@ -462,7 +428,8 @@ def memory(given: argparse.Namespace) -> int:
     for name, model, threat in kinds_of_evaluation():
         if given.kinds and name not in given.kinds.split(","):
             continue
-        data = TinyBoxes(1000) if name.startswith("detection") else TinyDataset(1000, sizes=[(32, 32)])
+        size = (32, 32) if name in ("corruption", "localized") else (16, 24)
+        data = TinyBoxes(1000) if name.startswith("detection") else TinyDataset(1000, sizes=[size])
         path = Path(f"memory-{name}.db".replace(" ", "-"))
         path.unlink(missing_ok=True)
         used, files = [], []
