@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from gauntlet.evaluation.execution import local
 from gauntlet.evaluation.execution.local import LocalExecutor
 from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.evaluation.execution.runner import run_jobs
+from gauntlet.evaluation.execution.workers.ray_pool import RayPool
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
 from gauntlet.results import Store, open_store
@@ -61,3 +63,25 @@ def test_others_first_then_what_the_other_driver_had(
     assert outcome.log is not None
     events = [json.loads(line)["event"] for line in outcome.log.read_text().splitlines()]
     assert events.count("job_read") == len(outcome.stored)
+
+
+def test_a_driver_on_ray_does_not_wait_for_workers_for_ever_while_others_compute() -> None:
+    actor = SimpleNamespace(ready=SimpleNamespace(remote=lambda: "the answer that never comes"))
+    ray = SimpleNamespace(
+        remote=lambda **_: lambda _: SimpleNamespace(remote=lambda threads: actor),
+        wait=lambda answers, num_returns, timeout: ([], answers) if timeout else None,
+    )
+    pool = RayPool(ray, 1, {"num_cpus": 1})
+    assert pool.wait(0.001) is None  # nobody was given anything
+    pool.start()
+    assert pool.wait(0.001) is None
+
+
+def test_a_log_grows_with_evaluations_and_not_with_images(tmp_path: Path) -> None:
+    lines = []
+    for images in (1, 9):
+        with open_store(tmp_path / str(images) / "results.db") as store:
+            outcome = run_jobs(plan_jobs(parse_plan(content("clean", images=images))), store, progress=Silent())
+        assert outcome.log is not None
+        lines.append(len(outcome.log.read_text().splitlines()))
+    assert lines == [3, 3]
