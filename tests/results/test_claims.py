@@ -126,8 +126,7 @@ def test_a_killed_process_is_taken_over_where_it_was(address: str, tmp_path: Pat
     drive(address, tmp_path, "second")
     assert json.loads(read(tmp_path, "second passes")) == [TOGETHER] * (IMAGES // TOGETHER - 1)
     assert read(tmp_path, "second says") == (
-        f"process {first.pid} on {socket.gethostname()} has stopped; what it left of its evaluations is "
-        "taken over."
+        f"process {first.pid} on {socket.gethostname()} has stopped; what it left of its evaluations is taken over."
     )
     with open_store(address) as store:
         assert (store.count(), owners(store)) == (1, [])
@@ -211,6 +210,13 @@ def test_a_driver_inside_a_driver_does_not_wait_for_itself(tmp_path: Path) -> No
         assert outer.take("key")
         with store.claims(lambda _: None) as inner:
             assert inner.take("key")
+
+
+def test_a_damaged_claim_holds_up_nobody(tmp_path: Path) -> None:
+    with open_store(tmp_path / "results.db") as store, store.claims(lambda _: None) as claims:
+        with store._database.write() as connection:
+            connection.execute(table.insert().values(key="key", owner="nonsense", beat=0))
+        assert claims.take("key")
 
 
 def test_a_store_in_memory_is_nobody_elses() -> None:
