@@ -401,7 +401,7 @@ def kinds_of_evaluation() -> Iterator[tuple[str, Any, Any]]:
     yield "detection attack", detector, pgd
 
 
-WARM_UP = 2000
+WARM_UP = 5000
 """Images of every kind before memory is measured: what is made once (caches, pages of the allocator) is there then."""
 
 
