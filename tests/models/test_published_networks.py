@@ -106,7 +106,7 @@ def test_the_authors_names_are_ours_one_to_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFERENCE)
-@pytest.mark.parametrize("num_classes", [19, 21])
+@pytest.mark.parametrize("num_classes", [19, pytest.param(21, marks=pytest.mark.slow)])
 def test_networks_have_the_published_number_of_parameters(name: str, num_classes: int) -> None:
     entry = reference()["architectures"][name]
     counts = entry["parameters"][str(num_classes)]
