@@ -32,7 +32,7 @@ SLACK, SHARE, NORMAL_SHARE = 0.005, 1 / 12, 1 / 20
 
 def shipped_models() -> list[str]:
     """Names of the shipped segmentation models."""
-    return [name for name in shipped.names() if shipped.find(name).task == "segmentation"]
+    return [name for name in shipped.names("streets") if shipped.find(name).task == "segmentation"]
 
 
 def robust(model: str) -> bool:

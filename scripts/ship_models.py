@@ -1,17 +1,18 @@
 """Puts trained models into the package, with their figures under the suite `quick` on the card.
 
-    python scripts/ship_models.py trained/enet trained/segformer [--images 16] [--store gauntlet-shipped.db]
+    python scripts/ship_models.py streets/enet=trained/enet camvid/enet-at=trained/camvid-enet-at [--images 16]
 
-A folder that `gauntlet train` wrote becomes models/weights/streets/NAME.{safetensors,json,md}, its kernels and matrices
-rounded to half precision, which halves the package; the clean figures of the card are measured again for that reason. A
-name in place of a folder ("enet") only measures the shipped model again.
+A folder that `gauntlet train` wrote becomes models/weights/ADDRESS.{safetensors,json,md}, its kernels and matrices
+rounded to half precision, which halves the package; the clean figures of the card are measured again for that reason,
+on the split that the training validated on. An address alone ("streets/enet") only measures the shipped model again.
+Datasets that are not generated are looked for below GAUNTLET_DATA.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,7 +25,6 @@ from gauntlet.results import Store
 from gauntlet.threats import suites
 from gauntlet.training.outputs import readme
 
-DATASET = "streets"
 HEADLINE = {"segmentation": "mIoU", "detection": "mAP"}
 BY_CLASS = {"segmentation": "IoU", "detection": "AP"}
 
@@ -32,7 +32,7 @@ BY_CLASS = {"segmentation": "IoU", "detection": "AP"}
 def main() -> None:
     """Copies, measures and writes the cards."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+", help="folders of trainings, or names of shipped models")
+    parser.add_argument("models", nargs="+", help="ADDRESS=FOLDER of a training, or ADDRESS of a shipped model")
     parser.add_argument("--images", type=int, default=16)
     parser.add_argument("--store", default="gauntlet-shipped.db")
     parser.add_argument("--threads", type=int, default=1)
@@ -40,18 +40,21 @@ def main() -> None:
     torch.set_num_threads(chosen.threads)
     with gauntlet.open_store(chosen.store) as store, Terminal() as progress:
         for each in chosen.models:
-            folder = Path(each)
-            if folder.is_dir():
-                copy(folder)
-            measure(folder.name, chosen.images, store, progress)
+            address, _, folder = each.partition("=")
+            if folder:
+                copy(Path(folder), address)
+            measure(address, chosen.images, store, progress)
 
 
-def copy(folder: Path) -> None:
+def copy(folder: Path, address: str) -> None:
     """The files of a training into the package."""
-    target = WEIGHTS / DATASET / folder.name
+    target = WEIGHTS / address
+    target.parent.mkdir(exist_ok=True)
+    name = target.name
     state = {name: compact(value) for name, value in load_file(folder / "model.safetensors").items()}
-    target.with_suffix(".safetensors").write_bytes(save(state, {"name": folder.name, "format": "pt"}))
-    shutil.copyfile(folder / "card.json", target.with_suffix(".json"))
+    target.with_suffix(".safetensors").write_bytes(save(state, {"name": name, "format": "pt"}))
+    card = {**json.loads((folder / "card.json").read_text()), "name": name}
+    target.with_suffix(".json").write_text(json.dumps(card, indent=1) + "\n")
 
 
 def compact(value: torch.Tensor) -> torch.Tensor:
@@ -61,11 +64,13 @@ def compact(value: torch.Tensor) -> torch.Tensor:
 
 def measure(name: str, images: int, store: Store, progress: Terminal) -> None:
     """The clean validation and the suite `quick` on a shipped model, written to its card."""
-    model = ShippedModel(f"{DATASET}/{name}")
+    model = ShippedModel(name)
     metric, by_class = HEADLINE[model.task], BY_CLASS[model.task]
-    validation = gauntlet.load_dataset(DATASET, split="val", limit=model.card["data"]["validation"]["length"])
-    clean = gauntlet.evaluate(model.name, validation, "clean", store=store, progress=progress)
-    dataset = gauntlet.load_dataset(DATASET, split="val", limit=images)
+    said, data = model.card["data"]["validation"], model.card["recipe"]["data"]
+    options = data["validation_options"] or data["options"]
+    load = partial(gauntlet.load_dataset, said["name"], split=said["split"], **options)
+    clean = gauntlet.evaluate(model.name, load(limit=said["length"]), "clean", store=store, progress=progress)
+    dataset = load(limit=images)
     values = {}
     for threat in suites.build("quick", model.task):
         result = gauntlet.evaluate(model.name, dataset, threat, store=store, progress=progress)

@@ -127,6 +127,20 @@ def test_limit_and_protocol_are_part_of_the_identity(make_tree: MakeTree) -> Non
     assert (small.class_names, small.colors, small.ignore_index) == (full.class_names, full.colors, 255)
 
 
+def test_a_spread_limit_takes_images_at_equal_distances() -> None:
+    whole = load_dataset("streets", split="val", length=10)
+    some = load_dataset("streets", split="val", length=10, limit=4, spread=True)
+    assert list(some.ids()) == [whole.ids()[position] for position in (0, 2, 5, 7)]
+    assert (some[1].id, some[-1].id) == (whole[2].id, whole[7].id)
+    assert some.origin is not None
+    assert (some.origin["limit"], some.origin["spread"]) == (4, True)
+    assert list(load_dataset("streets", split="val", length=3, limit=5, spread=True).ids()) == list(whole.ids())[:3]
+    with pytest.raises(GauntletError, match="spread without a limit"):
+        load_dataset("streets", spread=True)
+    with pytest.raises(IndexError):
+        some[4]
+
+
 def test_identity_does_not_depend_on_the_place(make_tree: MakeTree, tmp_path: Path) -> None:
     root = make_tree("camvid")
     moved = tmp_path / "elsewhere"

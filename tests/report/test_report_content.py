@@ -40,6 +40,7 @@ from gauntlet.report.sections.obtained import command
 from gauntlet.report.sections.summary import grade
 from gauntlet.report.tables import Table, number_of
 from gauntlet.results import Job, Store
+from gauntlet.results.origin import FIELD, Origin
 from gauntlet.threats.attacks.checks import Suspicion
 
 pytest_plugins = ("report_fixtures",)
@@ -488,6 +489,18 @@ def test_a_command_keeps_what_the_key_does_not_tell(run: str, expected: list[str
     options = dict(zip(words[2::2], words[3::2], strict=True))
     kept = [options[name] for name in ("--model", "--num-classes", "--class-names", "--mean") if name in options]
     assert kept == expected
+
+
+def test_a_command_repeats_images_at_equal_distances() -> None:
+    from types import SimpleNamespace
+
+    origin = Origin(dataset={"name": "camvid", "root": "/data", "limit": 4, "spread": True})
+    run = {FIELD: origin.as_dict()}
+    evaluation = SimpleNamespace(
+        model="m", dataset="d", split="test", kind="clean", description={}, images=4, seed=0, provenance=run
+    )
+    words = command(evaluation, "results.db")  # type: ignore[arg-type]
+    assert "--dataset camvid --split test --spread --root /data --threat clean --limit 4" in words
 
 
 def test_the_summary_says_whether_the_first_two_differ(document: Document) -> None:

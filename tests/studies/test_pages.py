@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 
 from gauntlet.errors import GauntletError
-from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
+from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
+from gauntlet.models.sources import shipped
 from gauntlet.results import Store
 from gauntlet.studies import studies
 from gauntlet.studies.pages import shipped_models
 from gauntlet.studies.pages.attack_strength import ATTACK_STRENGTH, BATTERY
-from gauntlet.studies.pages.camvid import CAMVID, Spread
+from gauntlet.studies.pages.camvid import CAMVID, spread
+from gauntlet.studies.pages.camvid_trained import CAMVID_TRAINED, SHARES
 from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, plan_page, write_markdown
 from gauntlet.studies.pages.markdown import judged
 from gauntlet.studies.pages.shipped import addresses, localized_noise
@@ -125,10 +128,27 @@ def test_the_pages_know_seven_families_and_both_kinds_of_training() -> None:
 
 
 def test_images_at_equal_distances() -> None:
-    from gauntlet.evaluation.plan import open_dataset
-
     whole = open_dataset(SMALL)
-    assert list(Spread(whole, 2).ids()) == [whole.ids()[0], whole.ids()[2]]
+    assert list(spread(whole, 2).ids()) == [whole.ids()[0], whole.ids()[2]]
+
+
+def test_the_page_of_networks_trained_on_camvid_has_every_model_and_its_figures(tmp_path: Path) -> None:
+    """On small scenes and under one step in place of the attacks."""
+    step = {"attack": {"name": "fgsm", "epsilon": "2/255"}}
+    parts = {
+        label: Part({name: "clean" if name == "clean" else step for name in part.threats}, 2)
+        for label, part in CAMVID_TRAINED.parts().items()
+    }
+    plan = plan_page(replace(CAMVID_TRAINED, dataset=SMALL, parts=lambda: parts), prepare="off")
+    runs = plan.run(Store())
+    page = CAMVID_TRAINED.write(runs, "the command")
+    for model in shipped.names("camvid"):
+        figures = runs["worst"](model, "battery").figures
+        assert f"| `{model}` |" in page
+        assert re.search(rf"\| `{model}` \| .* \| {100 * figures['aAcc']:.1f} \(", page)
+    shares = set(SHARES.values()) <= set(shipped.names("camvid"))
+    assert ("## Half of the batch attacked" in page) == shares
+    assert list(runs["worst"].dataset.ids()) == [open_dataset(SMALL).ids()[index] for index in (0, 2)]
 
 
 def test_what_pages_refuse(tmp_path: Path, call: Call) -> None:

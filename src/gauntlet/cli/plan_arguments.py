@@ -66,10 +66,10 @@ def plan_from_options(
         raise GauntletError("say which model to evaluate: --model streets/enet, or give a plan.")
     if (zoo is not None or len(models or []) > 1) and "name" in model_options:
         raise GauntletError("--name is for one model; with several, give a plan with a name in the options of each.")
-    named = [_entry(each, "address", {"options": dict(model_options)}) for each in models or []]
+    named = [plan_entry(each, "address", {"options": dict(model_options)}) for each in models or []]
     content = {
         "models": [*named, *([] if zoo is None else zoo_models(zoo, datasets or [], model_options))],
-        "datasets": [_entry(each, "name", given(dataset_options)) for each in datasets or ["streets"]],
+        "datasets": [plan_entry(each, "name", given(dataset_options)) for each in datasets or ["streets"]],
         "suites": list(suites or []),
         "threats": [parse_threat(each) for each in threats or ([] if suites else ["clean"])],
         **settings,
@@ -99,7 +99,7 @@ def zoo_models(benchmark: str, datasets: Sequence[str], options: Mapping[str, An
     return [{"address": address, "options": own} for address, own in chosen]
 
 
-def _entry(text: str, key: str, options: Mapping[str, object]) -> dict[str, Any]:
+def plan_entry(text: str, key: str, options: Mapping[str, object]) -> dict[str, Any]:
     """A model or a dataset as a plan has it: a name with the options of the command line, or a mapping over them."""
     if not text.lstrip().startswith("{"):
         return {key: text, **options}

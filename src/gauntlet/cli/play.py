@@ -68,7 +68,7 @@ def make_playground(
     """The playground of a command line.
 
     Args:
-        models: addresses; all shipped models where there are none.
+        models: addresses; the shipped models of the dataset where there are none.
         dataset, split, root: whose images can be chosen.
         device: where models compute.
         model_options: of every model.
@@ -81,10 +81,11 @@ def make_playground(
     from gauntlet.play.playground import OfferedDataset, OfferedModel, Playground
 
     data = load_dataset(dataset, split=split, root=root)
-    if not models and dataset != "streets":
-        raise GauntletError(f"say which model to play with on {dataset}: --model ADDRESS; shipped ones know streets.")
+    models = models or shipped.names(dataset)
+    if not models:
+        raise GauntletError(f"say which model to play with on {dataset}: --model ADDRESS; no shipped one knows it.")
     offered = []
-    for address in models or shipped.names():
+    for address in models:
         needs_number = resolve_model(address, **model_options).needs_num_classes
         written = options_for(model_options, data) if needs_number else model_options
         offered.append(OfferedModel(address, resolve_for(address, model_options, data), model_flags(written)))

@@ -19,6 +19,7 @@ from gauntlet.cli.shared_options import (
     JsonOption,
     ModelOptions,
     SeedOption,
+    SpreadOption,
     StoreOption,
     takes_model_options,
 )
@@ -70,6 +71,7 @@ def run(
     root: Annotated[str | None, typer.Option("--root", help="Where the dataset lies on disk.")] = None,
     protocol: Annotated[str | None, typer.Option("--protocol", help="How images are resized and cropped.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many images.")] = None,
+    spread: SpreadOption = False,
     batch_size: Annotated[
         int, typer.Option("--batch-size", min=1, help="Images computed together.")
     ] = DEFAULT_BATCH_SIZE,
@@ -111,7 +113,7 @@ def run(
     if schema:
         print_json(plan_schema())
         return
-    place = {"split": split, "root": root, "limit": limit, "protocol": protocol}
+    place = {"split": split, "root": root, "limit": limit, "spread": spread or None, "protocol": protocol}
     if plan is not None:
         beside = {f"--{name}": value for name, value in place.items()} | {
             "--seed": seed or None,

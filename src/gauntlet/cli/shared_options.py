@@ -20,6 +20,9 @@ StoreOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, mps or auto.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of all randomness.")]
+SpreadOption = Annotated[
+    bool, typer.Option("--spread", help="With --limit: images at equal distances, as for frames of a video.")
+]
 DepthRuleOption = Annotated[
     str,
     typer.Option(

@@ -11,12 +11,14 @@ import typer
 
 from gauntlet.cli.app import app
 from gauntlet.cli.output import print_json
+from gauntlet.cli.plan_arguments import plan_entry
 from gauntlet.cli.shared_options import (
     DEFAULT_STORE,
     DeviceOption,
     JsonOption,
     ModelOptions,
     SeedOption,
+    SpreadOption,
     StoreOption,
     takes_model_options,
 )
@@ -86,6 +88,8 @@ def run_one_study(
     ] = None,
     root: Annotated[str | None, typer.Option("--root", help="Where the dataset lies on disk.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many images.")] = None,
+    spread: SpreadOption = False,
+    protocol: Annotated[str | None, typer.Option("--protocol", help="How images are resized and cropped.")] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Images computed together.")] = 4,
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes with one thread each; one per core by default.")
@@ -111,7 +115,8 @@ def run_one_study(
     study = studies[item]
     chosen_device = None if device == "auto" else device
     command = StudyCommand(store, output, workers, seed, batch_size, chosen_device, dry_run, as_json)
-    data = DatasetEntry(name=dataset or "streets", split=split, root=root, limit=limit)
+    place = {"split": split, "root": root, "limit": limit, "spread": spread, "protocol": protocol}
+    data = DatasetEntry.model_validate(plan_entry(dataset or "streets", "name", place))
     entries = [ModelEntry(address=each, options=dict(model_options)) for each in model or ()]
     if isinstance(study, PageStudy):
         if entries or dataset:

@@ -60,6 +60,7 @@ def load_dataset(
     split: str | None = None,
     root: str | Path | None = None,
     limit: int | None = None,
+    spread: bool = False,
     protocol: Protocol | Mapping[str, Any] | str | None = None,
     depth: Mapping[str, Any] | str | None = None,
     **options: Any,
@@ -71,12 +72,15 @@ def load_dataset(
         split: which part; the dataset's evaluation split by default.
         root: where the data is; by default the folder of the same name in $GAUNTLET_DATA.
         limit: only the first so many samples.
+        spread: take them at equal distances instead: neighbours in a list of video frames are alike.
         protocol: how images are resized and cropped, as a name, a mapping or a text (`gauntlet.datasets.protocols`
             lists them); full size by default.
         depth: where depth comes from for a dataset that has none: {"folder": PATH, "scale": METRES PER UNIT},
             "disparity" (Cityscapes) or "hf:MODEL"; see `gauntlet.datasets.depth_maps`.
         options: what else the dataset takes (condition="fog" for acdc, convert=True for greyscale images, ...).
     """
+    if spread and limit is None:
+        raise GauntletError(f"the dataset '{name}' is spread without a limit; say how many images to take.")
     asked = name
     name, _, inline_root = name.partition(":")
     if inline_root and root is not None:
@@ -109,7 +113,7 @@ def load_dataset(
         protocol = protocol if isinstance(protocol, str) else chosen.describe()
     place = None if inline_root or "root" not in arguments else str(arguments["root"])
     dataset.origin = {"name": asked, "split": split, "root": place, "protocol": protocol, "options": options}
-    return dataset if limit is None else dataset.subset(limit)
+    return dataset if limit is None else dataset.subset(limit, spread=spread)
 
 
 def _accepted(factory: Factory) -> list[str]:

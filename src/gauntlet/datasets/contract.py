@@ -89,9 +89,14 @@ class Dataset(ABC):
         digest = hashlib.sha256(json.dumps(list(self.ids())).encode()).hexdigest()[:16]
         return DatasetIdentity(self.name, self.split, len(self), digest, dict(self.protocol))
 
-    def subset(self, limit: int) -> Dataset:
-        """The first `limit` samples, as a dataset with an identity of its own."""
-        return Subset(self, limit)
+    def subset(self, limit: int, *, spread: bool = False) -> Dataset:
+        """`limit` samples, as a dataset with an identity of its own.
+
+        Args:
+            limit: how many at most.
+            spread: at equal distances, for lists whose neighbours are alike (frames of a video); else the first ones.
+        """
+        return Subset(self, limit, spread=spread)
 
     def show(self, index: int = 0) -> Image:
         """A picture of a sample beside its label map and its objects; a notebook draws it, `.save(path)` keeps it."""
@@ -120,27 +125,28 @@ class Dataset(ABC):
 
 
 class Subset(Dataset):
-    """The first samples of another dataset."""
+    """Some samples of another dataset: the first ones, or as many at equal distances."""
 
-    def __init__(self, dataset: Dataset, limit: int) -> None:
+    def __init__(self, dataset: Dataset, limit: int, *, spread: bool = False) -> None:
         if limit < 1:
             raise GauntletError(f"limit must be at least 1, not {limit}.")
         self._dataset = dataset
-        self._length = min(limit, len(dataset))
+        length = min(limit, len(dataset))
+        self._positions = [index * len(dataset) // length for index in range(length)] if spread else range(length)
         self.name, self.split = dataset.name, dataset.split
         self.class_names, self.ignore_index = dataset.class_names, dataset.ignore_index
         self.background_index, self.colors = dataset.background_index, dataset.colors
         self.box_class_names, self.protocol = dataset.box_class_names, dataset.protocol
         self.has_depth = dataset.has_depth
-        self.origin = None if dataset.origin is None else {**dataset.origin, "limit": self._length}
+        said = {"limit": length, **({"spread": True} if spread else {})}
+        self.origin = None if dataset.origin is None else {**dataset.origin, **said}
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._positions)
 
     def __getitem__(self, index: int) -> Sample:
-        if not -self._length <= index < self._length:
-            raise IndexError(index)
-        return self._dataset[index % self._length]
+        return self._dataset[self._positions[index]]
 
     def ids(self) -> Sequence[str]:
-        return list(self._dataset.ids())[: self._length]
+        every = self._dataset.ids()
+        return [every[position] for position in self._positions]

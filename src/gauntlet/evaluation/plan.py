@@ -47,6 +47,7 @@ class DatasetEntry(_Section):
     split: str | None = Field(default=None, description="Its usual evaluation split by default.")
     root: str | None = Field(default=None, description="Where it lies on disk.")
     limit: int | None = Field(default=None, ge=1, description="Only the first so many images.")
+    spread: bool = Field(default=False, description="Take them at equal distances instead, as for frames of a video.")
     protocol: str | dict[str, Any] | None = Field(default=None, description="How images are resized and cropped.")
     options: dict[str, Any] = Field(default={}, description="What else the dataset takes, such as condition for acdc.")
 
@@ -261,6 +262,7 @@ def open_dataset(entry: DatasetEntry) -> Dataset:
         split=entry.split,
         root=entry.root,
         limit=entry.limit,
+        spread=entry.spread,
         protocol=entry.protocol,
         **entry.options,
     )

@@ -90,13 +90,14 @@ class Findings:
 
 @dataclass(frozen=True)
 class Picture:
-    """An encoded picture of a gallery."""
+    """An encoded picture of a gallery; `file` is where it also lies, seen from the page, or nothing."""
 
     caption: str
     media_type: str
     data: bytes
     width: int
     height: int
+    file: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from gauntlet.studies.contract import AnyStudy, Claim, Study, studies
 from gauntlet.studies.findings import page as _findings  # noqa: F401 - these register themselves
 from gauntlet.studies.pages import attack_strength as _attack_strength  # noqa: F401
 from gauntlet.studies.pages import camvid as _camvid  # noqa: F401
+from gauntlet.studies.pages import camvid_trained as _camvid_trained  # noqa: F401
 from gauntlet.studies.pages import shipped_detectors as _shipped_detectors  # noqa: F401
 from gauntlet.studies.pages import shipped_models as _shipped_models  # noqa: F401
 from gauntlet.studies.papers import arnab as _arnab  # noqa: F401

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from gauntlet.errors import GauntletError
 from gauntlet.files import write_atomically
-from gauntlet.report.document import Block, Document, Part, Section, Text, made_now
+from gauntlet.numbers import counted
+from gauntlet.report.document import Block, Document, Gallery, Part, Picture, Section, Text, made_now
 from gauntlet.report.render import html, markdown
 from gauntlet.report.tables import Cell, Column, Table
 from gauntlet.studies.contract import AnyStudy, Study
@@ -16,6 +18,8 @@ from gauntlet.studies.drawings import slug
 from gauntlet.studies.figures import Figures
 from gauntlet.studies.results import Results
 from gauntlet.studies.verdicts import LEAST_IMAGES, judge, printed_words
+
+_ENDINGS = {"image/png": "png", "image/jpeg": "jpg"}
 
 
 def study_page(study: Study, results: Results, command: str) -> Document:
@@ -27,8 +31,7 @@ def study_page(study: Study, results: Results, command: str) -> Document:
         command: what makes the page again.
     """
     one = next(iter(results.evaluations.values()))
-    count = len(results.models)
-    models = f"{count} model" if count == 1 else f"{count} models"
+    models = counted(len(results.models), "model")
     subtitle = f"{study.question} {models}, {results.images} images of {one.dataset}/{one.split}."
     return study_document(
         study,
@@ -125,13 +128,38 @@ def published_sections(study: Study) -> list[Section]:
 
 
 def write_page(study: AnyStudy, document: Document, folder: Path) -> list[Path]:
-    """Writes the page as Markdown and HTML; the paths."""
+    """Writes the page as Markdown, with its pictures in a folder beside it, and as HTML in one piece; the paths."""
+    name = study.name.replace("/", "-")
+    filed = _with_files(document, folder, name)
     written = []
-    for suffix, text in ((".md", markdown.write(document)), (".html", html.write(document))):
-        path = folder / f"{study.name.replace('/', '-')}{suffix}"
+    for suffix, text in ((".md", markdown.write(filed)), (".html", html.write(document))):
+        path = folder / f"{name}{suffix}"
         write_atomically(path, text.encode())
         written.append(path)
     return written
+
+
+def _with_files(document: Document, folder: Path, name: str) -> Document:
+    """The same document with every picture of its galleries as a file NAME/NUMBER.png or .jpg in the folder."""
+    numbers = itertools.count(1)
+
+    def filed(picture: Picture) -> Picture:
+        file = f"{name}/{next(numbers)}.{_ENDINGS[picture.media_type]}"
+        write_atomically(folder / file, picture.data)
+        return replace(picture, file=file)
+
+    def changed(block: Block) -> Block:
+        if not isinstance(block, Gallery):
+            return block
+        return replace(
+            block, exhibits=[replace(each, pictures=list(map(filed, each.pictures))) for each in block.exhibits]
+        )
+
+    parts = [
+        replace(part, sections=[replace(each, blocks=list(map(changed, each.blocks))) for each in part.sections])
+        for part in document.parts
+    ]
+    return replace(document, parts=parts)
 
 
 def _left_out(study: Study, results: Results) -> list[Text]:

@@ -16,6 +16,7 @@ from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.evaluation.jobs import ready_model, resolve_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.models import DetectionModel, GauntletModel, load_model
+from gauntlet.numbers import counted
 from gauntlet.report.document import Document, Exhibit, Gallery, Picture, Section, Text
 from gauntlet.report.gallery import PictureMaker, label_picture, photo, picture_maker
 from gauntlet.report.painters import LabelPainter
@@ -81,7 +82,7 @@ def picture_page(
             galleries.append(_gallery(label, sample, attacked, maker, threats, seed))
         sections.append(Section(f"here-{slug(entry.address)}", entry.address, galleries))
     sections.append(Section("made", "How this page was made", [Text(command)]))
-    subtitle = f"{study.question} {len(models)} models, image '{sample.id}'."
+    subtitle = f"{study.question} {counted(len(models), 'model')}, image '{sample.id}'."
     return study_document(study, subtitle, sections)
 
 

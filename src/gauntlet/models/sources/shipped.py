@@ -30,9 +30,9 @@ class ShippedModel(CardAndWeights):
         return WEIGHTS / f"{self.name}.safetensors"
 
 
-def names() -> list[str]:
-    """Names of all shipped models."""
-    return sorted(str(path.relative_to(WEIGHTS).with_suffix("")) for path in WEIGHTS.rglob("*.safetensors"))
+def names(dataset: str = "*") -> list[str]:
+    """Names of the shipped models, all or those of one dataset ("streets")."""
+    return sorted(str(path.relative_to(WEIGHTS).with_suffix("")) for path in WEIGHTS.glob(f"{dataset}/*.safetensors"))
 
 
 def find(name: str) -> ShippedModel:

@@ -22,16 +22,21 @@ from gauntlet.report.tables import Cell, Column, Table, format_cell
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&$])")
 _BLOCK_MARK = re.compile(r"^(\d*)([-+.)])(?=\s|$|-[-\s]*$)")
 
+ACROSS = 3
+"""Pictures of a gallery side by side."""
+
 
 def write(document: Document) -> str:
-    """The document as Markdown; charts and pictures are left to the HTML report."""
+    """The document as Markdown; charts, and pictures that are no files, are left to the HTML report."""
     lines = [f"# {escape(document.title)}", "", escape(document.subtitle), ""]
     for part in document.parts:
-        lines += [f"## {escape(part.title)}", "", escape(part.subtitle), ""]
+        alone = part.subtitle == document.subtitle  # the one part of a page, whose head says it all
+        if not alone:
+            lines += [f"## {escape(part.title)}", "", escape(part.subtitle), ""]
         for section in part.sections:
             written = [text for block in section.blocks if (text := block_text(block))]
             if written:
-                lines += [f"### {escape(section.title)}", "", *written]
+                lines += [f"{'##' if alone else '###'} {escape(section.title)}", "", *written]
     lines += ["---", "", escape(document.footer)]
     return "\n".join(lines) + "\n"
 
@@ -128,7 +133,24 @@ def _html(text: str) -> str:
     return escape_html(" ".join(text.split()))
 
 
-@block_text.register(Panel)
-@block_text.register(Gallery)
-def _pictures(block: Panel | Gallery) -> str:
+@block_text.register
+def _gallery(block: Gallery) -> str:
+    """A table for every exhibit: captions above pictures, three in a row."""
+    tables = []
+    for exhibit in block.exhibits:
+        shown = [picture for picture in exhibit.pictures if picture.file]
+        rows: list[list[str]] = []
+        for first in range(0, len(shown), ACROSS):
+            some = shown[first : first + ACROSS]
+            rows.append([escape(picture.caption) for picture in some])
+            rows.append([f"![{escape(picture.caption)}](<{picture.file}>)" for picture in some])
+        lines = ["| " + " | ".join(row) + " |" for row in rows]
+        lines[1:1] = ["|" + " --- |" * len(rows[0])] if rows else []
+        head = f"**{escape(block.title)}** {escape(exhibit.title)} {escape(exhibit.detail)}"
+        tables += ["\n".join([head, "", *lines, ""])] if lines else []
+    return "\n".join(tables)
+
+
+@block_text.register
+def _panel(block: Panel) -> str:
     return ""

@@ -51,25 +51,9 @@ PICTURED = 2
 """Whose patch attack is drawn; one is enough, since it takes 150 steps."""
 
 
-class Spread(Dataset):
-    """Images of a dataset at equal distances: neighbours in CamVid's list are neighbouring frames of a video."""
-
-    def __init__(self, dataset: Dataset, count: int) -> None:
-        self._dataset = dataset
-        self._positions = [index * len(dataset) // count for index in range(count)]
-        self.name, self.split = dataset.name, dataset.split
-        self.class_names, self.ignore_index = dataset.class_names, dataset.ignore_index
-        self.colors, self.protocol = dataset.colors, dataset.protocol
-
-    def __len__(self) -> int:
-        return len(self._positions)
-
-    def __getitem__(self, index: int) -> Sample:
-        return self._dataset[self._positions[index]]
-
-    def ids(self) -> Sequence[str]:
-        every = self._dataset.ids()
-        return [every[position] for position in self._positions]
+def spread(dataset: Dataset, count: int) -> Dataset:
+    """Images at equal distances: neighbours in CamVid's list are neighbouring frames of a video."""
+    return dataset.subset(count, spread=True)
 
 
 BATTERY = "battery"
@@ -357,6 +341,6 @@ CAMVID = PageStudy(
     parts=parts,
     write=write,
     draw=draw,
-    choose=Spread,
+    choose=spread,
 )
 studies.add(CAMVID.name, CAMVID)

