@@ -18,7 +18,7 @@ pytest_plugins = ["chromium", "dataset_trees", "fresh_python", "program", "stran
 
 torch.set_num_threads(1)
 # A test of properties that does not say how many examples it needs takes these, not a hundred; nor is it timed.
-settings.register_profile("frugal", max_examples=40, deadline=None)
+settings.register_profile("frugal", max_examples=25, deadline=None)
 settings.load_profile("frugal")
 
 
