@@ -46,7 +46,7 @@ def draw(number: int, start: int, stop: int) -> torch.Tensor:
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
 def _draw(a: int, b: int, c: int, number: int, start: int, stop: int) -> npt.NDArray[np.int64]:
-    """a k^2 + b k + c (number + 1) modulo 2^31 - 1, from each k to the next by adding.
+    """The rule, a k^2 + b k + c (number + 1) modulo 2^31 - 1, from each k to the next by adding.
 
     The larger networks have a hundred million positions, and a remainder for each would take most of the time.
     """

@@ -51,7 +51,9 @@ def attacked(attack: str, both: bool, **options: Any) -> Outcome:
     A step on four images takes hardly longer than on two, and an image does not depend on its batch (T09).
     """
     copies = 2 if both else 1
-    return build(attack, **options)(network, torch.cat([IMAGES] * copies), torch.cat([LABELS, VOID_LABELS][:copies]))
+    images, labels = torch.cat([IMAGES] * copies), torch.cat([LABELS, VOID_LABELS][:copies])
+    outcome: Outcome = build(attack, **options)(network, images, labels)
+    return outcome
 
 
 def rows_of(name: str) -> slice:
