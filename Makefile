@@ -11,13 +11,15 @@ PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscop
 # Images of containers often forbid Python to keep what it compiled; then every process here would compile all of it anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test coverage test-slow test-all zoo-test mm-test check docs tutorials format clean
+.PHONY: demo test coverage test-slow zoo-test mm-test check docs tutorials format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/gauntlet demo
 
+# SELECT="slow or not slow" runs both kinds in one, as .ci/run does: collected once, the files with slow tests first
+# (tests/conftest.py), none left for last.
 test: $(VENV)/.installed-dev
-	$(PYTEST)
+	$(PYTEST) $(if $(SELECT),--no-loadscope-reorder -m "$(SELECT)")
 
 # The same with the lines that no test reaches; tracing them costs processor time, so `make test` does not.
 coverage: $(VENV)/.installed-dev
@@ -26,10 +28,6 @@ coverage: $(VENV)/.installed-dev
 # What must be slow: deselected above (pyproject.toml).
 test-slow: $(VENV)/.installed-dev
 	$(PYTEST) -m slow
-
-# Both in one, as .ci/run does: collected once, the files with slow tests first (tests/conftest.py), none left for last.
-test-all: $(VENV)/.installed-dev
-	$(PYTEST) --no-loadscope-reorder -m "slow or not slow"
 
 # The adapters of other libraries, in an environment of their own (docs/models.md says what is in it and what it costs).
 zoo-test: $(ZOO_VENV)/.installed
