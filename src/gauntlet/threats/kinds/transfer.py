@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from types import CodeType
 from typing import Annotated, Any
 
 import numpy as np
@@ -131,8 +132,7 @@ class TransferThreat(Threat):
         batch_for_source = batch if is_target else _for_source(self.inner, source, model, batch, seeds)
         # The images of a batch may round differently in a batch of another size, or after another preparation.
         how = [source.identity.digest, self.inner.describe(), self.version, source.preparation, len(batch)]
-        code = hashlib.sha256(repr(source).encode()).hexdigest()[:8]  # the same weights may be in another network
-        how += [code, source.device.type, str(torch.__version__)]
+        how += [_architecture(source), source.device.type, str(torch.__version__)]
         keys = [
             content_key(how, seed.run_seed, seed.image_id, image.cpu().numpy(), *_truth_of(sample, batch.ignore_index))
             for seed, image, sample in zip(seeds, batch.images, batch.samples, strict=True)
@@ -223,6 +223,25 @@ def _for_source(
     own = label_maps(source, batch.images, seeds)
     void = torch.zeros_like(labels, dtype=torch.bool) if batch.ignore_index is None else labels == batch.ignore_index
     return replace(batch, labels=torch.where(void, labels, own))
+
+
+def _architecture(source: GauntletModel) -> str:
+    """A digest of the layers and of the Python that joins them: the same weights may be in another network."""
+    layers = [
+        (type(module).__module__, type(module).__qualname__, module.extra_repr(), _code_of(module.forward))
+        for module in source.modules()
+    ]
+    return hashlib.sha256(repr(layers).encode()).hexdigest()[:16]
+
+
+def _code_of(function: object) -> list[Any]:
+    """What a Python function does: instructions, names and constants, those of functions inside it among them."""
+    code = function if isinstance(function, CodeType) else getattr(function, "__code__", None)
+    if code is None:
+        return []
+    constants = [sorted(map(repr, each)) if isinstance(each, frozenset) else each for each in code.co_consts]
+    constants = [_code_of(each) if isinstance(each, CodeType) else each for each in constants]
+    return [code.co_code.hex(), code.co_names, constants]
 
 
 def _truth_of(sample: Sample, ignore_index: int | None) -> list[Any]:
