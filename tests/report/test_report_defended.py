@@ -165,7 +165,19 @@ def test_certificates_have_a_section() -> None:
     document = build_report(store)
     (table,) = [each for each in of_type(document, Table) if each.id.startswith("certificates-")]
     assert [row[1] for row in table.rows] == ["certify sigma 0.05 n 60, tau 0.6", "certify sigma 0.05 n 60, tau 0.75"]
-    assert table.rows[1][2] == pytest.approx(0.05 * 0.6744897501960817)
+    assert table.rows[1][4] == pytest.approx(0.05 * 0.6744897501960817)
+    assert table.rows[0][2:4] == ["0.001", "holm"]
+    assert "alpha holds per image, all of its pixels together" in table.caption
+    assert "Over several images the chances of a wrong certificate add up" in table.caption
+
+
+def test_certificates_without_a_correction_say_so() -> None:
+    store = Store()
+    options = {"sigma": 0.05, "n": 60, "tau": [0.6], "alpha": 0.01, "correction": "none"}
+    gauntlet.evaluate(model(), TinyDataset(1), {"certify": options}, store=store)
+    (table,) = [each for each in of_type(build_report(store), Table) if each.id.startswith("certificates-")]
+    assert table.rows[0][2:4] == ["0.01", "none"]
+    assert "alpha holds per pixel, not per image" in table.caption
 
 
 def test_the_site_has_a_page_of_defences_where_there_is_something_to_say(tmp_path: Path) -> None:
