@@ -254,6 +254,15 @@ def test_other_classes_need_an_attack_on_the_sources_own_prediction() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("model", "count"), [("streets/enet", "no"), ("ensemble:gamma=0.5:[streets/enet]+[streets/pspnet]", "2")]
+)
+def test_inner_is_told_when_a_plan_is_made(model: str, count: str) -> None:
+    plan = parse_plan({"models": [model], "datasets": [SCENES], "threats": [transfer("inner")]})
+    with pytest.raises(GauntletError, match=f"has {count} models inside it, and 'inner' needs one"):
+        plan_jobs(plan)
+
+
 def test_inner_needs_a_model_inside() -> None:
     with pytest.raises(GauntletError, match="has no models inside it"):
         evaluate(tiny(1), TinyDataset(), transfer("inner"))

@@ -20,6 +20,8 @@ from pydantic import BaseModel, ConfigDict
 from gauntlet.errors import GauntletError
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.contract import ModelIdentity, SegmentationModel
+from gauntlet.models.defended_names import read_name
+from gauntlet.models.sources import shipped
 from gauntlet.models.sources.contract import LoadedModel, ModelSource
 from gauntlet.samples import Batch, Sample
 from gauntlet.seeding import ImageSeed
@@ -100,6 +102,13 @@ class TransferThreat(Threat):
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
         return options_of(TransferOptions)
+
+    def check_model(self, name: str) -> None:
+        # Other models without a defence in their name may have one inside all the same: `perturb` looks at them.
+        read = read_name(name)
+        inside = len(read.inner) if read is not None else 0 if name in shipped.names() else 1
+        if self.options.source_model == INNER and inside != 1:
+            raise _not_one_inside(name, inside)
 
     def passes(self, task: str = "segmentation") -> Passes:
         return self.inner.passes(task) + Passes(forward=1)  # at most: cached images cost the last look only
@@ -255,11 +264,15 @@ def _inner_of(target: GauntletModel) -> GauntletModel:
     """The one model inside a defence."""
     inside = [each for each in getattr(target, "inner", ()) if isinstance(each, GauntletModel)]
     if len(inside) != 1:
-        raise GauntletError(
-            f"'{target.identity.name}' has {len(inside) or 'no'} models inside it, and 'inner' needs one; give the "
-            "address of a source_model in its place."
-        )
+        raise _not_one_inside(target.identity.name, len(inside))
     return inside[0]
+
+
+def _not_one_inside(name: str, count: int) -> GauntletError:
+    return GauntletError(
+        f"'{name}' has {count or 'no'} models inside it, and 'inner' needs one; give the address of a source_model in "
+        "its place."
+    )
 
 
 def _address(source: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
