@@ -7,22 +7,27 @@ MM_VENV ?= .venv-mm
 MM := torch==2.13.0 mmcv-lite==2.1.0 mmengine==0.10.7 mmsegmentation==1.2.2 mmdet==3.3.0 ftfy regex
 # One torch thread per test process: two processes with two threads each halve the speed of both (docs/performance.md).
 WORKERS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
+# Images of containers often forbid Python to keep what it compiled; then every process here would compile all of it anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test coverage test-slow zoo-test mm-test check docs tutorials format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/gauntlet demo
 
+# SELECT="slow or not slow" runs both kinds in one, as .ci/run does: collected once, the files with slow tests first
+# (tests/conftest.py), none left for last.
 test: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
+	$(PYTEST) $(if $(SELECT),--no-loadscope-reorder -m "$(SELECT)")
 
 # The same with the lines that no test reaches; tracing them costs processor time, so `make test` does not.
 coverage: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --cov --cov-report=term-missing:skip-covered
+	$(PYTEST) --cov --cov-report=term-missing:skip-covered
 
 # What must be slow: deselected above (pyproject.toml).
 test-slow: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope -m slow
+	$(PYTEST) -m slow
 
 # The adapters of other libraries, in an environment of their own (docs/models.md says what is in it and what it costs).
 zoo-test: $(ZOO_VENV)/.installed

@@ -169,7 +169,7 @@ def protocol_values(draw: st.DrawFn) -> Protocol:
     return Protocol(longer=longer, shorter=shorter, crop=crop, interpolation=interpolation)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(protocol_values(), st.integers(1, 50), st.integers(1, 50))
 def test_labels_stay_classes_and_fields_stay_together(protocol: Protocol, height: int, width: int) -> None:
     sample = make_sample(height, width)

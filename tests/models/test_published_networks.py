@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -42,11 +44,20 @@ LIMIT = 1e-8  # of the largest logit, as the reference's "tolerance" says
 STATISTIC_LIMIT = 2e-6  # module statistics carry seven digits
 
 
+@contextmanager
+def no_first_weights() -> Iterator[None]:
+    """Tensors of the meta device have no values: drawing them would be two thirds of building a network."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("kaiming_normal_", "kaiming_uniform_", "normal_", "uniform_", "trunc_normal_", "ones_", "zeros_"):
+            patch.setattr(nn.init, name, lambda tensor, *_, **__: tensor)
+        yield
+
+
 @cache
 def build(name: str, num_classes: int) -> PublishedNetwork:
     """On the meta device, with auxiliary heads; the reference's images have the margin of the dilated networks."""
     options = {"margin": 0} if name.startswith("dilat") else {}
-    with torch.device("meta"):
+    with torch.device("meta"), no_first_weights():
         return PublishedNetwork(num_classes, network=name, auxiliary=True, **options)
 
 
@@ -95,7 +106,7 @@ def test_the_authors_names_are_ours_one_to_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFERENCE)
-@pytest.mark.parametrize("num_classes", [19, 21])
+@pytest.mark.parametrize("num_classes", [19, pytest.param(21, marks=pytest.mark.slow)])
 def test_networks_have_the_published_number_of_parameters(name: str, num_classes: int) -> None:
     entry = reference()["architectures"][name]
     counts = entry["parameters"][str(num_classes)]
@@ -240,7 +251,8 @@ def test_the_table_in_the_docs_is_that_of_the_command(name: str) -> None:
     assert int(count.replace(",", "")) == parameters(network.encoder, network.decoder)
     assert size == f"{mebibytes(network.encoder) + mebibytes(network.decoder):.1f}"
     if name in QUICK:
-        assert multiplications == f"{cost(name).giga_multiplications:.1f}"
+        with no_first_weights():
+            assert multiplications == f"{cost(name).giga_multiplications:.1f}"
 
 
 def test_any_of_them_is_built_by_name_like_our_other_networks() -> None:

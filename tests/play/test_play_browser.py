@@ -15,6 +15,8 @@ from chromium import errors, wait_for
 from gauntlet.play.server import bind
 from play_cases import tiny_playground
 
+pytestmark = pytest.mark.slow  # a browser takes ten seconds of processor time to start and to end
+
 DONE = "document.body.dataset.phase === 'done'"
 ACCURACY = "document.getElementById('right-now').textContent"
 

@@ -24,6 +24,7 @@ from gauntlet.results import Store, open_store, published
 from tiny_detector import TinyBoxes, TinyDetector
 
 pytest_plugins = ("report_fixtures",)
+pytestmark = pytest.mark.slow  # a browser takes ten seconds of processor time to start and to end
 
 BOARD = "table[id^='leaderboard-streets']"
 

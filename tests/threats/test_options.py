@@ -221,7 +221,7 @@ def assert_told_apart(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert (first.name == second.name) == same, (first.name, second.name)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(pairs())
 def test_attacks_of_different_description_have_different_names(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
     assert_told_apart({"attack": pair[0]}, {"attack": pair[1]})

@@ -38,5 +38,6 @@ def miou(model: GauntletModel, attack: str, prepare: str) -> float:
 def test_a_prepared_model_is_as_robust_as_it_was(name: str, attack: str) -> None:
     model = gauntlet.load_model(name)
     expected = miou(model, attack, "off")
-    for steps in CANDIDATES[1:]:
+    # Every way to prepare under PGD, and under CosPGD the one that has all of them at once.
+    for steps in CANDIDATES[1:] if attack == "pgd" else CANDIDATES[-1:]:
         assert miou(model, attack, ",".join(steps)) == pytest.approx(expected, abs=LARGEST), steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from gauntlet.threats.attacks.algorithms.alma import AlmaProx, AlmaState
 from gauntlet.threats.attacks.algorithms.gradient import GradientAttack, ProjectedAdam
 from gauntlet.threats.attacks.algorithms.minimum_norm import Smallest
 from gauntlet.threats.attacks.engine.losses import logit_cosine
+from gauntlet.threats.attacks.engine.outcome import Outcome
 from gauntlet.threats.attacks.engine.posing import pose_pixels
 from gauntlet.threats.attacks.engine.problem import Problem
 from gauntlet.threats.attacks.engine.request import Request
@@ -40,6 +42,27 @@ def section(name: str) -> dict[str, Any]:
 
 def labels_of(name: str) -> torch.Tensor:
     return VOID_LABELS if "ignore" in name else LABELS
+
+
+@cache
+def attacked(attack: str, both: bool, **options: Any) -> Outcome:
+    """An attack on the two images with all their labels (rows 0 and 1) and, if `both`, with void ones (rows 2 and 3).
+
+    A step on four images takes hardly longer than on two, and an image does not depend on its batch (T09).
+    """
+    copies = 2 if both else 1
+    images, labels = torch.cat([IMAGES] * copies), torch.cat([LABELS, VOID_LABELS][:copies])
+    outcome: Outcome = build(attack, **options)(network, images, labels)
+    return outcome
+
+
+def rows_of(name: str) -> slice:
+    """The rows of `attacked` that an entry of the reference speaks of."""
+    return slice(2, 4) if "ignore" in name else slice(0, 2)
+
+
+def has_void_twin(name: str, entries: dict[str, Any]) -> bool:
+    return f"{name.removesuffix('|ignore')}|ignore" in entries
 
 
 def test_fixture() -> None:
@@ -119,12 +142,12 @@ LOSS_NAMES = {
 @pytest.mark.parametrize("name", section("apgd_fixed_radius_clean_start"))
 def test_apgd(name: str) -> None:
     expected = section("apgd_fixed_radius_clean_start")[name]
-    attack = build("apgd", loss=LOSS_NAMES[name.split("|")[0]], steps=expected["n_iter"], random_start=False)
-    labels = labels_of(name)
-    outcome = attack(network, IMAGES, labels)
-    check_images(outcome.images, expected, labels)
+    loss = LOSS_NAMES[name.split("|")[0]]
+    outcome = attacked("apgd", True, loss=loss, steps=expected["n_iter"], random_start=False)
+    labels, rows = labels_of(name), rows_of(name)
+    check_images(outcome.images[rows], expected, labels)
     counted = (labels != 255).flatten(1).sum(1)
-    assert (counted - outcome.fooled).tolist() == expected["correct_pixels"]
+    assert (counted - outcome.fooled[rows]).tolist() == expected["correct_pixels"]
 
 
 @pytest.mark.parametrize(("returns", "point"), [("best", "best_acc_point"), ("best-loss", "best_loss_point")])
@@ -180,25 +203,38 @@ def min_norm_options(name: str) -> tuple[str, dict[str, Any]]:
     return parts[0], options
 
 
-@pytest.mark.parametrize("name", [each for each in section("min_norm") if not each.startswith("alma")])
+# What differs from an entry that stays is the share alone, which the closed forms are asked with too.
+RARE = ("dag_gamma0.001_thr0.99_200it", "pdpgd_linf_primal0.01_thr0.99_500it")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each, marks=pytest.mark.slow if each in RARE else ())
+        for each in section("min_norm")
+        if not each.startswith("alma")
+    ],
+)
 def test_minimum_norm(name: str) -> None:
-    expected = section("min_norm")[name]
+    entries = section("min_norm")
+    expected = entries[name]
     attack, options = min_norm_options(name)
-    labels = labels_of(name)
-    outcome = build(attack, **options)(network, IMAGES, labels)
+    labels, rows, both = labels_of(name), rows_of(name), has_void_twin(name, entries)
+    outcome = attacked(attack, both, **options)
+    images, norms, share = (each[rows] for each in (outcome.images, outcome.norms, outcome.share))
     if attack == "dag":
-        check_images(outcome.images, expected, labels)
+        check_images(images, expected, labels)
     else:
         norm = "l2" if attack == "pdgd" else "linf"
-        close(outcome.norms, expected[norm], relative=1e-4)
-        close(torch.tensor(correct(outcome.images, labels)).double(), expected["correct_pixels"], absolute=1 + 1e-9)
-    close(outcome.share, expected["adv_fraction"], absolute=1.001 / 232)
-    assert outcome.success.tolist() == [share >= options["threshold"] for share in expected["adv_fraction"]]
+        close(norms, expected[norm], relative=1e-4)
+        close(torch.tensor(correct(images, labels)).double(), expected["correct_pixels"], absolute=1 + 1e-9)
+    close(share, expected["adv_fraction"], absolute=1.001 / 232)
+    assert outcome.success[rows].tolist() == [share >= options["threshold"] for share in expected["adv_fraction"]]
     if attack == "dag":
         for clip, key in (("elementwise", "elementwise_clip"), ("rescale", "rescale")):
-            clipped = build(attack, epsilon=EPSILON, clip=clip, **options)(network, IMAGES, labels)
-            assert correct(clipped.images, labels) == expected[f"after_{key}_8_255_correct"]
-            assert torch.equal(clipped.norms, outcome.norms)
+            clipped = attacked(attack, both, epsilon=EPSILON, clip=clip, **options)
+            assert correct(clipped.images[rows], labels) == expected[f"after_{key}_8_255_correct"]
+            assert torch.equal(clipped.norms[rows], norms)
 
 
 ALMA_TOLERANCES = {0.5: {"exact": 0.03, "reference": 0.10}, 0.9: {"exact": 0.15, "reference": 0.15}}
@@ -207,14 +243,14 @@ ALMA_TOLERANCES = {0.5: {"exact": 0.03, "reference": 0.10}, 0.9: {"exact": 0.15,
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [each for each in section("min_norm") if each.startswith("alma")])
 def test_alma_prox(name: str) -> None:
-    expected = section("min_norm")[name]
+    entries = section("min_norm")
+    expected = entries[name]
     attack, options = min_norm_options(name)
-    labels = labels_of(name)
-    outcome = build(attack, **options)(network, IMAGES, labels)
-    threshold = options["threshold"]
+    outcome = attacked(attack, has_void_twin(name, entries), **options)
+    rows, threshold = rows_of(name), options["threshold"]
     if threshold in ALMA_TOLERANCES:
-        close(outcome.norms, expected["linf"], relative=ALMA_TOLERANCES[threshold][options["penalty_grad"]])
-    close(outcome.share, expected["adv_fraction"], absolute=0.05 if threshold == 0.99 else 0.03)
+        close(outcome.norms[rows], expected["linf"], relative=ALMA_TOLERANCES[threshold][options["penalty_grad"]])
+    close(outcome.share[rows], expected["adv_fraction"], absolute=0.05 if threshold == 0.99 else 0.03)
 
 
 def problem_of(images: torch.Tensor, labels: torch.Tensor) -> Problem:
@@ -318,7 +354,7 @@ def test_region_aware() -> None:
 @pytest.mark.parametrize("name", ["bim", "segpgd", "cospgd", "fgsm", "padam-ce", "apgd"])
 def test_single_precision(name: str) -> None:
     """In float32 the same attacks land within two pixels per image."""
-    attack = build(name, random_start=False)
+    attack = build(name, random_start=False, **({} if name == "fgsm" else {"steps": 20}))
     actual = correct(attack(network, IMAGES.float(), LABELS).images.double())
     wanted = correct(attack(network, IMAGES, LABELS).images)
     assert all(abs(one - other) <= 2 for one, other in zip(actual, wanted, strict=True))

@@ -21,15 +21,15 @@ FIXED_BUDGET: dict[str, dict[str, Any]] = {
     "fgsm": {},
     "fgsm-ll": {},
     "fgsm-nth": {},
-    "bim": {"steps": 4},
-    "ifgsm": {"steps": 4},
-    "ifgsm-ll": {"steps": 4},
-    "pgd": {"steps": 4},
-    "mifgsm": {"steps": 4},
-    "segpgd": {"steps": 4},
-    "cospgd": {"steps": 4},
-    "padam-ce": {"steps": 4},
-    "padam-cos": {"steps": 4},
+    "bim": {"steps": 3},
+    "ifgsm": {"steps": 3},
+    "ifgsm-ll": {"steps": 3},
+    "pgd": {"steps": 3},
+    "mifgsm": {"steps": 3},
+    "segpgd": {"steps": 3},
+    "cospgd": {"steps": 3},
+    "padam-ce": {"steps": 3},
+    "padam-cos": {"steps": 3},
     "apgd": {"steps": 8},
     "sea-jsd": {"steps": 10},
     "sea-mce": {"steps": 10},
@@ -39,12 +39,12 @@ FIXED_BUDGET: dict[str, dict[str, Any]] = {
     "apgd-jsd": {"steps": 10, "radius": "wave"},
 }
 MINIMUM_NORM: dict[str, dict[str, Any]] = {
-    "dag": {"steps": 12, "alpha": 0.02},
-    "pdpgd": {"steps": 12},
-    "pdgd": {"steps": 12},
-    "fmn": {"steps": 12},
-    "alma-prox": {"steps": 12},
-    "minimal-pgd": {"steps": 4, "rounds": 4},
+    "dag": {"steps": 6, "alpha": 0.04},
+    "pdpgd": {"steps": 6},
+    "pdgd": {"steps": 6},
+    "fmn": {"steps": 6},
+    "alma-prox": {"steps": 6},
+    "minimal-pgd": {"steps": 3, "rounds": 3},
 }
 EVERY = {**FIXED_BUDGET, **MINIMUM_NORM, "region-aware": {"steps": 3, "rounds": 2}}
 every = pytest.mark.parametrize("name", EVERY)
@@ -67,9 +67,9 @@ def test_t01_no_budget_changes_nothing(name: str) -> None:
 
 
 @every
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_t02_inside_the_ball_and_the_box(name: str, dtype: torch.dtype) -> None:
-    images = IMAGES.to(dtype)
+def test_t02_inside_the_ball_and_the_box(name: str) -> None:
+    """In single precision, where rounding could step out; test_attack_properties.py draws norms, budgets and types."""
+    images, dtype = IMAGES.float(), torch.float32
     for norm, epsilon in (("linf", EPSILON), ("l2", 0.3)):
         if name == "alma-prox" and norm == "l2":
             continue
@@ -175,11 +175,9 @@ def test_t08_the_best_loss_is_the_highest_seen() -> None:
 def test_t09_batch_equals_one_by_one(name: str) -> None:
     attack = build(name, epsilon=EPSILON, **EVERY[name])
     together = attack(network, IMAGES, VOID_LABELS, seed=[5, 6])
-    for row in range(2):
-        part = slice(row, row + 1)
-        alone = attack(network, IMAGES[part], VOID_LABELS[part], seed=[5 + row])
-        assert (alone.images - together.images[part]).abs().max() <= 1e-6
-        assert torch.equal(alone.fooled, together.fooled[part])
+    alone = attack(network, IMAGES[1:], VOID_LABELS[1:], seed=[6])
+    assert (alone.images - together.images[1:]).abs().max() <= 1e-6
+    assert torch.equal(alone.fooled, together.fooled[1:])
     order = torch.tensor([1, 0])
     swapped = attack(network, IMAGES[order], VOID_LABELS[order], seed=[6, 5])
     assert (swapped.images - together.images[order]).abs().max() <= 1e-6
@@ -194,14 +192,15 @@ def test_one_seed_for_all_does_not_depend_on_the_place(name: str) -> None:
 
 
 @every
-def test_t10_what_does_not_count_changes_nothing(name: str) -> None:
+def test_t10_what_does_not_count_changes_nothing_and_t12_same_seed_same_bits(name: str) -> None:
     attack = build(name, epsilon=EPSILON, **EVERY[name])
     aim = torch.zeros(16, 16, dtype=torch.bool)
     aim[4:12, 3:13] = True
     other = torch.where(aim, LABELS, (LABELS + 2) % CLASSES)
-    first = attack(network, IMAGES, LABELS, fooling_region=aim)
-    second = attack(network, IMAGES, other, fooling_region=aim)
-    void = attack(network, IMAGES, torch.where(aim, LABELS, 255))
+    first = attack(network, IMAGES, LABELS, fooling_region=aim, seed=3)
+    torch.rand(5)  # the global state must not matter
+    second = attack(network, IMAGES, other, fooling_region=aim, seed=3)
+    void = attack(network, IMAGES, torch.where(aim, LABELS, 255), seed=3)
     assert torch.equal(first.images, second.images)
     assert torch.equal(first.images, void.images)
 
@@ -222,15 +221,6 @@ def test_t11_nothing_moves_outside_the_mask(name: str) -> None:
     assert torch.equal(network(made)[:, :, ~reach], network(images)[:, :, ~reach])
 
 
-@every
-def test_t12_same_seed_same_bits(name: str) -> None:
-    attack = build(name, epsilon=EPSILON, **EVERY[name])
-    first = attack(network, IMAGES.float(), LABELS, seed=3)
-    torch.rand(5)  # the global state must not matter
-    second = attack(network, IMAGES.float(), LABELS, seed=3)
-    assert torch.equal(first.images, second.images)
-
-
 def test_random_starts_differ_between_seeds() -> None:
     attack = build("pgd", steps=1, alpha=0.001)
     images = [attack(network, IMAGES, LABELS, seed=seed).images for seed in (0, 1)]
@@ -241,7 +231,7 @@ def test_random_starts_differ_between_seeds() -> None:
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("dag", {"alpha": 0.003}), ("pdpgd", {"steps": 300}), ("fmn", {"steps": 200}), ("alma-prox", {"steps": 300})],
+    [("dag", {"alpha": 0.003}), ("pdpgd", {"steps": 200}), ("fmn", {"steps": 100}), ("alma-prox", {"steps": 300})],
 )
 def test_t13_minimum_perturbations(name: str, options: dict[str, Any]) -> None:
     threshold = 0.9

@@ -118,23 +118,25 @@ def strength(name: str, norm: str, epsilon: float, steps: int, returns: str | No
     if name != "apgd":
         options["alpha"] = epsilon / 8
     attack = build(name, **options)
-    outcome = attack(MODEL, IMAGES, BOXES, seed=1)
+    outcome = attack(MODEL, IMAGES[:3], BOXES[:3], seed=1)
     with torch.no_grad():
-        value = posed(attack).goal.value(MODEL, outcome.images)
+        value = posed(attack, IMAGES[:3]).goal.value(MODEL, outcome.images)
     return value, float(outcome.share.nan_to_num().mean())
 
 
-@pytest.mark.parametrize("norm", ["linf", "l2"])
-@pytest.mark.parametrize("name", ITERATIVE)
+# In L2 a step and a ball of their own, with every rule of steps: the goals of TOG are the same in both.
+@pytest.mark.parametrize(
+    ("name", "norm"), [*((name, "linf") for name in ITERATIVE), *((name, "l2") for name in ("bim", "padam-ce", "apgd"))]
+)
 def test_t03_more_budget_is_not_weaker(name: str, norm: str) -> None:
     """A larger ball: more of what is driven up, on every image, and not less of what is wanted (2 % for the last)."""
     scale = 1.0 if norm == "linf" else 40.0
-    reached = [strength(name, norm, scale * epsilon, 12, None) for epsilon in (0.03, 0.12, 0.4)]
+    reached = [strength(name, norm, scale * epsilon, 10, None) for epsilon in (0.03, 0.12, 0.4)]
     for (less, lower), (more, higher) in itertools.pairwise(reached):
         assert (more > less - 1e-6).all()
         assert higher >= lower - 0.02
     assert reached[-1][1] > reached[0][1] + 0.1
-    shares = [strength(name, norm, 0.3 * scale, steps, "best")[1] for steps in (1, 5, 20)]
+    shares = [strength(name, norm, 0.3 * scale, steps, "best")[1] for steps in (1, 4, 12)]
     assert shares[0] - 0.01 <= shares[1] <= shares[2] + 0.01
 
 

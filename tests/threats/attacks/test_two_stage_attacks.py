@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import gauntlet
+from gauntlet.datasets.contract import Dataset
+from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.models.contract import DetectionModel
 from gauntlet.samples import Batch, Boxes, collate
 from gauntlet.threats.attacks import build
@@ -18,7 +20,7 @@ FACTORS: dict[str, tuple[dict[str, Any], float]] = {
     "tog-fabrication": ({"epsilon": "8/255", "steps": 5}, 0.7),
     "tog-untargeted": ({"epsilon": "8/255", "steps": 5}, 0.7),
     "tog-mislabeling": ({"epsilon": "8/255", "steps": 5}, 0.9),
-    "dag": ({"alpha": "2/255", "steps": 20}, 0.7),  # it has no ball; by default 150 steps of 0.5/255
+    "dag": ({"alpha": "4/255", "steps": 10}, 0.7),  # it has no ball; by default 150 steps of 0.5/255
 }
 """Options of an attack, and how much of the clean mAP it may leave at most."""
 
@@ -31,9 +33,25 @@ def model() -> DetectionModel:
 
 
 @pytest.fixture(scope="module")
-def batch() -> Batch:
-    data = gauntlet.load_dataset("streets", split="val", limit=2)
-    return collate([data[0], data[1]], ignore_index=None)
+def scenes() -> Dataset:
+    """Two, rendered once."""
+    return SampleCache(gauntlet.load_dataset("streets", split="val", limit=2))
+
+
+@pytest.fixture(scope="module")
+def scene() -> Dataset:
+    return SampleCache(gauntlet.load_dataset("streets", split="val", limit=1))
+
+
+@pytest.fixture(scope="module")
+def batch(scenes: Dataset) -> Batch:
+    return collate([scenes[0], scenes[1]], ignore_index=None)
+
+
+@pytest.fixture(scope="module")
+def clean(model: DetectionModel, scene: Dataset) -> float:
+    """Precision before any attack."""
+    return gauntlet.evaluate(model, scene, "clean", store=None).figures["mAP"]
 
 
 def confident(detected: list[Boxes]) -> int:
@@ -41,12 +59,10 @@ def confident(detected: list[Boxes]) -> int:
 
 
 @pytest.mark.parametrize("name", sorted(FACTORS))
-def test_attacks_lower_the_precision(name: str) -> None:
+def test_attacks_lower_the_precision(name: str, model: DetectionModel, scene: Dataset, clean: float) -> None:
     options, most = FACTORS[name]
-    data = gauntlet.load_dataset("streets", split="val", limit=1)
-    clean = gauntlet.evaluate("streets/faster-rcnn", data, "clean", store=None).figures["mAP"]
     threat = {"attack": {"name": name, **options}}
-    attacked = gauntlet.evaluate("streets/faster-rcnn", data, threat, store=None, prepare="off").figures["mAP"]
+    attacked = gauntlet.evaluate(model, scene, threat, store=None, prepare="off").figures["mAP"]
     assert attacked < most * clean
 
 
