@@ -102,7 +102,7 @@ class CertifyThreat(Threat):
 
     def check_model(self, name: str) -> None:
         if "smoothed" in defences_in(name):
-            raise GauntletError(f"'{name}' is smoothed already; certify the model inside it.")
+            raise _smoothed_already(name)
         bounded = bounded_in(name)
         if bounded is not None:
             raise GauntletError(
@@ -143,6 +143,8 @@ class CertifyThreat(Threat):
             raise GauntletError(f"certificates are for segmentation models, and '{model.identity.name}' is none.")
         parts = random_parts(model)
         self.check_model(model.identity.name)
+        if any(part.draw_name == "smoothing" for part in parts):  # a wrapper of another kind around it hides its name
+            raise _smoothed_already(model.identity.name)
         images = batch.images
         self.check_feasible(images.shape[-2] * images.shape[-1])
 
@@ -175,3 +177,7 @@ class CertifyThreat(Threat):
         ]
         noise = torch.from_numpy(np.stack(drawn)).to(images)  # (N, 3, H, W)
         return images + self.options.sigma * noise
+
+
+def _smoothed_already(name: str) -> GauntletError:
+    return GauntletError(f"'{name}' is smoothed already; certify the model inside it.")

@@ -104,10 +104,12 @@ class TransferThreat(Threat):
         return options_of(TransferOptions)
 
     def check_model(self, name: str) -> None:
-        # Other models without a defence in their name may have one inside all the same: `perturb` looks at them.
+        if self.options.source_model != INNER:
+            return
         read = read_name(name)
+        # Other models without a defence in their name may have one inside all the same: `perturb` looks at them.
         inside = len(read.inner) if read is not None else 0 if name in shipped.names() else 1
-        if self.options.source_model == INNER and inside != 1:
+        if inside != 1:
             raise _not_one_inside(name, inside)
 
     def passes(self, task: str = "segmentation") -> Passes:
