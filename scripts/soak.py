@@ -5,13 +5,16 @@
     python scripts/soak.py memory --images 10000 --folder soak  # flat memory, no open files left behind
 
 Everything is tiny and computed with one thread. A driver is a fork of this process, which has imported everything, so
-that a trial costs no start. --postgres URL tries a PostgreSQL store too; --restart COMMAND is
-what restarts its server under load. A soak that was stopped goes on where it was: the store it left is taken up.
+that a trial costs no start. --postgres URL tries a PostgreSQL store too; --restart COMMAND, last, is what restarts its
+server under load, such as pg_ctl -D FOLDER -m immediate -w restart. A driver on Ray starts one of its own. A soak
+that was stopped goes on where it was: the store it left is taken up.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import hashlib
 import json
 import os
@@ -23,6 +26,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHO
 
 import torch  # noqa: E402
 import yaml  # noqa: E402
+from sqlalchemy import create_engine, select  # noqa: E402
 from training_squares import recipe  # noqa: E402
 
 from gauntlet.cli import app as application  # noqa: E402
@@ -39,6 +44,7 @@ from gauntlet.cli import commands  # noqa: E402, F401 - registers the commands
 from gauntlet.evaluation import evaluate  # noqa: E402
 from gauntlet.models import wrap_model  # noqa: E402
 from gauntlet.results import Store, open_store  # noqa: E402
+from gauntlet.results.schema import claims  # noqa: E402
 from tiny import TinyDataset, tiny_network  # noqa: E402
 from tiny_detector import TinyBoxes, tiny_detector  # noqa: E402
 
@@ -63,6 +69,8 @@ DETECTION = {
     "datasets": [{"name": "streets", "options": {"size": [64, 96], "length": 4}}],
     "threats": ["clean", {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 2}}],
 }
+KILLS_OF_A_RUN = 2
+"""Workers that are killed during a run: a unit during which three died is set aside, as it should be."""
 PLANS = {"segmentation": SEGMENTATION, "detection": DETECTION}
 SAME = ["key", "view", "metric", "class_name", "value", "low", "high"]
 
@@ -108,8 +116,9 @@ def wait(process: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
-def run_arguments(plan: Path, store: str, workers: int) -> list[str]:
-    return ["run", str(plan), "--store", store, "--json", "--device", "cpu", "--workers", str(workers)]
+def run_arguments(plan: Path, store: str, workers: int, *, ray: bool = False) -> list[str]:
+    where = ["--executor", "ray"] if ray else ["--device", "cpu"]
+    return ["run", str(plan), "--store", store, "--json", "--workers", str(workers), *where]
 
 
 # Checks -----------------------------------------------------------------------------------------------------------
@@ -138,7 +147,7 @@ def check_store(address: str) -> list[str]:
 def figures_of(address: str) -> list[tuple[Any, ...]]:
     """Every figure, and the counts of every image, in an order of its own."""
     with open_store(address) as store:
-        rows = store.frame()[SAME].fillna("").itertuples(index=False, name=None)
+        rows = store.frame()[SAME].astype(object).fillna("").itertuples(index=False, name=None)
         counts = [
             (key, row.position, hashlib.sha256(row.counts).hexdigest())
             for key in sorted(store.frame()["key"].unique())
@@ -148,18 +157,55 @@ def figures_of(address: str) -> list[tuple[Any, ...]]:
     return [*sorted(map(tuple, rows), key=repr), *counts]
 
 
+def claims_left(address: str) -> list[str]:
+    """Claims on evaluations in a store that no driver works on."""
+    engine = create_engine(address if "://" in address else f"sqlite:///{address}")
+    with engine.connect() as connection:
+        left = [f"left the claim {row.owner} on {row.key}" for row in connection.execute(select(claims))]
+    engine.dispose()
+    return left
+
+
 def leftovers(folder: Path) -> list[str]:
     """Temporary files that nobody will remove."""
     parts = [str(each) for each in folder.rglob("*.part")]
     return parts + [str(each) for each in (folder / "tmp").glob("gauntlet-workers-*")]
 
 
-def wait_for_end(leader: int, seconds: float = 60) -> list[int]:
-    """The processes of a killed driver that are still there after a while."""
+def wait_for_end(processes: list[int], seconds: float = 240) -> list[int]:
+    """Those of some processes that are still there after a while."""
     limit = time.monotonic() + seconds
-    while (left := of_session(leader)) and time.monotonic() < limit:
+    while (left := [each for each in processes if each in parents()]) and time.monotonic() < limit:
         time.sleep(0.2)
     return left
+
+
+def parents() -> dict[int, int]:
+    """The parent of every living process."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, parent = entry.read_text().rpartition(")")[2].split()[:2]
+            if state != "Z":
+                found[int(entry.parent.name)] = int(parent)
+    return found
+
+
+def descendants(ancestor: int) -> list[int]:
+    """The living processes that a process started, or that those did."""
+    of = parents()
+    found = {ancestor}
+    while more := {each for each, parent in of.items() if parent in found} - found:
+        found |= more
+    return sorted(found - {ancestor})
+
+
+def title(process: int) -> str:
+    """The command line of a process, or what it wrote in its place."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
 
 
 # Kill -------------------------------------------------------------------------------------------------------------
@@ -191,70 +237,77 @@ def kill(given: argparse.Namespace) -> int:
         kind = dice.choice(kinds)
         name = dice.choice(list(PLANS))
         if kind == "train":
-            ended = _kill_training(folder, weights, dice, given.patience, faults)
-            tally[kind] += ended
+            tally[kind] += _kill_training(folder, weights, dice, given.patience, faults)
         else:
             address = given.postgres if kind == "server" else f"disturbed-{name}.db"
-            killed, finished = _kill_run(kind, plans[name], address, folder, dice, given)
+            killed, code = _kill_run(kind, plans[name], address, folder, dice, given)
             tally[kind] += killed
+            if code and kind != "server":  # whose loss ends a run with a sentence
+                faults.append(f"{kind} {name}: a run ended with {code}, see drivers.log")
             faults += [f"{kind} {name}: {each}" for each in check_store(address)]
-            if finished:
+            if code == 0:
                 rounds += 1
-                if kind == "server":
-                    with open_store(address) as store:
-                        frame = store.frame()
-                        quiet = {row[0] for row in expected[name] if len(row) == len(SAME)}
-                    found = [row for row in figures_of(address) if row[0] in quiet]
-                    if found != expected[name] or frame.empty:
-                        faults.append(f"{kind} {name}: other figures")
-                    _empty(address)
-                else:
-                    if figures_of(address) != expected[name]:
-                        faults.append(f"{kind} {name}: other figures")
-                    for file in folder.glob(f"{address}*"):
-                        file.unlink()
+                keys = {row[0] for row in expected[name]}
+                if [row for row in figures_of(address) if row[0] in keys] != expected[name]:
+                    faults.append(f"{kind} {name}: other figures")
+                _remove(address, keys)
+                faults += [f"{kind} {name}: {each}" for each in claims_left(address) if kind != "server"]
         faults += [f"{kind}: left {each}" for each in leftovers(folder)]
         print(json.dumps({"killed": dict(tally), "finished": rounds, "faults": faults}), flush=True)
     return 1 if faults else 0
 
 
-def _empty(address: str) -> None:
+def _remove(address: str, keys: set[str]) -> None:
+    """Takes the evaluations of a plan out of a store, so that the next run computes them again."""
     with open_store(address) as store:
-        for key in store.frame()["key"].unique():
-            store.delete(str(key))
+        for key in keys:
+            store.delete(key)
 
 
 def _kill_run(
     kind: str, plan: Path, address: str, folder: Path, dice: random.Random, given: argparse.Namespace
-) -> tuple[int, bool]:
-    """One run that is disturbed: how often it was, and whether it finished."""
-    process = start(run_arguments(plan, address, 2 if kind in ("worker", "driver-of-workers") else 1), folder)
-    patience = time.monotonic() + dice.uniform(0.05, given.patience * (1 if kind in ("driver", "server") else 15))
+) -> tuple[int, int | None]:
+    """One run that is disturbed: how often it was, and its exit code, or None where it was killed itself."""
+    alone, ray = kind in ("driver", "server"), kind.startswith("ray")
+    process = start(run_arguments(plan, address, 1 if alone else 2, ray=ray), folder)
+
+    def workers() -> list[int]:
+        return [each for each in descendants(process) if not ray or title(each).startswith("ray::Worker")]
+
+    if not alone:  # processes that import torch take their time: what is disturbed is work, not a start
+        while not workers() and not _ended(process):
+            time.sleep(0.05)
+    patience = time.monotonic() + dice.uniform(0.05, given.patience * (1 if alone else 8))
     killed = 0
     while True:
         done, status = os.waitpid(process, os.WNOHANG)
         if done:
-            return killed, os.waitstatus_to_exitcode(status) == 0
+            return killed, os.waitstatus_to_exitcode(status)
         if time.monotonic() < patience:
             time.sleep(0.01)
             continue
         if kind == "server":
             subprocess.run([*given.restart], check=True, stdout=subprocess.DEVNULL)
-            wait(process)  # it ends with a sentence, or did not notice
-            return 1, False
-        if kind == "worker":
-            workers = [each for each in of_session(process) if each != process]
-            if workers and not killed:
-                os.kill(dice.choice(workers), signal.SIGKILL)
-                killed = 1
-            time.sleep(0.05)
+            return 1, wait(process)  # it ends with a sentence, or did not notice
+        if kind in ("worker", "ray-worker"):
+            if killed < KILLS_OF_A_RUN and (living := workers()):
+                with suppress(ProcessLookupError):
+                    os.kill(dice.choice(living), signal.SIGKILL)
+                    killed += 1
+            patience = time.monotonic() + dice.uniform(0.5, given.patience * 8)
             continue
+        family = descendants(process)
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
-        left = wait_for_end(process)
+        left = wait_for_end([*family, *of_session(process)])
         if left:
             raise SystemExit(f"processes {left} of a killed driver are still there")
-        return 1, False
+        return 1, None
+
+
+def _ended(process: int) -> bool:
+    """Whether a driver has ended; it can still be waited for."""
+    return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _kill_training(folder: Path, weights: bytes, dice: random.Random, patience: float, faults: list[str]) -> int:
@@ -280,34 +333,49 @@ def _kill_training(folder: Path, weights: bytes, dice: random.Random, patience: 
 
 
 def writers(given: argparse.Namespace) -> int:
-    """Two drivers on one store, round after round with other seeds; every figure as one driver alone has it."""
+    """Two drivers on one store, asked for the same, round after round with other seeds.
+
+    Every figure is as one driver alone has it, and every evaluation was computed by one of the two.
+    """
     folder: Path = given.folder.resolve()
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
     os.environ.update(TMPDIR=str(folder / "tmp"), GAUNTLET_CACHE=str(folder / "cache"))
     os.chdir(folder)
-    addresses = ["both.db", *([given.postgres] if given.postgres else [])]
+    addresses = ["sqlite/both.db", *([given.postgres] if given.postgres else [])]
     begun, faults, rounds, evaluations = time.monotonic(), [], 0, 0
     while time.monotonic() - begun < 60 * given.minutes:
         plan = Path("writers.yaml")
         plan.write_text(yaml.safe_dump({**SEGMENTATION, "seeds": [rounds, rounds + 1]}))
-        Path("alone.db").unlink(missing_ok=True)
-        if wait(start(run_arguments(plan, "alone.db", 1), folder)):
+        Path("alone/alone.db").unlink(missing_ok=True)
+        if wait(start(run_arguments(plan, "alone/alone.db", 1), folder)):
             faults.append(f"round {rounds}: one driver alone failed")
-        expected = figures_of("alone.db")
+        expected = figures_of("alone/alone.db")
         keys = {row[0] for row in expected}
         for address in addresses:
             pair = [start(run_arguments(plan, address, 1), folder) for _ in range(2)]
             if [code for code in map(wait, pair) if code]:
                 faults.append(f"round {rounds}: a driver failed on {address}, see drivers.log")
-            faults += [f"round {rounds}: {each}" for each in check_store(address)]
+            faults += [f"round {rounds}: {each}" for each in [*check_store(address), *claims_left(address)]]
             if [row for row in figures_of(address) if row[0] in keys] != expected:
                 faults.append(f"round {rounds}: other figures in {address}")
+            computed = computed_in(Path("gauntlet-logs" if "://" in address else "sqlite/gauntlet-logs"))
+            faults += [
+                f"round {rounds}: {key} was computed {computed[key]} times in {address}"
+                for key in keys
+                if computed[key] != 1
+            ]
         rounds += 1
         evaluations += len(keys) * len(addresses)
         minutes = (time.monotonic() - begun) / 60
         done = {"minutes": round(minutes, 1), "rounds": rounds, "evaluations": evaluations}
         print(json.dumps({**done, "faults": faults}), flush=True)
     return 1 if faults else 0
+
+
+def computed_in(folder: Path) -> Counter[str]:
+    """How often every evaluation was computed by the runs that logged into a folder."""
+    lines = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+    return Counter(line["key"] for line in lines if line["event"] == "job_finished")
 
 
 # Memory -----------------------------------------------------------------------------------------------------------
@@ -333,9 +401,21 @@ def kinds_of_evaluation() -> Iterator[tuple[str, Any, Any]]:
     yield "detection attack", detector, pgd
 
 
+WARM_UP = 5000
+"""Images of every kind before memory is measured: what is made once (caches, pages of the allocator) is there then."""
+
+
 def resident() -> float:
-    """Memory of this process in MB."""
+    """Memory that this process holds in MB, without what its allocator keeps of what was given back."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def open_files(store: Path) -> int:
+    """Open files of this process, without those of the pool of connections to a store."""
+    names = [os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return sum(store.name not in name for name in names)
 
 
 def memory(given: argparse.Namespace) -> int:
@@ -348,18 +428,19 @@ def memory(given: argparse.Namespace) -> int:
     for name, model, threat in kinds_of_evaluation():
         if given.kinds and name not in given.kinds.split(","):
             continue
-        data = TinyBoxes(1000) if name.startswith("detection") else TinyDataset(1000)
+        size = (32, 32) if name in ("corruption", "localized") else (16, 24)
+        data = TinyBoxes(1000) if name.startswith("detection") else TinyDataset(1000, sizes=[size])
         path = Path(f"memory-{name}.db".replace(" ", "-"))
         path.unlink(missing_ok=True)
         used, files = [], []
         with open_store(path) as store:
-            for seed in range(given.images // 1000):
+            for seed in range((WARM_UP + given.images) // 1000):
                 _evaluate(model, data, threat, seed, store)
                 used.append(resident())
-                files.append(len(os.listdir("/proc/self/fd")))
-        later = used[len(used) // 5 :]  # what is made once is made in the beginning
+                files.append(open_files(path))
+        later = used[WARM_UP // 1000 - 1 :]  # from the end of the warm-up
         slope = (later[-1] - later[0]) / max(1, len(later) - 1)
-        worst += slope > 0.1 or files[-1] > files[0]
+        worst += slope > 0.1 or files[-1] > files[WARM_UP // 1000 - 1]
         growth = {"kind": name, "images": given.images, "MB per 1000 images": round(slope, 3)}
         print(
             json.dumps({**growth, "MB": [round(each, 1) for each in used], "files": [files[0], files[-1]]}), flush=True
@@ -382,10 +463,14 @@ def main() -> int:
     parser.add_argument("--images", type=int, default=10000, help="memory: of every kind")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--kinds", default="", help="kill: of driver,train,worker,driver-of-workers,server; memory: kinds"
+        "--kinds",
+        default="",
+        help="kill: of driver,train,worker,driver-of-workers,server,ray-worker,ray-driver; memory: kinds",
     )
     parser.add_argument("--postgres", default="", help="address of a PostgreSQL store")
-    parser.add_argument("--restart", nargs="*", default=[], help="kill: the command that restarts its server")
+    parser.add_argument(
+        "--restart", nargs=argparse.REMAINDER, default=[], help="kill: the command that restarts its server"
+    )
     given = parser.parse_args()
     if given.what == "kill" and not given.kinds:
         given.kinds = "driver,train,worker,driver-of-workers" + (",server" if given.postgres else "")

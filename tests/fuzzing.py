@@ -251,42 +251,56 @@ def _png(width: int, height: int, color: int, bits: int, body: bytes) -> bytes:
 
 
 @cache
-def pictures() -> list[bytes]:
-    """Small images of every kind that people have, and headers that promise too much."""
+def named_pictures() -> dict[str, bytes]:
+    """Small images of every kind that people have, and small files that promise or hold too much."""
     pixels = np.random.default_rng(0).integers(0, 4, (8, 12, 3), dtype=np.uint8)
     color, grey = Image.fromarray(pixels), Image.fromarray(pixels[..., 0])
     rotated = Image.Exif()
     rotated[0x0112] = 6
     frames = [grey.convert("P"), Image.fromarray(255 - pixels[..., 1]).convert("P")]
-    return [
-        _encoded(color, "PNG"),
-        _encoded(grey, "PNG"),
-        _encoded(color.convert("P"), "PNG"),
-        _encoded(color.convert("RGBA"), "PNG"),
-        _encoded(color.convert("LA"), "PNG"),
-        _encoded(grey.convert("1"), "PNG"),
-        _encoded(Image.fromarray(pixels[..., 0].astype(np.uint16) * 257), "PNG"),
-        _encoded(Image.fromarray(pixels[..., 0].astype(np.int32)), "TIFF"),
-        _encoded(Image.fromarray(pixels[..., 0].astype(np.float32)), "TIFF"),
-        _encoded(color, "JPEG", exif=rotated),
-        _encoded(color.convert("CMYK"), "JPEG"),
-        _encoded(grey, "JPEG"),
-        _encoded(frames[0], "GIF", save_all=True, append_images=frames[1:]),
-        _encoded(color, "PNG", save_all=True, append_images=[color.rotate(180)]),
-        _encoded(color, "WEBP"),
-        _encoded(color, "BMP"),
-        _encoded(color, "PPM"),
-        _encoded(Image.new("L", (40000, 1)), "PNG"),
-        _encoded(Image.new("RGB", (40000, 2)), "JPEG", quality=5) if hasattr(Image, "core") else b"",
-        _png(0, 0, 2, 8, b""),
-        _png(0, 8, 0, 8, b""),
-        _png(60000, 60000, 2, 8, b"\0" * 100),
-        _png(2**31 - 1, 2**31 - 1, 0, 1, b"\0"),
-        _png(12, 8, 3, 8, b"\0" * 104),  # a palette image without its palette
-        b"",
-        b"P6 99999999 99999999 255\n",
-        b"<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>",
-    ]
+    whole = _encoded(color, "PNG")
+    return {
+        "colour": whole,
+        "grey": _encoded(grey, "PNG"),
+        "palette": _encoded(color.convert("P"), "PNG"),
+        "transparent": _encoded(color.convert("RGBA"), "PNG"),
+        "grey and transparent": _encoded(color.convert("LA"), "PNG"),
+        "1-bit": _encoded(grey.convert("1"), "PNG"),
+        "16-bit": _encoded(Image.fromarray(pixels[..., 0].astype(np.uint16) * 257), "PNG"),
+        "16-bit colour": _png(2, 1, 2, 16, bytes(13)),
+        "32-bit": _encoded(Image.fromarray(pixels[..., 0].astype(np.int32)), "TIFF"),
+        "float": _encoded(Image.fromarray(pixels[..., 0].astype(np.float32)), "TIFF"),
+        "EXIF rotated": _encoded(color, "JPEG", exif=rotated),
+        "CMYK": _encoded(color.convert("CMYK"), "JPEG"),
+        "CMYK TIFF": _encoded(color.convert("CMYK"), "TIFF"),
+        "grey JPEG": _encoded(grey, "JPEG"),
+        "animated GIF": _encoded(frames[0], "GIF", save_all=True, append_images=frames[1:]),
+        "animated PNG": _encoded(color, "PNG", save_all=True, append_images=[color.rotate(180)]),
+        "animated WebP": _encoded(color, "WEBP", save_all=True, append_images=[color.rotate(180)]),
+        "WebP": _encoded(color, "WEBP"),
+        "BMP": _encoded(color, "BMP"),
+        "PPM": _encoded(color, "PPM"),
+        "40,000 wide": _encoded(Image.new("L", (40000, 1)), "PNG"),
+        "40,000 wide JPEG": _encoded(Image.new("RGB", (40000, 2)), "JPEG", quality=5),
+        "40,000 high": _encoded(Image.new("RGB", (1, 40000)), "PNG"),
+        "truncated": whole[: len(whole) // 2],
+        "truncated in its header": whole[:20],
+        "zero-sized": _png(0, 0, 2, 8, b""),
+        "zero wide": _png(0, 8, 0, 8, b""),
+        "promises 10 GB": _png(60000, 60000, 2, 8, b"\0" * 100),
+        "promises 2^62 pixels": _png(2**31 - 1, 2**31 - 1, 0, 1, b"\0"),
+        "promises 500 MB": _png(13000, 13000, 2, 8, b"\0" * 100),
+        "bomb of 900 million pixels": _png(30000, 30000, 0, 1, bytes(30000 * 3751)),
+        "bomb in more rows than said": _png(12, 8, 0, 8, bytes(50_000_000)),
+        "palette image without palette": _png(12, 8, 3, 8, b"\0" * 104),
+        "nothing": b"",
+        "PPM that promises too much": b"P6 99999999 99999999 255\n",
+        "SVG": b"<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>",
+    }
+
+
+def pictures() -> list[bytes]:
+    return list(named_pictures().values())
 
 
 def images(dice: random.Random) -> bytes:
@@ -448,15 +462,15 @@ def read_picture(content: bytes, folder: Path) -> None:
 
 
 def read_coco(content: bytes, folder: Path) -> None:
-    _put(folder, "images/a.png", pictures()[0])
+    _put(folder, "images/a.png", named_pictures()["colour"])
     _put(folder, "instances.json", content)
     load_dataset("coco", root=str(folder))[0]
 
 
 def read_classes(content: bytes, folder: Path) -> None:
     name = "classes.json" if content[:1] in (b"[", b"{", b'"', b"n") else "classes.txt"
-    _put(folder, "images/a.png", pictures()[0])
-    _put(folder, "masks/a.png", pictures()[1])
+    _put(folder, "images/a.png", named_pictures()["colour"])
+    _put(folder, "masks/a.png", named_pictures()["grey"])
     _put(folder, name, content)
     load_dataset(f"folder:{folder}")[0]
 
@@ -492,7 +506,7 @@ def read_card(content: bytes, folder: Path) -> None:
 
 
 def read_voc(content: bytes, folder: Path) -> None:
-    _put(folder, "JPEGImages/a.jpg", pictures()[9])
+    _put(folder, "JPEGImages/a.jpg", named_pictures()["EXIF rotated"])
     _put(folder, "ImageSets/Main/val.txt", b"a\n")
     _put(folder, "Annotations/a.xml", content)
     load_dataset("voc2007", root=str(folder), split="val")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 
 from gauntlet.errors import GauntletError
@@ -33,7 +34,10 @@ class PoolHere(ProcessPool):
     def send(self, worker: Worker, order: Order) -> None:  # type: ignore[override]
         self._events.append((worker, order))
 
-    def wait(self) -> Event:
+    def wait(self, seconds: float | None = None) -> Event | None:
+        if seconds is not None and not self._events:
+            time.sleep(seconds)
+            return None
         event = self._events.popleft()
         if not isinstance(event, tuple):
             return event

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,36 +14,39 @@ import torch
 from torch import nn
 
 import gauntlet
+from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
-from gauntlet.models import SegmentationModel, wrap_model
+from gauntlet.models import GauntletModel, SegmentationModel, load_model, wrap_model
+from gauntlet.models.contract import Candidates
 from gauntlet.threats import attacks, corruptions
+from gauntlet.threats import threats as threat_kinds
+from gauntlet.threats.artifacts import Artifact
+from gauntlet.threats.fitted import PatchRule, UniversalRule, fit_patch, fit_universal
 from tiny import TinyDataset, tiny_network
-from tiny_detector import TinyBoxes, tiny_detector
+from tiny_detector import TinyBoxes, TinyDetector, tiny_detector
 
 SIZES = ((32, 40),)
 FEW = {"steps": 2}
 PLAIN = {"epsilon": "8/255"}
 
 
+ALGORITHMS = ("pgd", "segpgd", "cospgd", "apgd", "square", "label-only", "alma-prox", "dag", "fmn", "pdpgd")
+"""One attack of every algorithm; the others differ from one of these by a part, and are slow only by their number."""
+
+
+def attack_threats(task: str) -> dict[str, Any]:
+    """Every registered attack on models of a task, with few steps; region-aware is a kind of threat of its own."""
+    asking = {"square": {"queries": 6}, "label-only": {"queries": 6}}
+    return {
+        name: {"attack": {"name": name, **asking.get(name, FEW)}}
+        for name in attacks.names(task)
+        if name != "region-aware"
+    }
+
+
 def threats() -> dict[str, Any]:
-    """One threat of every kind, with few steps; of attacks one of every algorithm."""
+    """One threat of every kind that needs no file, with few steps."""
     named: dict[str, Any] = {"clean": "clean"}
-    for name in (
-        "pgd",
-        "segpgd",
-        "cospgd",
-        "apgd",
-        "square",
-        "label-only",
-        "alma-prox",
-        "dag",
-        "fmn",
-        "pdpgd",
-        "certain",
-    ):
-        if name in attacks.names():
-            options = {"queries": 6} if name in ("square", "label-only") else FEW
-            named[name] = {"attack": {"name": name, **options}}
     named["restarts"] = {"attack": {"name": "pgd", **PLAIN, **FEW, "restarts": 2, "random_start": True}}
     named["targeted"] = {"attack": {"name": "pgd", **PLAIN, **FEW, "target": 1}}
     named["battery"] = {"battery": {"name": "semsegbench", **PLAIN, **FEW}}
@@ -54,33 +58,70 @@ def threats() -> dict[str, Any]:
     named["geometric"] = {"geometric": {"name": "rotation", "degrees": 10}}
     named["geometric_worst"] = {"geometric_worst": {"draws": 3, "degrees": 10, "shift": 0.1}}
     named["certify"] = {"certify": {"sigma": 0.25, "n0": 2, "n": 40, "tau": 0.6}}
+    named["transfer"] = {"transfer": {"source_model": SOURCE, "attack": {"name": "pgd", **PLAIN, **FEW}}}
     return named
 
 
-SEGMENTATION = threats()
-DETECTION: dict[str, Any] = {
+SOURCE: dict[str, Any] = {
+    "address": "python:tiny:tiny_network",
+    "options": {"num_classes": 3, "mean": [0.5] * 3, "std": [0.25] * 3},
+}
+OBJECT_THREATS: dict[str, Any] = {
     "clean": "clean",
-    "pgd": {"attack": {"name": "pgd", **PLAIN, **FEW}},
-    "tog-vanishing": {"attack": {"name": "tog-vanishing", **PLAIN, **FEW}},
     "fog": {"corruption": {"name": "fog", "severity": 3}},
     "geometric": {"geometric": {"name": "rotation", "degrees": 10}},
 }
+SEGMENTATION = {**threats(), **attack_threats("segmentation")}
+DETECTION = {**OBJECT_THREATS, **attack_threats("detection")}
+FITTED = ("universal", "patch")
 
 
-@pytest.mark.parametrize("name", SEGMENTATION)
+def parameters(names: Mapping[str, Any]) -> list[Any]:
+    """Names of threats; attacks that are a part away from another are tried by the slow tests."""
+    plain = {*threats(), *OBJECT_THREATS, *ALGORITHMS, "tog-vanishing", *FITTED}
+    return [name if name in plain else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+def test_every_kind_of_threat_is_tried() -> None:
+    tried = {next(iter(each)) for each in threats().values() if isinstance(each, dict)} | {"clean", *FITTED}
+    assert tried == set(threat_kinds.names())
+    assert {name for each in SEGMENTATION.values() if isinstance(each, dict) for name in _attacks_in(each)} >= {
+        *attacks.names("segmentation")
+    } - {"region-aware"}
+
+
+def _attacks_in(threat: Mapping[str, Any]) -> list[str]:
+    return [options["name"] for kind, options in threat.items() if kind == "attack"]
+
+
+def fitted(kind: str, model: SegmentationModel, data: TinyDataset) -> Artifact:
+    """A perturbation or a patch, fitted a little."""
+    if kind == "universal":
+        return fit_universal(model, data, UniversalRule(passes=1, epsilon="8/255"))
+    return fit_patch(model, data, PatchRule(steps=2, batch=2, size=(5, 8)))
+
+
+def same_figures(model: GauntletModel, data: Dataset, threat: Any) -> None:
+    """Raises unless batches of 1 and of 4 images give the same figures within 0.1 points."""
+    one, four = (gauntlet.evaluate(model, data, threat, batch_size=size) for size in (1, 4))
+    for figure, value in one.figures.items():
+        assert four.figures[figure] == pytest.approx(value, abs=1e-3, nan_ok=True), figure
+
+
+@pytest.mark.parametrize("name", parameters(SEGMENTATION))
 def test_batch_sizes_change_no_figure_of_a_segmentation_model(name: str, tiny_model: SegmentationModel) -> None:
+    same_figures(tiny_model, TinyDataset(4, sizes=SIZES), SEGMENTATION[name])
+
+
+@pytest.mark.parametrize("kind", FITTED)
+def test_batch_sizes_change_no_figure_under_what_was_fitted(kind: str, tiny_model: SegmentationModel) -> None:
     data = TinyDataset(4, sizes=SIZES)
-    one, four = (gauntlet.evaluate(tiny_model, data, SEGMENTATION[name], batch_size=size) for size in (1, 4))
-    for figure, value in one.figures.items():
-        assert four.figures[figure] == pytest.approx(value, abs=1e-3, nan_ok=True), figure
+    same_figures(tiny_model, data, {kind: {"artifact": fitted(kind, tiny_model, data), "fit_images": True}})
 
 
-@pytest.mark.parametrize("name", DETECTION)
+@pytest.mark.parametrize("name", parameters(DETECTION))
 def test_batch_sizes_change_no_figure_of_a_detector(name: str) -> None:
-    data = TinyBoxes(4)
-    one, four = (gauntlet.evaluate(tiny_detector(), data, DETECTION[name], batch_size=size) for size in (1, 4))
-    for figure, value in one.figures.items():
-        assert four.figures[figure] == pytest.approx(value, abs=1e-3, nan_ok=True), figure
+    same_figures(tiny_detector(), TinyBoxes(4), DETECTION[name])
 
 
 GLOBAL_DRAWS = {
@@ -129,14 +170,34 @@ def nobody_draws(monkeypatch: pytest.MonkeyPatch, what: str) -> Iterator[None]:
 def test_no_threat_reads_or_changes_the_generators_of_others(
     tiny_model: SegmentationModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = TinyDataset(2, sizes=((32, 40),))
-    for name, threat in SEGMENTATION.items():
+    data = TinyDataset(2, sizes=SIZES)
+    source = load_model(SOURCE["address"], **SOURCE["options"])  # making layers draws their first weights
+    transfer = {"transfer": {"source_model": source, "attack": {"name": "pgd", **PLAIN, **FEW}}}
+    for name in (*threats(), "square", "alma-prox"):  # every attack has a slow test below
         with nobody_draws(monkeypatch, name):
+            threat = transfer if name == "transfer" else SEGMENTATION[name]
             assert gauntlet.evaluate(tiny_model, data, threat, batch_size=2).images == 2
-    detector = tiny_detector()  # making layers draws their first weights
-    for name, threat in DETECTION.items():
+    for kind in FITTED:
+        with nobody_draws(monkeypatch, kind):
+            threat = {kind: {"artifact": fitted(kind, tiny_model, data), "fit_images": True}}
+            assert gauntlet.evaluate(tiny_model, data, threat, batch_size=2).images == 2
+    detector = tiny_detector()
+    for name in (*OBJECT_THREATS, "pgd", "tog-vanishing"):
         with nobody_draws(monkeypatch, name):
-            assert gauntlet.evaluate(detector, TinyBoxes(2), threat, batch_size=2).images == 2
+            assert gauntlet.evaluate(detector, TinyBoxes(2), DETECTION[name], batch_size=2).images == 2
+
+
+@pytest.mark.slow
+def test_no_attack_reads_or_changes_the_generators_of_others(
+    tiny_model: SegmentationModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detector = tiny_detector()
+    for name, threat in attack_threats("segmentation").items():
+        with nobody_draws(monkeypatch, name):
+            gauntlet.evaluate(tiny_model, TinyDataset(1, sizes=SIZES), threat)
+    for name, threat in attack_threats("detection").items():
+        with nobody_draws(monkeypatch, name):
+            gauntlet.evaluate(detector, TinyBoxes(1), threat)
 
 
 @pytest.mark.slow
@@ -203,6 +264,57 @@ def test_numbers_that_are_none_are_told_with_image_and_pass(layer: int, value: f
     attack = {"attack": {"name": "pgd", "epsilon": "1/255", "steps": 3}}
     with pytest.raises(GauntletError, match=r"image 'tiny/2': pass \d of the attack: the model returned NaN"):
         gauntlet.evaluate(model(2), data, attack, batch_size=2)
+
+
+class BreakingDetector(TinyDetector):
+    """A detector that gives NaN or infinity from one pass on, for images that are bright in a corner."""
+
+    def __init__(self, after: int, value: float) -> None:
+        super().__init__()
+        self.after, self.value, self.passes = after, value, 0
+
+    def candidates(self, images: torch.Tensor) -> Candidates:
+        self.passes += 1
+        found = super().candidates(images)
+        if self.passes <= self.after:
+            return found
+        marked = images[:, :, -1, -1].amin(1) > 0.9  # (N,)
+        scores = torch.where(marked.view(-1, 1, 1), found.scores + self.value, found.scores)
+        return replace(found, scores=scores, objectness=scores.amax(dim=2))
+
+
+class MarkedBoxes(TinyBoxes):
+    """The third image has a white corner."""
+
+    def __getitem__(self, index: int) -> Any:
+        sample = super().__getitem__(index)
+        sample.image[-1, -1] = 255 if index == 2 else 0
+        return sample
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["pgd", "tog-vanishing"])
+def test_numbers_of_a_detector_that_are_none_are_told_with_image_and_pass(name: str, value: float) -> None:
+    attack = {"attack": {"name": name, "epsilon": "1/255", "steps": 3}}
+    with pytest.raises(
+        GauntletError, match=r"image 'tiny-boxes/2': pass \d of the attack: the detector's loss is NaN or"
+    ):
+        gauntlet.evaluate(BreakingDetector(2, value), MarkedBoxes(4), attack, batch_size=2)
+
+
+def test_a_detector_whose_scores_are_nan_is_not_taken_for_one_that_sees_nothing() -> None:
+    model = gauntlet.load_model("streets/fcos")
+    data = gauntlet.load_dataset("streets", size=[64, 96], length=3)
+    means = [float(data[index].image.mean()) / 255 for index in range(3)]
+    brightest = int(np.argmax(means))
+
+    def breaking(_: object, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        marked = given[0].mean((1, 2, 3)) > max(means) - 1e-4
+        return (torch.where(marked.view(-1, 1, 1, 1), torch.full_like(given[0], float("nan")), given[0]),)
+
+    model.get_submodule("normalisation").register_forward_pre_hook(breaking)
+    with pytest.raises(GauntletError, match=f"returned NaN for image '{data[brightest].id}'"):
+        gauntlet.evaluate(model, data, batch_size=3)
 
 
 def test_float32_is_within_its_bounds_of_float64() -> None:

@@ -19,11 +19,11 @@ import yaml
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import jobs as evaluation_jobs
-from gauntlet.evaluation.execution import run_log
 from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.evaluation.execution.runner import run_jobs
 from gauntlet.evaluation.plan import Plan, open_dataset, parse_plan, plan_jobs, plan_schema, read_plan
 from gauntlet.results import Store, open_store
+from gauntlet.results.claims import is_alive
 from gauntlet.samples import collate
 from paths import TESTS
 from subprocesses import environment
@@ -280,9 +280,9 @@ def test_a_dead_process_is_noticed() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     host = socket.gethostname()
-    assert not run_log.is_alive(host, process.pid)
-    assert run_log.is_alive(host, os.getpid())
-    assert run_log.is_alive("another-host", process.pid)
+    assert not is_alive(host, process.pid)
+    assert is_alive(host, os.getpid())
+    assert is_alive("another-host", process.pid)
 
 
 def test_a_tracker_that_fails_does_not_cost_the_run() -> None:

@@ -10,8 +10,8 @@ from gauntlet.cli.shared_options import DEFAULT_STORE, JsonOption, StoreOption
 @app.command(epilog="Example: gauntlet runs --store results.db")
 def runs(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
     """List the runs that wrote into a store, with their state."""
-    from gauntlet.evaluation.execution.run_log import is_alive
     from gauntlet.results import open_store
+    from gauntlet.results.claims import is_alive
 
     with open_store(store, read_only=True) as opened:
         frame = opened.runs()

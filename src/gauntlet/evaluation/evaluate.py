@@ -23,7 +23,7 @@ from gauntlet.evaluation.execution.local import LoadedOnce, run_one, with_kept_s
 from gauntlet.evaluation.execution.progress import Logged, Progress
 from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, options_for, plan_job
 from gauntlet.evaluation.plan import PlannedThreats, fitting_threats
-from gauntlet.evaluation.rereading import read_as_asked
+from gauntlet.evaluation.rereading import stored_as_asked
 from gauntlet.evaluation.triple import Triple, evaluate_triple
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.preparation import AUTO
@@ -204,7 +204,7 @@ def evaluate(  # type: ignore[misc]
             stored = None
             if retrieve_existing and opened is not None:
                 opened.renew_origins([(planned.job, planned.origin)])
-                stored = _stored(opened, planned)
+                stored = stored_as_asked(opened, planned)
             results[key] = stored or run_one(
                 planned, opened or Store(), progress, workers=workers, again=not retrieve_existing
             )
@@ -244,12 +244,6 @@ class _Data:
             return self.own()
         origin = (self.given.origin or {}) if isinstance(self.given, Dataset) else {}
         return case.weather(self.root, origin.get("protocol"), self.limit or origin.get("limit"))
-
-
-def _stored(store: Store, planned: PlannedJob) -> Evaluation | None:
-    """The stored evaluation of a job, with the figures that the job asks for; None where there is none."""
-    stored = store.load(planned.job.key)
-    return None if stored is None else read_as_asked(store, planned) or stored
 
 
 def _check_models(models: Sequence[ModelLike]) -> None:

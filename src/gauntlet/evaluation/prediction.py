@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, NotFiniteError
 from gauntlet.metrics import DensePrediction
 from gauntlet.metrics.segmentation.metric import ProperScores
 from gauntlet.models import DetectionModel, SegmentationModel
@@ -118,14 +118,25 @@ def predict_objects(
     model: DetectionModel, images: torch.Tensor, ids: Sequence[str], precision: str = "fp32"
 ) -> list[Boxes]:
     """Detections of every image; the arguments are those of `predict_dense`."""
-    with model_precision(precision, images.device):
-        detections = model.predict(images)
     name = model.identity.name
+    try:
+        with model_precision(precision, images.device):
+            detections = model.predict(images)
+    except NotFiniteError as error:
+        if len(images) == 1:
+            raise GauntletError(f"the model '{name}' returned NaN for image '{ids[0]}'.") from error
+        alone = [
+            predict_objects(model, image[None], [each], precision) for image, each in zip(images, ids, strict=True)
+        ]
+        return [boxes for (boxes,) in alone]
     if len(detections) != len(images) or not all(isinstance(each, Boxes) for each in detections):
         raise GauntletError(
             f"the model '{name}' returned something else than Boxes for each of the {len(images)} images from "
             f"'{ids[0]}' on."
         )
+    for each, image_id in zip(detections, ids, strict=True):
+        if np.isnan(each.xyxy).any() or (each.scores is not None and np.isnan(each.scores).any()):
+            raise GauntletError(f"the model '{name}' returned NaN for image '{image_id}'.")
     return list(detections)
 
 

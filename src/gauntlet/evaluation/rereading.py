@@ -10,6 +10,12 @@ from gauntlet.results.store import Store
 TAU = "tau"
 
 
+def stored_as_asked(store: Store, planned: PlannedJob) -> Evaluation | None:
+    """The stored evaluation of a job, with the figures that the job asks for; None where there is none."""
+    stored = store.load(planned.job.key)
+    return None if stored is None else read_as_asked(store, planned) or stored
+
+
 def read_as_asked(store: Store, planned: PlannedJob) -> Evaluation | None:
     """Computes the figures of a stored evaluation anew where its threat asks for others of the same counts, else None.
 

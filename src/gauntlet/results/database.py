@@ -45,6 +45,7 @@ class Database:
             with self.read() as connection:
                 known = inspect(connection).has_table("meta")
                 current = known and schema.stored_version(connection, self._address) == schema.SCHEMA_VERSION
+                current = current and (self._read_only or inspect(connection).has_table(schema.claims.name))
             if current:
                 return
             if self._read_only:

@@ -106,6 +106,16 @@ runs = Table(
     Column("log", Text, nullable=False),
 )
 
+# Who computes an evaluation now, see `results.claims`. Versions without it can use a store that has it, so the version
+# stays; a store of theirs is given the table when it is opened for writing.
+claims = Table(
+    "claims",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("beat", Integer, nullable=False),
+)
+
 Index("evaluations_by_model", evaluations.c.model, evaluations.c.dataset)
 
 # Step n brings a store of version n to version n + 1, inside the transaction that opens it.
@@ -124,6 +134,7 @@ def prepare(connection: Connection, where: str) -> None:
         connection.execute(meta.insert().values(name="schema_version", value=str(SCHEMA_VERSION)))
         return
     version = stored_version(connection, where)
+    claims.create(connection, checkfirst=True)
     for step in range(version, SCHEMA_VERSION):
         MIGRATIONS[step](connection)
     if version < SCHEMA_VERSION:

@@ -18,6 +18,7 @@ from gauntlet.notebooks import facts_table
 from gauntlet.numbers import counted
 from gauntlet.registry import import_target
 from gauntlet.results import schema
+from gauntlet.results.claims import Claims
 from gauntlet.results.database import MEMORY, Database
 from gauntlet.results.model_facts import FIELD as FACTS
 from gauntlet.results.model_facts import facts_frame, join_facts, read_facts
@@ -72,6 +73,10 @@ class Store:
     def close(self) -> None:
         """Gives back the connections."""
         self._database.close()
+
+    def claims(self, say: Callable[[str], None]) -> Claims:
+        """The claims of a driver on what it computes: `with store.claims(progress.note_once) as claims`."""
+        return Claims(self._database, self.address != MEMORY, say)
 
     # Writing -----------------------------------------------------------------------------------------------------
 
@@ -175,6 +180,7 @@ class Store:
             self._still_there(connection.execute(update.values(state=COMPLETE)).rowcount, started)
             key = ["evaluation_id", "view", "metric", "class_name"]
             connection.execute(self._database.insert_new(schema.figures, key), values)
+            connection.execute(schema.claims.delete().where(schema.claims.c.key == started.key))
             row = _row(connection, table.c.id == started.id)
         assert row is not None  # it was updated in this transaction
         return self._evaluation(row, figures, from_store=False)

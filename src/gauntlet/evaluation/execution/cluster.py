@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -35,7 +35,7 @@ class RayExecutor:
 
     def run(
         self, jobs: Sequence[PlannedJob], store: Store, progress: Progress, *, again: bool = False
-    ) -> Iterator[Evaluation | Failure]:
+    ) -> Generator[Evaluation | Failure, None, None]:
         """Yields every job as it ends; a job with a unit that failed for good ends as a Failure."""
         for planned in jobs:
             _addresses(planned)
@@ -54,7 +54,7 @@ class RayExecutor:
         pool = RayPool(ray, self.cpus_per_worker, resources)
         try:
             done = 0 if again else images_done(store, jobs)
-            yield from Driver(jobs, begin, progress, done, pool, count, str(device)).run()
+            yield from Driver(jobs, begin, store, progress, done, pool, count, str(device)).run()
         finally:
             pool.close()
             if self.address is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.execution.failures import Failure, describe_error
 from gauntlet.evaluation.execution.progress import Progress
-from gauntlet.evaluation.execution.session import begin_session, images_done, model_facts
+from gauntlet.evaluation.execution.session import awaited, begin_session, images_done, model_facts
 from gauntlet.evaluation.execution.units import UnitComputer
 from gauntlet.evaluation.execution.workers.driver import Begun, DatasetAddress, Driver, ModelAddress
 from gauntlet.evaluation.execution.workers.processes import ProcessPool
@@ -98,7 +98,9 @@ def run_one(
 ) -> Evaluation:
     """`run_job`, by as many workers as are asked for; what goes wrong is raised."""
     if workers == 1:
-        return run_job(planned, store, progress, again=again)
+        with store.claims(progress.note_once) as claims:
+            next(claims.in_turn([planned.job.key]))
+            return awaited(claims, store, planned) or run_job(planned, store, progress, again=again)
     (ended,) = LocalExecutor(workers).run([planned], store, progress, again=again)
     if isinstance(ended, Failure):
         raise GauntletError(ended.error)
@@ -130,7 +132,7 @@ class LocalExecutor:
 
     def run(
         self, jobs: Sequence[PlannedJob], store: Store, progress: Progress, *, again: bool = False
-    ) -> Iterator[Evaluation | Failure]:
+    ) -> Generator[Evaluation | Failure, None, None]:
         """Yields every job as it ends; a job that fails ends as a Failure."""
         devices = self._devices(jobs)
         if len(devices) > 1:
@@ -169,17 +171,21 @@ def cores() -> int:
 
 def _run_here(
     jobs: Sequence[PlannedJob], store: Store, progress: Progress, again: bool
-) -> Iterator[Evaluation | Failure]:
+) -> Generator[Evaluation | Failure, None, None]:
     """One job after the other; a model is loaded once for all its jobs, images are loaded in the background."""
     loaded: LoadedOnce | None = None
-    for index, (planned, kept) in enumerate(zip(jobs, with_kept_samples(jobs), strict=True)):
-        if loaded is None or loaded.source is not planned.model:
-            loaded = LoadedOnce(planned.model)  # the model before it is released
-        numbered = _Numbered(progress, index, len(jobs))
-        try:
-            yield run_job(replace(kept, model=loaded), store, numbered, again=again)
-        except Exception as error:  # one bad model or image must not cost the night
-            yield Failure(planned, describe_error(error))
+    kept = with_kept_samples(jobs)
+    with store.claims(progress.note_once) as claims:
+        for index in claims.in_turn([planned.job.key for planned in jobs]):
+            planned = jobs[index]
+            if loaded is None or loaded.source is not planned.model:
+                loaded = LoadedOnce(planned.model)  # the model before it is released
+            numbered = _Numbered(progress, index, len(jobs))
+            try:
+                stored = awaited(claims, store, planned)
+                yield stored or run_job(replace(kept[index], model=loaded), store, numbered, again=again)
+            except Exception as error:  # one bad model or image must not cost the night
+                yield Failure(planned, describe_error(error))
 
 
 def with_kept_samples(jobs: Sequence[PlannedJob]) -> list[PlannedJob]:
@@ -193,7 +199,7 @@ def with_kept_samples(jobs: Sequence[PlannedJob]) -> list[PlannedJob]:
 
 def _run_on_workers(
     devices: list[str], jobs: Sequence[PlannedJob], store: Store, progress: Progress, again: bool
-) -> Iterator[Evaluation | Failure]:
+) -> Generator[Evaluation | Failure, None, None]:
     device = torch.device(devices[0].partition(":")[0])
     pool = ProcessPool(devices)
     shared = _Shared(pool, progress)
@@ -207,7 +213,7 @@ def _run_on_workers(
 
     try:
         done = 0 if again else images_done(store, jobs)
-        yield from Driver(jobs, begin, progress, done, pool, len(devices), device.type).run()
+        yield from Driver(jobs, begin, store, progress, done, pool, len(devices), device.type).run()
     finally:
         pool.close()
 

@@ -101,18 +101,5 @@ def log_path(store: Store, run_id: str) -> Path | None:
     return folder / f"{run_id}.jsonl"
 
 
-def is_alive(host: str, process: int) -> bool:
-    """Whether a run's process still exists; a run on another host, or on Windows, is believed."""
-    if host != socket.gethostname() or os.name != "posix":
-        return True  # on Windows os.kill does not ask: it ends the process, or sends it Ctrl-C
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, closing
 from datetime import datetime, timezone
 from typing import Protocol
 
@@ -37,7 +37,7 @@ class Executor(Protocol):
 
     def run(
         self, jobs: Sequence[PlannedJob], store: Store, progress: Progress, *, again: bool = False
-    ) -> Iterator[Evaluation | Failure]:
+    ) -> Generator[Evaluation | Failure, None, None]:
         """Yields every job as it ends, in any order; with `again` what is stored is replaced."""
 
 
@@ -72,15 +72,21 @@ def run_jobs(
     _LOGGER.info("%d of %d evaluations are stored already and are not computed", len(outcome.stored), len(jobs))
     if not missing:
         return outcome
-    with ExitStack() as at_end, RunLog(outcome, store, len(jobs)) as log:
+    ends = (executor or LocalExecutor(1)).run(missing, store, progress, again=again)
+    # Closed here, not when nobody remembers it: in a notebook a stopped run would keep its claims on evaluations.
+    with ExitStack() as at_end, RunLog(outcome, store, len(jobs)) as log, closing(ends):
         for listener in listeners:
             at_end.callback(listener.close)
-        for ended in (executor or LocalExecutor(1)).run(missing, store, progress, again=again):
+        for ended in ends:
             if isinstance(ended, Failure):
                 outcome.failures.append(ended)
                 job = ended.planned.job
                 progress.note_once(f"failed: {ended.planned.label} | {job.threat}: {ended.error}")
                 log.record("job_failed", key=job.key, model=job.model, threat=job.threat, error=ended.error)
+                continue
+            if ended.from_store:  # another driver completed it meanwhile, and told its own listeners
+                outcome.stored.append(ended.key)
+                log.record("job_read", key=ended.key, model=ended.model, threat=ended.threat)
                 continue
             outcome.computed.append(ended)
             facts = {"seconds": ended.duration, "images": ended.images, "figures": ended.as_dict()["figures"]}

@@ -13,9 +13,11 @@ from gauntlet.evaluation.execution.units import Unit, cut_units
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.kept_images import KeptImages
 from gauntlet.evaluation.provenance import describe_run
+from gauntlet.evaluation.rereading import stored_as_asked
 from gauntlet.metrics import WHOLE, Views
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.preparation import parse_steps
+from gauntlet.results.claims import Claims
 from gauntlet.results.model_facts import FIELD as FACTS
 from gauntlet.results.model_facts import ModelFacts, said_facts
 from gauntlet.results.origin import FIELD
@@ -115,6 +117,11 @@ def begin_session(
     figure = counter.running_figure()
     kept = None if settings.images_folder is None else KeptImages.of(settings.images_folder, planned)
     return Session(planned, store, started, counter, images, done, started.views, figure, started.preparation, kept)
+
+
+def awaited(claims: Claims, store: Store, planned: PlannedJob) -> Evaluation | None:
+    """What another driver completed of a job while this one waited for it, or None; it is new, also for `--again`."""
+    return stored_as_asked(store, planned) if claims.waited_for(planned.job.key) else None
 
 
 def model_facts(planned: PlannedJob, model: GauntletModel | None = None) -> ModelFacts:

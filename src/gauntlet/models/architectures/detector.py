@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, NotFiniteError
 from gauntlet.models.architectures.geometry import suppress
 from gauntlet.models.contract import Candidates, DetectionModel, ModelIdentity
 from gauntlet.models.wrapping import Normalisation
@@ -147,6 +147,8 @@ class WrappedDetector(DetectionModel):
 
     def _select(self, confidences: torch.Tensor, boxes: torch.Tensor) -> Boxes:
         """The detections of one image, best first, from (Q, K) and (Q, 4)."""
+        if bool(torch.isnan(confidences).any()):  # which no threshold would keep: the image would look empty
+            raise NotFiniteError("the detector returned NaN scores; check the model and its precision.")
         scores, order = confidences.flatten().topk(min(LARGEST_BEFORE_SUPPRESSION, confidences.numel()))
         chosen, classes = boxes[order // self.num_classes], order % self.num_classes
         kept = (scores >= self.score_threshold) & (chosen[:, 2:] > chosen[:, :2]).all(dim=1)

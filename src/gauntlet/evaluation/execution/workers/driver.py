@@ -10,14 +10,16 @@ from gauntlet.errors import GauntletError
 from gauntlet.evaluation.counting import metric_options
 from gauntlet.evaluation.execution.failures import Failure, describe_error
 from gauntlet.evaluation.execution.progress import Progress
-from gauntlet.evaluation.execution.session import Session
+from gauntlet.evaluation.execution.session import Session, awaited
 from gauntlet.evaluation.execution.units import Unit
 from gauntlet.evaluation.execution.workers.orders import Delivery, Order, PickledFile
 from gauntlet.evaluation.execution.workers.pool import Delivered, Died, Failed, Pool, Ready, WorkerHandle
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
+from gauntlet.results.claims import LOOK
 from gauntlet.results.record import Evaluation
 from gauntlet.results.schema import COMPLETE
+from gauntlet.results.store import Store
 
 MAX_TRIES = 3
 IN_FLIGHT = 2  # orders a worker has in hand: one it computes, one that waits, so that it never idles
@@ -92,6 +94,7 @@ class Driver:
     Args:
         jobs: what is computed.
         begin: begins one of them.
+        store: where they go; a job that another driver computes into it is begun when it is free.
         progress: told what is going on.
         done: how many images of the jobs are in the store already.
         pool: the workers.
@@ -103,18 +106,21 @@ class Driver:
         self,
         jobs: Sequence[PlannedJob],
         begin: Begin,
+        store: Store,
         progress: Progress,
         done: int,
         pool: Pool,
         count: int,
         device: str,
     ) -> None:
-        self._jobs, self._begin, self._progress, self._done = jobs, begin, progress, done
+        self._jobs, self._begin, self._store, self._progress, self._done = jobs, begin, store, progress, done
         self._pool, self._device = pool, device
         self._begun: dict[int, Begun] = {}
         self._units_left: dict[int, int] = {}
         self._errors: dict[int, str] = {}
         self._ended: list[Evaluation | Failure] = []
+        self._claims = store.claims(progress.note_once)
+        self._held: list[int] = []
         self._deaths_at_start = 0
         self._queues: dict[str, _Queue] = {}
         # By model, dataset and batch size: the preparation that a worker chose, None while it measures.
@@ -129,15 +135,19 @@ class Driver:
         only = self._jobs[0].job
         what = f"{only.model} | {only.threat}" if len(self._jobs) == 1 else f"{len(self._jobs)} evaluations"
         self._progress.start(f"{what} on {len(self._seats)} workers", images, self._done)
-        while any(seat.units for seat in self._seats) or any(self._queues.values()):
-            self._take_in_event()
-            self._hand_out()
-            yield from self._ended
-            self._ended.clear()
+        with self._claims:
+            while any(seat.units for seat in self._seats) or any(self._queues.values()) or self._held:
+                self._take_in_event()
+                self._queue_held()
+                self._hand_out()
+                yield from self._ended
+                self._ended.clear()
 
     def _take_in_event(self) -> None:
-        """Waits for the next thing that happens to a worker."""
-        event = self._pool.wait()
+        """Waits for the next thing that happens to a worker, while other drivers have jobs of ours not for long."""
+        event = self._pool.wait(LOOK if self._held else None)
+        if event is None:
+            return
         seat = next(seat for seat in self._seats if seat.worker is event.worker)
         if isinstance(event, Ready):
             seat.ready = True
@@ -149,6 +159,16 @@ class Driver:
             pending = seat.units.pop(0)
             if pending.job in self._begun:  # else its job has ended with an error meanwhile
                 self._guarded(pending.job, lambda: self._commit(pending, event.delivery))
+
+    def _queue_held(self) -> None:
+        """Lets jobs that other drivers had be asked for again."""
+        for job in self._held:
+            self._queues[_model_name(self._jobs[job])].jobs.append(job)
+        self._held.clear()
+
+    def _end(self, job: int, ended: Evaluation | Failure) -> None:
+        self._claims.give_back(self._jobs[job].job.key)
+        self._ended.append(ended)
 
     def _guarded(self, job: int, action: Callable[[], None]) -> None:
         """Does something for a job; an error ends the job, and only it."""
@@ -162,7 +182,7 @@ class Driver:
         self._begun.pop(job, None)
         queue = self._queues[_model_name(self._jobs[job])]
         queue.units = deque(pending for pending in queue.units if pending.job != job)
-        self._ended.append(Failure(self._jobs[job], error))
+        self._end(job, Failure(self._jobs[job], error))
 
     def _commit(self, pending: _PendingUnit, delivery: Delivery) -> None:
         session = self._begun[pending.job].session
@@ -224,9 +244,9 @@ class Driver:
             return
         begun = self._begun.pop(job)
         if job in self._errors:
-            self._ended.append(Failure(self._jobs[job], self._errors[job]))
+            self._end(job, Failure(self._jobs[job], self._errors[job]))
         else:
-            self._ended.append(begun.session.finish())
+            self._end(job, begun.session.finish())
 
     def _hand_out(self) -> None:
         """Gives every worker units, of the model it has loaded while there are any."""
@@ -258,17 +278,23 @@ class Driver:
         return None
 
     def _begin_job(self, job: int) -> None:
-        """Begins a job and queues its units; one that another process completed meanwhile ends at once."""
+        """Begins a job and queues its units; one that another driver has is held, one it completed ends at once."""
         planned = self._jobs[job]
+        if not self._claims.take(planned.job.key):
+            self._held.append(job)
+            return
+        if (stored := awaited(self._claims, self._store, planned)) is not None:
+            self._end(job, stored)
+            return
         begun = self._begin(planned)
         session = begun.session
         if session.started.state == COMPLETE and (stored := session.store.load(planned.job.key)) is not None:
-            self._ended.append(stored)
+            self._end(job, stored)
             return
         session.store.forget_failures(session.started)
         units = session.units_left()
         if not units:  # every image was committed before, only the figures are missing
-            self._ended.append(session.finish())
+            self._end(job, session.finish())
             return
         self._begun[job], self._units_left[job] = begun, len(units)
         self._queues[_model_name(planned)].units.extend(_PendingUnit(job, unit) for unit in units)

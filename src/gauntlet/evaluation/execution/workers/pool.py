@@ -61,8 +61,8 @@ class Pool(Protocol):
     def send(self, worker: WorkerHandle, order: Order) -> None:
         """Gives a worker an order; it computes its orders one after the other."""
 
-    def wait(self) -> Event:
-        """The next thing that happens to any worker."""
+    def wait(self, seconds: float | None = None) -> Event | None:
+        """The next thing that happens to any worker; None when nothing does for some seconds."""
 
     def close(self) -> None:
         """Ends every worker."""

@@ -88,9 +88,11 @@ class ProcessPool:
         with contextlib.suppress(OSError):  # a worker that is gone is reported by `wait`
             worker.connection.send(order)
 
-    def wait(self) -> Event:
+    def wait(self, seconds: float | None = None) -> Event | None:
         connections = {worker.connection: worker for worker in self._workers.values()}
-        first = wait(list(connections))[0]
+        first = next(iter(wait(list(connections), seconds)), None)
+        if first is None:
+            return None
         worker = connections[first]  # type: ignore[index] # only connections were given
         try:
             answer = worker.connection.recv()

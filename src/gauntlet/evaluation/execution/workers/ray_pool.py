@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,9 +52,15 @@ class RayPool:
     def send(self, worker: RayWorker, order: Order) -> None:
         worker.answers.append(worker.actor.compute.remote(order))
 
-    def wait(self) -> Event:
+    def wait(self, seconds: float | None = None) -> Event | None:
         owners = {worker.answers[0]: worker for worker in self._workers if worker.answers}
-        (first, *_), _ = self._ray.wait(list(owners), num_returns=1)
+        if not owners:  # nobody has anything to do: another driver has it all
+            time.sleep(seconds or 0)
+            return None
+        done, _ = self._ray.wait(list(owners), num_returns=1, timeout=seconds)
+        if not done:
+            return None
+        first = done[0]
         worker = owners[first]
         errors = self._ray.exceptions
         try:

@@ -147,11 +147,11 @@ class Objectness(Goal):
 def objectness(model: DetectionModel, points: torch.Tensor, aim: Aim, towards: int) -> torch.Tensor:
     """-Σ BCE(objectness logit, towards) over the candidates of each image, (N,) (docs/specs/attacks.md, 15).
 
-    Candidates that only fill up a batch have a logit that is not finite and count for nothing.
+    Candidates that only fill up a batch have the logit -inf and count for nothing.
     """
     candidates = model.candidates(points)
     logits = candidates.objectness
-    counted = torch.isfinite(logits.detach())
+    counted = ~torch.isneginf(logits.detach())
     among = aim.among(candidates)
     if among is not None:
         counted &= among

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, NotFiniteError
 from gauntlet.metrics.detection.overlap import box_iou
 from gauntlet.models.contract import Candidates, DetectionModel
 from gauntlet.samples import Boxes
@@ -118,20 +118,27 @@ class ObjectProblem(BatchProblem):
         """The objective at some points, checked; a detector that samples draws the same at every step."""
         if self.samples == 1:
             torch.manual_seed(SAMPLER_SEED)
-        with self.asking(points):
-            values = objective(points)
+        with self.telling_the_pass():
+            with self.asking(points):
+                values = objective(points)
+            return self._checked(values, points)
+
+    def _checked(self, values: Any, points: torch.Tensor) -> torch.Tensor:
+        """Values of an objective, one number per image."""
         if not isinstance(values, torch.Tensor) or tuple(values.shape) != (len(points),):
             shape = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
             raise GauntletError(
                 f"the detector's losses have the shape {shape}; expected one per image, ({len(points)},)."
             )
-        if torch.isnan(values.detach()).any():
-            raise GauntletError("the detector's loss is NaN under attack; check the model and its precision.")
+        if not torch.isfinite(values.detach()).all():
+            raise NotFiniteError(
+                "the detector's loss is NaN or infinite under attack; check the model and its precision."
+            )
         return values
 
     def detections(self, points: torch.Tensor) -> list[Boxes]:
         """What the detector finds in each image; one forward pass."""
-        with torch.no_grad(), self.asking(points):
+        with torch.no_grad(), self.telling_the_pass(), self.asking(points):
             detected = self.model.predict(points)
         if len(detected) != len(points):
             raise GauntletError(f"the detector returned boxes for {len(detected)} images of {len(points)}.")

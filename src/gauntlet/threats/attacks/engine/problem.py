@@ -206,6 +206,14 @@ class BatchProblem(ABC):
             yield
         self.tally.forward[self.rows] += 1
 
+    @contextmanager
+    def telling_the_pass(self) -> Iterator[None]:
+        """Says in which pass of the attack a model gave no numbers."""
+        try:
+            yield
+        except NotFiniteError as error:
+            raise NotFiniteError(f"pass {int(self.tally.forward[self.rows].max())} of the attack: {error}") from None
+
     def counts_after(self, steps: int) -> bool:
         """Whether to count what is won after so many steps."""
         return self.count_every == 1 or (steps > 0 and steps % self.count_every == 0)
@@ -306,7 +314,7 @@ class Problem(BatchProblem):
 
     def label_maps(self, points: torch.Tensor) -> tuple[torch.Tensor, int]:
         """The predicted classes, int64 (N, H, W), and how many classes there are; one forward pass."""
-        with torch.no_grad(), self._telling_the_pass():
+        with torch.no_grad(), self.telling_the_pass():
             logits = self.logits(points)
             return label_map(logits), logits.shape[1]
 
@@ -339,7 +347,7 @@ class Problem(BatchProblem):
         logits, no weight gradients, nothing of the loss left in memory while the model is differentiated. With
         `samples` > 1 all of this is repeated and gradients are averaged; what a visit wrote last stays.
         """
-        with self._telling_the_pass():
+        with self.telling_the_pass():
             if gradient:
                 return self.averaged(points, lambda: self._gradient(points, visit))
             with torch.no_grad():
@@ -347,14 +355,6 @@ class Problem(BatchProblem):
                 for part in _parts(logits):
                     visit(self._pixels(logits[part], part), part)
             return points.new_empty(0)
-
-    @contextmanager
-    def _telling_the_pass(self) -> Iterator[None]:
-        """Says in which pass of the attack a model gave no numbers."""
-        try:
-            yield
-        except NotFiniteError as error:
-            raise NotFiniteError(f"pass {int(self.tally.forward[self.rows].max())} of the attack: {error}") from None
 
     def _gradient(self, points: torch.Tensor, visit: Visit) -> torch.Tensor:
         inputs = points.detach().requires_grad_(True)
