@@ -270,11 +270,20 @@ def test_settings_that_only_choose_figures_are_no_part_of_the_identity() -> None
         ("smoothed:n0=1.5:streets/enet", "whole number"),
         ("noise:sigma=-1:streets/enet", "at least 0"),
         ("noise:streets/fcos", "segmentation models only"),
+        ("noise:crf:streets/enet", "not clipped, and 'crf:' inside it takes images in"),
+        ("smoothed:multiscale:scales=0.5+1:transform:kind=jpeg:streets/enet", "put 'transform:' around 'smoothed:'"),
     ],
 )
 def test_bad_settings_are_one_sentence(address: str, sentence: str) -> None:
     with pytest.raises(GauntletError, match=sentence):
         resolve_model(address)
+
+
+def test_noise_goes_around_what_changes_nothing_and_votes_around_what_does_not_draw() -> None:
+    resolve_model("noise:transform:kind=none:streets/enet")
+    resolve_model("noise:sigma=0:crf:streets/enet")
+    with pytest.raises(GauntletError, match="draws at random; 'smoothed:' takes a model that does not"):
+        SmoothedModel(NoisyModel(model()), n=2)
 
 
 def test_views_of_trials_come_back_from_a_store() -> None:

@@ -259,6 +259,9 @@ def test_spellings_of_one_setting_share_an_identity_and_others_do_not() -> None:
         ("kind=jpeg,quality=50.5+60", "whole numbers"),
         ("kind=jpeg,sigma=1", "none of kind=jpeg"),
         ("kind=jpeg,quality=50+100,fixed=75", "either fixed or quality"),
+        ("kind=jpeg,fixed=50+75", "fixed of kind=jpeg must be one number"),
+        ("kind=blur,fixed=1+2", "fixed of kind=blur must be one number"),
+        ("kind=hsv,fixed=10+20+30", "fixed of kind=hsv must be one number"),
         ("kind=blur,sigma=-1+1", "at least 0"),
         ("kind=blur,sigma=2+1", "from low to high"),
         ("kind=blur,sigma=0+1+2", "one number, or a lowest"),
@@ -281,6 +284,14 @@ def test_bad_images_are_one_sentence() -> None:
         made(images() * 255)
     with pytest.raises(GauntletError, match="reaches 24 pixels, but an image is 24x32"):
         TransformedModel(model(), kind="blur", fixed=6)(images())
+    wide = TransformedModel(model(), kind="blur", sigma=(0, 6))
+    for seed in range(4):  # whatever is drawn
+        draws = AttackDraws([seed] * len(images()), [0] * len(images()))
+        with (
+            pytest.raises(GauntletError, match="a blur of sigma 6 reaches 24 pixels"),
+            drawing(random_parts(wide), draws),
+        ):
+            wide(images())
 
 
 @pytest.mark.parametrize("rule", ["sign", "raw"])

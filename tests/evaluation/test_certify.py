@@ -13,11 +13,12 @@ from torch import nn
 
 from gauntlet import certify
 from gauntlet.datasets.contract import Dataset
-from gauntlet.defences import NoisyModel
+from gauntlet.defences import MultiscaleModel, NoisyModel, TransformedModel
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
 from gauntlet.evaluation.execution.runner import run_jobs
 from gauntlet.evaluation.jobs import Settings, plan_job
+from gauntlet.evaluation.plan import parse_plan, plan_jobs
 from gauntlet.metrics import CertificationMetric
 from gauntlet.metrics.certification import Votes, certified_radius
 from gauntlet.models import SegmentationModel, wrap_model
@@ -265,6 +266,9 @@ def test_descriptions() -> None:
         ({"alpha": 1}, "alpha must be between"),
         ({"correction": "fdr"}, "correction"),
         ({"norm": "linf"}, "norm"),
+        ({"tau": []}, "at least one tau"),
+        ({"tau": [0.75, "3/4"]}, "a tau is given twice"),
+        ({"correction": "none", "tolerated": 3}, "every pixel is tested alone"),
     ],
 )
 def test_bad_options_are_one_sentence(options: dict[str, Any], sentence: str) -> None:
@@ -277,6 +281,23 @@ def test_what_is_smoothed_already_is_refused() -> None:
 
     with pytest.raises(GauntletError, match="is smoothed already; certify the model inside it"):
         certify(SmoothedModel(tiny(), sigma=0.1, n=5, n0=2), TinyDataset(1), n=60)
+
+
+@pytest.mark.parametrize("wrapped", [{"kind": "blur"}, {"kind": "jpeg", "fixed": 75}])
+def test_what_takes_no_noise_is_told_before_anything_is_computed(wrapped: dict[str, Any]) -> None:
+    model = MultiscaleModel(TransformedModel(tiny(), **wrapped), scales=(0.5, 1))
+    threat = build_threat({"certify": {"n": 60}})
+    with pytest.raises(GauntletError, match=r"not clipped, and 'transform:' in .* takes images in"):
+        plan_job(model, TinyDataset(1), threat, Settings())
+    plan_job(TransformedModel(tiny(), kind="none"), TinyDataset(1), threat, Settings())
+
+
+def test_too_few_votes_are_told_when_a_plan_is_made() -> None:
+    plan = {"models": ["streets/enet"], "datasets": [{"name": "streets", "options": {"size": [64, 128], "length": 1}}]}
+    with pytest.raises(GauntletError, match="with n = 20 no pixel of an image of 8192 can be certified"):
+        plan_jobs(parse_plan({**plan, "threats": [{"certify": {"n": 20}}]}))
+    with pytest.raises(GauntletError, match="is smoothed already"):
+        plan_jobs(parse_plan({**plan, "models": ["smoothed:n=2:streets/enet"], "threats": [{"certify": {"n": 100}}]}))
 
 
 def test_labels_that_are_no_classes_are_told() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import gauntlet
+from gauntlet.defences import NoisyModel
 from gauntlet.errors import GauntletError
 from gauntlet.interop.maite import (
     DetectionTarget,
@@ -133,6 +134,14 @@ def test_probabilities_are_not_taken_for_logits_and_checkpoints_are_told_apart(s
 def test_batches_may_hold_several_sizes(network: Any) -> None:
     small, large = MaiteModel(network)([np.zeros((3, 32, 48), np.float32), np.zeros((3, 48, 64), np.float32)])
     assert (small.shape[1:], large.shape[1:]) == ((32, 48), (48, 64))
+
+
+def test_a_random_model_is_asked_with_draws_of_the_image(network: Any) -> None:
+    images = np.random.default_rng(0).random((2, 3, 16, 16), np.float32)
+    noisy = MaiteModel(NoisyModel(network))
+    both, alone = noisy(list(images)), noisy([images[1]])
+    assert np.array_equal(both[1], alone[0])
+    assert not np.array_equal(both[1], MaiteModel(network)([images[1]])[0])
 
 
 def test_a_model_of_maite_is_one_of_ours(streets: Any, network: Any) -> None:

@@ -86,6 +86,11 @@ def test_reference_values(samples: int, tau: float, name: str) -> None:
         each.value for each in metric.compute([votes], WHOLE) if each.view == "all" and each.metric == "certified_IoU"
     ]
     assert by_class == pytest.approx(wanted["certified_iou"], rel=1e-9)
+    table = metric.tables([votes])[f"tau {tau:g}"]
+    found = [int(each.sum()) for each in (table.predicted, table.true_positives, table.ground_truth)]
+    assert found == [wanted["certified_valid"], wanted["certified_correct"], wanted["valid"]]
+    # Public code counts abstention as one more class, whose IoU is 0.
+    assert wanted["miou_with_abstain_class"] == pytest.approx(figures["certified_mIoU"] * 4 / 5, rel=1e-9)
 
 
 @pytest.mark.parametrize("tau", [0.75, 0.9, 0.95])
@@ -95,6 +100,19 @@ def test_a_family_of_32_pixels(tau: float, correction: str) -> None:
     expected = REFERENCE[f"n 500/tau {tau}"]["first_32_pixels"][correction]
     certified = rejected(p_values(hits.reshape(-1)[:32], 500, tau), ALPHA, correction)
     assert int(certified.sum()) == expected["certified"]
+
+
+@pytest.mark.parametrize("samples", [100, 500])
+@pytest.mark.parametrize("tau", [0.75, 0.9, 0.95])
+def test_the_public_codes_larger_bound_certifies_no_other_pixel_here(samples: int, tau: float) -> None:
+    _, hits, _ = fixture(samples)
+    p = p_values(hits, samples, tau).reshape(-1)
+    count, k, ranks = len(p), 5, np.arange(1, len(p) + 1)
+    bounds = k * ALPHA / np.where(ranks <= k, count, count - ranks + 1)  # the theorem has count + k - ranks
+    failures = np.flatnonzero(np.sort(p) > bounds)
+    public = int(failures[0]) if len(failures) else count
+    assert public == REFERENCE[f"n {samples}/tau {tau}"]["k_fwer_5_as_published_code"]["certified_pixels"]
+    assert int(rejected(p, ALPHA, "holm", k - 1).sum()) == public
 
 
 def test_corrections_by_hand() -> None:

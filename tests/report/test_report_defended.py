@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import gauntlet
-from gauntlet.analysis import transform_matrix
+from gauntlet.analysis import transfer, transform_matrix
 from gauntlet.defences import EnsembleModel, MultiscaleModel, TransformedModel
 from gauntlet.models import SegmentationModel, wrap_model
 from gauntlet.models.defended_names import address_of, defences_in
@@ -19,7 +19,7 @@ from gauntlet.report.document import Bullets, Document, Findings, of_type
 from gauntlet.report.pages.entries import store_entries
 from gauntlet.report.pages.leaderboard_site import defended_parts, write_site
 from gauntlet.report.scope import scopes
-from gauntlet.report.sections.defended import targeted_stronger
+from gauntlet.report.sections.defended import averaging_stronger, targeted_stronger
 from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from tiny import TinyDataset, tiny_network
@@ -71,12 +71,22 @@ def test_a_defence_needs_an_attack_of_its_own() -> None:
     store, data = Store(), TinyDataset(2)
     inner = model()
     defended = MultiscaleModel(inner, scales=(0.5, 1))
-    transfer = {"transfer": {"source_model": "inner", "attack": ATTACK}}
-    for threat in ("clean", transfer):
+    for threat in ("clean", {"transfer": {"source_model": "inner", "attack": ATTACK}}):
         gauntlet.evaluate(defended, data, threat, store=store, prepare="off")
+    idle = {"attack": {**ATTACK, "epsilon": 0}}
+    for weak in ({"attack": {"name": "square", "epsilon": "8/255", "queries": 2}}, idle):
+        gauntlet.evaluate(defended, data, weak, store=store, prepare="off")
     assert any("was never attacked itself" in text for text in sentences(build_report(store)))
     gauntlet.evaluate(defended, data, {"attack": ATTACK}, store=store, prepare="off")
     assert not any("was never attacked itself" in text for text in sentences(build_report(store)))
+
+
+def test_a_fixed_transformation_does_not_draw() -> None:
+    store, data = Store(), TinyDataset(2)
+    fixed = TransformedModel(model(), kind="jpeg", fixed=75)
+    for threat in ("clean", {"attack": ATTACK}):
+        gauntlet.evaluate(fixed, data, threat, store=store, prepare="off")
+    assert not any("It draws at random" in text or "never attacked" in text for text in sentences(build_report(store)))
 
 
 class Saturated(torch.nn.Module):
@@ -95,8 +105,8 @@ def test_images_of_another_model_that_are_stronger_show_a_hidden_gradient() -> N
     store, data, open_one = Store(), TinyDataset(4), model("open")
     hidden = wrap_model(Saturated(), num_classes=3, mean=(0.5,) * 3, std=(0.25,) * 3, name="hidden")
     attack = {**ATTACK, "epsilon": "32/255", "steps": 10}
-    transfer = {"transfer": {"source_model": open_one, "attack": attack}}
-    for threat in ("clean", {"attack": attack}, transfer):
+    crossed = {"transfer": {"source_model": open_one, "attack": attack}}
+    for threat in ("clean", {"attack": attack}, crossed):
         gauntlet.evaluate(hidden, data, threat, store=store, prepare="off")
     found = sentences(build_report(store))
     assert any(
@@ -104,13 +114,20 @@ def test_images_of_another_model_that_are_stronger_show_a_hidden_gradient() -> N
     )
 
 
-def test_targets_that_are_stronger_show_a_saturated_loss() -> None:
+def made_on_itself(target: SegmentationModel, attack: dict[str, Any], stored_as: str) -> dict[str, Any]:
+    """A white-box attack, as it is or as a transfer of the model to itself (the studies of Arnab et al.)."""
+    plain = {"attack": attack}
+    return plain if stored_as == "attack" else {"transfer": {"source_model": target, **plain}}
+
+
+@pytest.mark.parametrize("stored_as", ["attack", "transfer"])
+def test_targets_that_are_stronger_show_a_saturated_loss(stored_as: str) -> None:
     store, data, inside = Store(), TinyDataset(2), model("inside")
-    untargeted, targeted = {"attack": ATTACK}, {"attack": {**ATTACK, "name": "ifgsm-ll"}}
+    untargeted, targeted = ATTACK, {**ATTACK, "name": "ifgsm-ll"}
     defended = MultiscaleModel(inside, scales=(0.5, 1))
-    for threat in ("clean", untargeted, targeted):
-        gauntlet.evaluate(defended, data, threat, store=store, prepare="off")
-    gauntlet.evaluate(inside, data, untargeted, store=store, prepare="off")
+    for attack in (untargeted, targeted):
+        gauntlet.evaluate(defended, data, made_on_itself(defended, attack, stored_as), store=store, prepare="off")
+    gauntlet.evaluate(inside, data, made_on_itself(inside, untargeted, stored_as), store=store, prepare="off")
 
     def found(values: dict[tuple[str, str], float]) -> list[str]:
         """Findings where the figures are these, by the start of the model's and of the threat's name."""
@@ -127,6 +144,20 @@ def test_targets_that_are_stronger_show_a_saturated_loss() -> None:
     assert found({("", "pgd"): 0.5, ("", "ifgsm-ll"): 0.6, ("inside$", "pgd"): 0.1}) == []
 
 
+@pytest.mark.parametrize("stored_as", ["attack", "transfer"])
+def test_averaging_that_is_stronger_is_told(stored_as: str) -> None:
+    store, data = Store(), TinyDataset(2)
+    blurred = TransformedModel(model(), kind="blur", trials=1)
+    for samples in (1, 3):
+        threat = made_on_itself(blurred, {**ATTACK, "samples": samples}, stored_as)
+        gauntlet.evaluate(blurred, data, threat, store=store, prepare="off")
+    frame = store.frame()
+    averaged = frame["description"].str.contains('"samples": 3')
+    frame.loc[frame["metric"].eq("mIoU"), "value"] = averaged.map({True: 0.2, False: 0.5})
+    (scope,) = scopes(frame)
+    assert ["without averaging" in finding.text for finding in averaging_stronger(scope)] == [True]
+
+
 def test_certificates_have_a_section() -> None:
     store, data = Store(), TinyDataset(2)
     gauntlet.evaluate(model(), data, "clean", store=store)
@@ -134,7 +165,19 @@ def test_certificates_have_a_section() -> None:
     document = build_report(store)
     (table,) = [each for each in of_type(document, Table) if each.id.startswith("certificates-")]
     assert [row[1] for row in table.rows] == ["certify sigma 0.05 n 60, tau 0.6", "certify sigma 0.05 n 60, tau 0.75"]
-    assert table.rows[1][2] == pytest.approx(0.05 * 0.6744897501960817)
+    assert table.rows[1][4] == pytest.approx(0.05 * 0.6744897501960817)
+    assert table.rows[0][2:4] == ["0.001", "holm"]
+    assert "alpha holds per image, all of its pixels together" in table.caption
+    assert "Over several images the chances of a wrong certificate add up" in table.caption
+
+
+def test_certificates_without_a_correction_say_so() -> None:
+    store = Store()
+    options = {"sigma": 0.05, "n": 60, "tau": [0.6], "alpha": 0.01, "correction": "none"}
+    gauntlet.evaluate(model(), TinyDataset(1), {"certify": options}, store=store)
+    (table,) = [each for each in of_type(build_report(store), Table) if each.id.startswith("certificates-")]
+    assert table.rows[0][2:4] == ["0.01", "none"]
+    assert "alpha holds per pixel, not per image" in table.caption
 
 
 def test_the_site_has_a_page_of_defences_where_there_is_something_to_say(tmp_path: Path) -> None:
@@ -142,8 +185,8 @@ def test_the_site_has_a_page_of_defences_where_there_is_something_to_say(tmp_pat
     gauntlet.evaluate(model(), data, "clean", store=store)
     assert defended_parts(store.frame()) == []
     gauntlet.evaluate(model(), data, {"certify": {"sigma": 0.05, "n": 60}}, store=store)
-    transfer = {"transfer": {"source_model": model("<other>"), "attack": ATTACK}}
-    gauntlet.evaluate(model(), data, transfer, store=store, prepare="off")
+    crossed = {"transfer": {"source_model": model("<other>"), "attack": ATTACK}}
+    gauntlet.evaluate(model(), data, crossed, store=store, prepare="off")
     frame = store.frame()
     (part,) = defended_parts(frame)
     assert [section.title for section in part.sections] == ["Transfer", "Certificates"]
@@ -229,9 +272,11 @@ def test_matrices_of_transfers_and_transformations_from_a_store() -> None:
     for target in (plain, blurred):
         gauntlet.evaluate(target, data, "clean", store=store, prepare="off")
         for source in (plain, blurred):
-            threat = {"transfer": {"source_model": source, "attack": ATTACK}}
+            unaware = target is blurred and source is plain
+            threat = {"transfer": {"source_model": "inner" if unaware else source, "attack": ATTACK}}
             found = gauntlet.evaluate(target, data, threat, store=store, prepare="off")
             figures[target is blurred, source is blurred] = found.figures["mIoU"]
+    assert set(transfer(store.frame())["made_on"]) == {"tiny", blurred.identity.name}  # "inner" has a name
     matrix = transform_matrix(store.frame())
     assert (list(matrix.index), list(matrix.columns)) == (["none", "blur"], ["none", "blur"])
     assert matrix.loc["none", "blur"] == figures[False, True]

@@ -14,9 +14,10 @@ from torch import nn
 
 import gauntlet
 from gauntlet.datasets.contract import Dataset
+from gauntlet.defences import SmoothedModel
 from gauntlet.metrics.detection.figures import image_f1
 from gauntlet.models import GauntletModel, SegmentationModel, wrap_model
-from gauntlet.report import Options, build_report, write_report
+from gauntlet.report import Options, build_report, hidden_gradients, write_report
 from gauntlet.report.charts import BoxChart, Panel
 from gauntlet.report.document import Gallery, Text
 from gauntlet.report.gallery import worst_images
@@ -28,6 +29,7 @@ from gauntlet.results import Store
 from gauntlet.results.record import ImageRow
 from gauntlet.results.store import Started
 from gauntlet.samples import collate
+from gauntlet.threats.attacks.checks import Suspicion, check_attack
 from tiny import TinyDataset, tiny_network
 from tiny_detector import TinyBoxes, TinyDetector
 
@@ -276,6 +278,28 @@ def test_checks_of_models_become_findings(store: Store, loaders: Loaders) -> Non
     assert {each.level for each in actual} <= {"good", "warning"}
     unloadable = check_models(store, 2)
     assert [each.level for each in unloadable] == ["note"]
+
+
+def test_a_model_without_gradient_is_said_so_and_no_source(
+    tiny_model: SegmentationModel, dataset: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = []
+
+    def quick(*given: Any, **options: Any) -> list[Suspicion]:
+        others.append(options["other_model"])
+        return check_attack(*given, **options, steps=1, noises=1, whole_box_steps=0, queries=0)
+
+    monkeypatch.setattr(hidden_gradients, "check_attack", quick)
+    smoothed, store = SmoothedModel(tiny_model, n=2), Store()
+    for model in (smoothed, tiny_model):
+        gauntlet.evaluate(model, dataset, "clean", store=store, prepare="off")
+    by_digest = {model.identity.digest: model for model in (smoothed, tiny_model)}
+    found = check_models(store, 1, Loaders(dataset=lambda name, split: dataset, by_digest=by_digest))
+    (note,) = [each for each in found if each.level == "note"]
+    assert note.subject.startswith("smoothed:")
+    assert "counts votes and has no gradient" in note.text
+    assert {each.subject for each in found} == {note.subject, "tiny-net"}
+    assert others == [tiny_model, None]
 
 
 def test_detectors_are_said_not_to_be_checked(box_store: Store) -> None:

@@ -14,7 +14,7 @@ from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.models.sources import shipped
 from gauntlet.results import Store
 from gauntlet.studies import studies
-from gauntlet.studies.pages import shipped_models
+from gauntlet.studies.pages import shipped_models, worst_case
 from gauntlet.studies.pages.attack_strength import ATTACK_STRENGTH, BATTERY
 from gauntlet.studies.pages.camvid import CAMVID, spread
 from gauntlet.studies.pages.camvid_trained import CAMVID_TRAINED, SHARES
@@ -92,8 +92,8 @@ def test_intervals_of_a_page_are_around_the_figures_of_its_evaluations() -> None
         values = shipped_models.part_accuracy(runs, "noise", model, view)
         assert values.shape == (RESAMPLES + 1,)
         assert values[0] == pytest.approx(figures[name])
-    assert shipped_models.accuracy(runs, "clean", model)[0] == pytest.approx(runs(model, "clean").figures["aAcc"])
-    road = shipped_models.class_iou(runs, "clean", model, ["road", "sky"])
+    assert worst_case.accuracy(runs, "clean", model)[0] == pytest.approx(runs(model, "clean").figures["aAcc"])
+    road = worst_case.class_iou(runs, "clean", model, ["road", "sky"])
     assert road[0] == pytest.approx((iou["road"] + iou["sky"]) / 2)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from gauntlet.samples import Sample
 from gauntlet.studies import run_study, studies
 from gauntlet.studies.figures import interval
 from gauntlet.studies.page import published_page, study_page
-from gauntlet.studies.papers import localized
+from gauntlet.studies.papers import localized, spatial
 from gauntlet.studies.papers.localized import INSIDE, NETWORK, OUTSIDE, attacked, corrupted
 from gauntlet.studies.picturing import aimed_at, picture_page, with_classes
 from gauntlet.studies.printed import Printed
@@ -151,3 +152,33 @@ def test_classes_by_name() -> None:
     aimed: Sample = aimed_at(data[0], name, painter)
     assert aimed.labels is not None
     assert ((aimed.labels != 255) == (labels == list(data.class_names).index(name))).all()
+
+
+class Accuracies:
+    """Figures of two networks and their ensemble of equal weights, as a study reads them."""
+
+    def __init__(self, first: float, second: float, mixed: float) -> None:
+        self._values = {spatial.member(0.0): first, spatial.member(1.0): second, spatial.member(0.5): mixed}
+
+    def image_accuracy(self, model: str, threat: str, *, view: str) -> Any:
+        assert view == ("outside" if threat == spatial.ATTACKED else "inside")
+        return np.array([self._values[model]])
+
+    def accuracy(self, model: str, threat: str) -> Any:
+        assert threat == "clean"
+        return np.array([self._values[model]])
+
+
+@pytest.mark.parametrize(
+    ("error", "first", "second", "mixed", "expected"),
+    [
+        (spatial.natural_error, 0.9, 0.60, 0.57, 0.05),
+        (spatial.adversarial_error, 0.50, 0.9, 0.55, -0.1),
+        (spatial.clean_error, 0.5, 0.6, 0.66, -0.1),
+        (spatial.natural_error, 0.9, 0.0, 0.57, np.nan),
+        (spatial.adversarial_error, 0.0, 0.9, 0.55, np.nan),
+    ],
+)
+def test_errors_of_ensembles_by_hand(error: Any, first: float, second: float, mixed: float, expected: float) -> None:
+    """docs/specs/defences.md, 4."""
+    assert error(Accuracies(first, second, mixed), 0.5) == pytest.approx([expected], nan_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,12 +99,31 @@ def test_the_source_really_is_fooled_and_its_counts_say_so() -> None:
     assert all(sum(each["source_predicted"]) == sum(each["source_pixels"]) for each in details)
 
 
-@pytest.mark.parametrize("change", ["weights", "epsilon", "seed", "images", "labels"])
+class Inverted(torch.nn.Sequential):
+    """The layers of a network with the negative answer."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        for layer in self:
+            images = layer(images)
+        return -images
+
+
+def inverted(model: SegmentationModel) -> SegmentationModel:
+    """A model of the same name and weights that says the opposite."""
+    changed = copy.deepcopy(model)
+    for module in changed.modules():
+        if type(module) is torch.nn.Sequential:
+            module.__class__ = Inverted
+    assert changed.identity == model.identity
+    return changed
+
+
+@pytest.mark.parametrize("change", ["network", "weights", "epsilon", "seed", "images", "labels"])
 def test_whatever_changes_the_images_makes_them_anew(change: str) -> None:
     data, target = TinyDataset(), tiny(9)
     source = tiny(0)
     evaluate(target, data, transfer(source), prepare="off")
-    other = tiny(1, "tiny-0") if change == "weights" else source
+    other = {"weights": tiny(1, "tiny-0"), "network": inverted(source)}.get(change, source)
     changed: Any = data
     if change in ("images", "labels"):
         changed = ChangedDataset(change)
@@ -232,6 +252,15 @@ def test_other_classes_need_an_attack_on_the_sources_own_prediction() -> None:
     assert sum(map(sum, (each["source_correct"] for each in details))) < sum(
         map(sum, (each["source_pixels"] for each in details))
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "count"), [("streets/enet", "no"), ("ensemble:gamma=0.5:[streets/enet]+[streets/pspnet]", "2")]
+)
+def test_inner_is_told_when_a_plan_is_made(model: str, count: str) -> None:
+    plan = parse_plan({"models": [model], "datasets": [SCENES], "threats": [transfer("inner")]})
+    with pytest.raises(GauntletError, match=f"has {count} models inside it, and 'inner' needs one"):
+        plan_jobs(plan)
 
 
 def test_inner_needs_a_model_inside() -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gauntlet.datasets.contract import Dataset
+from gauntlet.defences import NoisyModel
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.fitted import apply_universal, target_effects
 from gauntlet.evaluation.jobs import Settings, make_job
@@ -266,6 +267,13 @@ def test_an_application_compares_with_clean_images_controls_and_the_fit_set(tiny
     assert rows[4].value < rows[3].value
     control = rows[2]
     assert control.value == pytest.approx(np.mean([each.figures["mIoU"] for each in control.evaluations]))
+
+
+def test_a_random_model_can_hide_a_class(tiny_model: SegmentationModel) -> None:
+    rule = UniversalRule(passes=1, aim="hide", hide="red")
+    noisy = NoisyModel(tiny_model, sigma=0.05)
+    first, again = (fit_universal(noisy, TinyDataset(2), rule).tensors["perturbation"] for _ in range(2))
+    assert torch.equal(first, again)
 
 
 def test_how_well_targets_are_reached(tiny_model: SegmentationModel) -> None:

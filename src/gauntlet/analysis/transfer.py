@@ -8,7 +8,7 @@ import pandas as pd
 from gauntlet.analysis.frames import of_metric, one_each, require_columns, unit_columns, with_clean
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import divide
-from gauntlet.models.defended_names import read_name
+from gauntlet.models.defended_names import read_name, source_name
 from gauntlet.results.descriptions import threat_settings
 
 RATIO = "IoU ratio"
@@ -37,7 +37,7 @@ def transfer(frame: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:
         attacks = attacks[attacks["transform"].eq("")]
     sources = threat_settings(attacks)["source_model"]
     attacks = attacks.assign(
-        made_on=sources.where(sources.ne(""), attacks["model"]),
+        made_on=_makers(attacks, sources),
         threat=[name.removesuffix(f" from {source}") for name, source in zip(attacks["threat"], sources, strict=True)],
     )
     units = unit_columns(rows)
@@ -128,7 +128,7 @@ def with_transformations(frame: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["view"].eq("all")] if "view" in rows else rows
     sources = threat_settings(rows)["source_model"]
     inside = [_transformation(name) for name in rows["model"]]
-    made = [_transformation(source or name) for source, name in zip(sources, rows["model"], strict=True)]
+    made = [_transformation(name) for name in _makers(rows, sources)]
     rows = rows.assign(
         model=[model for model, _ in inside],
         transform=[kind for _, kind in inside],
@@ -138,6 +138,12 @@ def with_transformations(frame: pd.DataFrame) -> pd.DataFrame:
     rows = rows[[one[0] == other[0] for one, other in zip(inside, made, strict=True)]]
     keys = [*unit_columns(rows.drop(columns="model_digest", errors="ignore")), "metric", "threat"]
     return one_each(rows, [*keys, "transform", "source_transform"])
+
+
+def _makers(rows: pd.DataFrame, sources: pd.Series) -> list[str]:
+    """The model that each attack was made on: its source, the model inside for "inner", else the attacked one."""
+    pairs = zip(sources, rows["model"], strict=True)
+    return [source_name(source, target) if source else target for source, target in pairs]
 
 
 def _transformation(name: str) -> tuple[str, str]:

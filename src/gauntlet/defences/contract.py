@@ -17,6 +17,7 @@ import torch
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel, ModelIdentity, SegmentationModel
+from gauntlet.models.defended_names import bounded_in
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.numbers import Number, parse_number
 from gauntlet.tasks import SEGMENTATION, task_of
@@ -59,17 +60,20 @@ class Defence(SegmentationModel):
         prefix: of its addresses.
         version: raised whenever the same settings give other logits.
         settings_type: the class of its settings.
+        adds_noise: whether the models inside see images outside [0, 1].
         settings: the settings.
         inner: the models inside.
     """
 
     prefix: ClassVar[str]
     version: ClassVar[int] = 1
+    adds_noise: ClassVar[bool] = False
     settings_type: ClassVar[type[DefenceSettings]]
 
     def __init__(self, inner: Sequence[GauntletModel], settings: DefenceSettings) -> None:
         for each in inner:
             refuse_detector(self.prefix, task_of(each), each.identity.name)
+            self.check_inner(each.identity.name, settings)
         first = inner[0]
         super().__init__(
             num_classes=first.num_classes,
@@ -87,6 +91,16 @@ class Defence(SegmentationModel):
         first = self.inner[0]
         assert isinstance(first, SegmentationModel)
         return first
+
+    @classmethod
+    def check_inner(cls, name: str, settings: DefenceSettings) -> None:
+        """An error where it cannot stand around the model of a stored name; `adds_noise` says which."""
+        bounded = bounded_in(name) if cls.adds_noise and not settings.neutral else None
+        if bounded is not None:
+            raise GauntletError(
+                f"the noise of '{cls.prefix}:' is not clipped, and '{bounded}:' inside it takes images in [0, 1] only; "
+                f"put '{bounded}:' around '{cls.prefix}:'."
+            )
 
     @classmethod
     def around(cls: type[Made], inner: Sequence[GauntletModel], settings: DefenceSettings) -> Made:
@@ -150,6 +164,7 @@ class Addressed:
         inner = tuple(self.inner(address, options))
         for each in inner:
             refuse_detector(prefix, each.task, each.identity.name)
+            self.defence.check_inner(each.identity.name, settings)
         return DefendedSource(self.defence, inner, settings)
 
     @property

@@ -49,6 +49,7 @@ class NoisyModel(Defence, RandomPart):
     """
 
     prefix = draw_name = "noise"
+    adds_noise = True
     settings_type = NoiseSettings
     settings: NoiseSettings
 

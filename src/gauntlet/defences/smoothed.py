@@ -11,7 +11,7 @@ from gauntlet.defences.contract import Addressed, Defence, DefenceSettings, pars
 from gauntlet.defences.transformations.noise import noisy
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
-from gauntlet.models.randomness import RandomPart
+from gauntlet.models.randomness import RandomPart, random_parts
 from gauntlet.numbers import Number, parse_number
 
 
@@ -58,11 +58,14 @@ class SmoothedModel(Defence, RandomPart):
 
     prefix = "smoothed"
     draw_name = "smoothing"
+    adds_noise = True
     settings_type = SmoothedSettings
     settings: SmoothedSettings
 
     def __init__(self, model: GauntletModel, **settings: Any) -> None:
         super().__init__([model], SmoothedSettings(**settings))
+        if random_parts(model):  # every copy would meet the same draw
+            raise GauntletError(f"'{model.identity.name}' draws at random; 'smoothed:' takes a model that does not.")
 
     def defend(self, images: torch.Tensor) -> torch.Tensor:
         if torch.is_grad_enabled() and images.requires_grad:

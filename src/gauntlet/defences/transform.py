@@ -19,7 +19,7 @@ from gauntlet.defences.contract import (
     parse_numbers,
     parse_whole,
 )
-from gauntlet.defences.transformations.blur import NO_BLUR, blur
+from gauntlet.defences.transformations.blur import NO_BLUR, blur, check_reach
 from gauntlet.defences.transformations.grey import grey
 from gauntlet.defences.transformations.hsv import TURN, hsv_jitter
 from gauntlet.defences.transformations.jpeg import jpeg
@@ -72,6 +72,8 @@ class TransformSettings(DefenceSettings):
                 raise GauntletError(f"the setting '{each.name}' of transform: is none of kind={self.kind}.")
         if self.fixed is not None and any(getattr(self, name) is not None for name in kind.drawn):
             raise GauntletError(f"transform: has either fixed or {' and '.join(kind.drawn)}, not both.")
+        if self.fixed is not None and self.kind != "grey":
+            self._set(fixed=_one(self.fixed, self.kind))
         self._set(**kind.canonical(self))
         drawn = self.kind != "none" and self.fixed is None
         trials = parse_whole(TRIALS if self.trials is None else self.trials, "trials of transform:", 1)
@@ -151,6 +153,9 @@ class Blur(Kind):
         return float(generator.uniform(*_pair(settings.sigma)))
 
     def apply(self, settings: TransformSettings, images: torch.Tensor, parameters: Sequence[float]) -> torch.Tensor:
+        # A range that does not fit is refused whatever was drawn, not for some draws only.
+        largest: Any = settings.fixed if settings.sigma is None else _pair(settings.sigma)[1]
+        check_reach(largest, images)
         return blur(images, parameters)
 
 
@@ -163,7 +168,7 @@ class Hsv(Kind):
     def canonical(self, given: TransformSettings) -> dict[str, Any]:
         units = parse_choice(given.units or "8bit", "units of hsv", list(UNITS))
         if given.fixed is not None:
-            return {"units": units, "fixed": parse_number(_one(given.fixed), "the fixed shift of hsv")}
+            return {"units": units, "fixed": given.fixed}
         reach = parse_number(30 if given.range is None else given.range, "the range of hsv")
         if reach < 0:
             raise GauntletError(f"the range of hsv must be at least 0, not {reach:g}.")
@@ -283,9 +288,12 @@ def _pair(value: Any) -> tuple[Any, Any]:
     return low, high
 
 
-def _one(value: Any) -> Any:
+def _one(value: Number | Sequence[Number], kind: str) -> float:
     """The only number of a fixed parameter."""
-    return value if isinstance(value, (int, float, str)) else parse_numbers(value, "fixed")[0]
+    numbers = parse_numbers(value, f"fixed of kind={kind}")
+    if len(numbers) != 1:
+        raise GauntletError(f"fixed of kind={kind} must be one number, not {value}.")
+    return numbers[0]
 
 
 source = Addressed(TransformedModel)

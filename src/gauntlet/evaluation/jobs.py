@@ -134,6 +134,7 @@ def plan_job(
 def make_job(identity: ModelIdentity, task: str, dataset: DatasetIdentity, threat: Threat, settings: Settings) -> Job:
     """What is to be evaluated, with its key; an error where the threat is not for the task."""
     threat.check_task(task)
+    threat.check_model(identity.name)
     description = threat.describe()
     return Job(
         task=task,
@@ -150,8 +151,10 @@ def make_job(identity: ModelIdentity, task: str, dataset: DatasetIdentity, threa
     )
 
 
-def check_depth(threat: Threat, dataset: Dataset) -> None:
-    """An error where a threat needs depth and the dataset has none."""
+def check_threat(threat: Threat, dataset: Dataset) -> None:
+    """An error where a threat needs depth and the dataset has none, or makes no sense on images of its first size."""
+    if type(threat).check_size is not Threat.check_size:  # do not open an image for nothing
+        threat.check_size(*dataset[0].image.shape[:2])
     if threat.needs_depth and not dataset.has_depth:
         raise GauntletError(
             f"the threat '{threat.name}' needs depth, which the dataset '{dataset.name}' does not have; leave it out, "

@@ -15,7 +15,7 @@ from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.evaluation.execution.progress import Logged, Progress
-from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, check_depth, make_job, options_for
+from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, check_threat, make_job, options_for
 from gauntlet.models import resolve_model
 from gauntlet.models.preparation import AUTO
 from gauntlet.models.sources.contract import ModelSource
@@ -247,7 +247,7 @@ def plan_threats(plan: Plan, task: str) -> PlannedThreats:
 def fitting_threats(threats: PlannedThreats, dataset: Dataset, progress: Progress) -> list[Threat]:
     """The threats that a dataset can be evaluated under."""
     for threat in threats.named:
-        check_depth(threat, dataset)
+        check_threat(threat, dataset)
     kept = [threat for threat in threats.of_suites if dataset.has_depth or not threat.needs_depth]
     if len(kept) < len(threats.of_suites):
         names = ", ".join(threat.name for threat in threats.of_suites if threat.needs_depth)

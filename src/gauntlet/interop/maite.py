@@ -7,6 +7,7 @@ itself stands in the metadata of a datum, as `label_map`, and our metric reads i
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +23,7 @@ from gauntlet.metrics.segmentation.metric import DensePrediction
 from gauntlet.models import DetectionModel, GauntletModel, SegmentationModel, wrap_model
 from gauntlet.models.asked import AskedPart
 from gauntlet.models.contract import Candidates, ModelIdentity, weights_digest
+from gauntlet.models.randomness import EvaluationDraws, drawing, random_parts
 from gauntlet.samples import Batch, Boxes, Sample
 from gauntlet.seeding import ImageSeed
 from gauntlet.tasks import DETECTION
@@ -56,7 +58,9 @@ class MaiteModel:
         if isinstance(self.model, DetectionModel):
             return _target(self.model.predict(image)[0])
         with torch.no_grad():
-            return self.model(image).softmax(dim=1)[0].cpu().numpy()
+            content = hashlib.sha256(image.cpu().numpy().tobytes()).hexdigest()  # MAITE's images have no names here
+            with drawing(random_parts(self.model), EvaluationDraws([ImageSeed(0, content)])):
+                return self.model(image).softmax(dim=1)[0].cpu().numpy()
 
 
 class MaiteDataset:

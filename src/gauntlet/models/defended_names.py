@@ -72,13 +72,51 @@ def address_of(name: str) -> str:
     return f"{read.prefix}:{read.settings}:{rest}"
 
 
+def source_name(source: str, target: str) -> str:
+    """The stored name of the model that images were made on.
+
+    Args:
+        source: as a transfer stores it; "inner" is the model inside the target.
+        target: stored name of the model that the images were shown to.
+
+    >>> source_name("inner", "streets/enet crf iterations=5")
+    'streets/enet'
+    """
+    read = read_name(target) if source == "inner" else None
+    return source if read is None else read.inner[0]
+
+
 def defences_in(name: str) -> list[str]:
     """The defences in a stored name, also those inside others, the innermost first.
 
     >>> defences_in("streets/enet transform kind=jpeg,quality=50+100 multiscale scales=0.5+1")
     ['transform', 'multiscale']
     """
+    return [each.prefix for each in _all_in(name)]
+
+
+def draws_in(name: str) -> bool:
+    """Whether a defence in a stored name draws at random; only one that draws has trials.
+
+    >>> draws_in("streets/enet transform kind=jpeg,quality=50+100,trials=9")
+    True
+    >>> draws_in("streets/enet transform kind=jpeg,fixed=75")
+    False
+    """
+    return any("trials" in each.values for each in _all_in(name))
+
+
+def bounded_in(name: str) -> str | None:
+    """The prefix of a defence in a stored name that refuses images outside [0, 1]; None where there is none.
+
+    >>> bounded_in("streets/enet crf iterations=5 multiscale scales=0.5+1")
+    'crf'
+    """
+    found = (each for each in _all_in(name) if each.prefix in ("crf", "transform"))
+    return next((each.prefix for each in found if each.values.get("kind") != "none"), None)
+
+
+def _all_in(name: str) -> list[DefendedName]:
+    """Every defence in a stored name, the innermost first."""
     read = read_name(name)
-    if read is None:
-        return []
-    return [*(prefix for each in read.inner for prefix in defences_in(each)), read.prefix]
+    return [] if read is None else [*(found for each in read.inner for found in _all_in(each)), read]

@@ -115,7 +115,7 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
         relations.section(scope, ranking),
         mixtures.section(scope),
         certainty.section(scope),
-        certificates.section(scope),
+        certificates.section(scope, {key: store.metric_options(key) for key in _certified(scope)}),
         honesty.section(scope, ranking, images, provenances, given),
         untested.section(scope, ranking),
         obtained.section(scope, ranking, evaluations, store.address),
@@ -123,6 +123,12 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
     counts = {"image": scope.images, "model": len(scope.models), "threat": len(scope.threats)}
     subtitle = ", ".join(counted(count, word) for word, count in counts.items())
     return Part(scope.id, scope.title, subtitle, [each for each in sections if each is not None])
+
+
+def _certified(scope: Scope) -> list[str]:
+    """Keys of the evaluations that took votes."""
+    rows = scope.evaluations
+    return [str(key) for key in rows.loc[rows["kind"].eq("certify"), "key"]]
 
 
 def read_scope_images(store: Store, scope: Scope) -> dict[tuple[str, str], Images]:

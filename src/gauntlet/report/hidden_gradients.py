@@ -7,6 +7,7 @@ import torch
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.models import SegmentationModel
+from gauntlet.models.randomness import ask_equally
 from gauntlet.report.document import Finding
 from gauntlet.report.reloading import Loaders, evaluated_again
 from gauntlet.report.scope import scopes
@@ -51,10 +52,28 @@ def check_models(store: Store, images: int, loaders: Loaders | None = None) -> l
         for name, model in loaded.items():
             assert seen is not None
             images_seen, labels, ignored = seen
-            other = next((each for each_name, each in loaded.items() if each_name != name), None)
-            results = check_attack(model, images_seen, labels, other_model=other, ignore_index=ignored)
-            findings += from_checks(name, results, len(labels))
+            others = (each for each_name, each in loaded.items() if each_name != name)
+            other = next((each for each in others if _has_gradient(each, images_seen[:1])), None)
+            try:
+                results = check_attack(model, images_seen, labels, other_model=other, ignore_index=ignored)
+            except GauntletError as error:
+                findings.append(Finding("note", name, f"{NO_CHECK} {error}"))
+            else:
+                findings += from_checks(name, results, len(labels))
     return findings
+
+
+def _has_gradient(model: SegmentationModel, image: torch.Tensor) -> bool:
+    """Whether an attack can be made on a model along its gradient; `smoothed:` refuses it.
+
+    Args:
+        model: any.
+        image: (1, 3, H, W).
+    """
+    try:
+        return ask_equally(model, image.detach().clone().to(model.device).requires_grad_()).requires_grad
+    except GauntletError:
+        return False
 
 
 def _first(dataset: Dataset, count: int) -> tuple[torch.Tensor, torch.Tensor, int | None]:

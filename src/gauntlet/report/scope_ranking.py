@@ -51,7 +51,7 @@ class Ranking:
                 worst = self.scope.worst(model, kind)
                 if worst is not None:
                     values[worst_name(kind)] = worst[1].value
-            values |= self._summaries[model]
+            values |= self._summaries.get(model, {})  # none of a model with certificates only
             every[model] = {name: value for name, value in values.items() if not math.isnan(value)}
         return every
 

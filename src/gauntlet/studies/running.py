@@ -10,7 +10,7 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.evaluation.execution.progress import Progress
 from gauntlet.evaluation.execution.runner import Executor, run_jobs
-from gauntlet.evaluation.jobs import PlannedJob, Settings, check_depth, make_job, options_for
+from gauntlet.evaluation.jobs import PlannedJob, Settings, check_threat, make_job, options_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.models import resolve_model
 from gauntlet.results.origin import origin_here
@@ -182,7 +182,7 @@ def member_jobs(
             threat = others.get((label, name), usual[name])
             if threat is None:
                 continue
-            check_depth(threat, data)
+            check_threat(threat, data)
             job = make_job(source.identity, source.task, identity, threat, settings)
             jobs[model, label, name] = PlannedJob(
                 source, data, threat, settings, job, member, dataset_entry, origin, label=job.model

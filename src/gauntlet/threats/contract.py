@@ -95,6 +95,12 @@ class Threat(ABC):
     def check_task(self, task: str) -> None:  # noqa: B027 - most threats are for every task
         """An error where it cannot be used on models of a task, "segmentation" or "detection"."""
 
+    def check_model(self, name: str) -> None:  # noqa: B027 - most threats are for every model
+        """An error where it cannot be used on the model of a stored name, told before anything is computed."""
+
+    def check_size(self, height: int, width: int) -> None:  # noqa: B027 - most threats are for every size
+        """An error where it makes no sense on images of a size."""
+
     @abstractmethod
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
         """The perturbed batch; the outcome for an image does not depend on its batch mates."""

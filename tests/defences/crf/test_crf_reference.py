@@ -121,10 +121,12 @@ LATTICE = reference()["pydensecrf2 1.1 (permutohedral, float32) minus exact"]
 
 @pytest.mark.parametrize("case", list(LATTICE))
 def test_cells_are_as_near_to_the_exact_kernel_as_the_lattice(case: str) -> None:
-    """At 24 x 32, every published case: at most 1.5 times the lattice's mean error."""
+    """At 24 x 32, every published case: at most 1.5 times the lattice's mean error, no larger single one."""
     name, normalisation, iterations = case.split("/")
     image, logits, _ = small_scene()
     settings = parameters_of(name) | {"normalisation": normalisation, "iterations": iterations}
     exact = beliefs(image, logits, **settings, method="exact")
     cells = beliefs(image, logits, **settings, method="cells")
     assert (cells - exact).abs().mean() <= 1.5 * LATTICE[case]["mean_abs_dq"], (cells - exact).abs().mean()
+    assert (cells - exact).abs().max() <= LATTICE[case]["max_abs_dq"]
+    assert int((cells.argmax(0) != exact.argmax(0)).sum()) <= LATTICE[case]["argmax_differs"] + 3  # of 768 pixels

@@ -12,10 +12,14 @@ from attack_fixture import IMAGES, LABELS, VOID_LABELS, network
 from gauntlet.defences import Defence, DefenceSettings, EnsembleModel, TransformedModel
 from gauntlet.errors import GauntletError
 from gauntlet.models import SegmentationModel, wrap_model
+from gauntlet.models.randomness import AttackDraws
 from gauntlet.report.sections import honesty
 from gauntlet.threats.attacks import checks, names
 from gauntlet.threats.attacks.checks import Measured, Trial, check_attack, judge, measure, wrappers
+from gauntlet.threats.attacks.checks.gradient import LOOKS
 from gauntlet.threats.attacks.checks.wrappers import Withstood, judge_wrapper, withstand
+from gauntlet.threats.attacks.engine import problem
+from gauntlet.threats.attacks.engine.contract import Attack
 
 HONEST = Measured(
     classes=5,
@@ -194,3 +198,32 @@ def test_an_honest_wrapper_raises_nothing() -> None:
     kept = withstand(TransformedModel(inside(), kind="grey"), IMAGES.float(), LABELS, Trial(steps=4))
     assert kept.averaged is not None
     assert kept.averaged < kept.from_inside  # who knows of the weights need not hit them by chance
+
+
+def test_random_models_are_judged_by_draws_that_no_attack_saw(monkeypatch: pytest.MonkeyPatch) -> None:
+    attacking: list[bool] = []
+    drawn: dict[bool, set[int]] = {True: set(), False: set()}
+    together: list[int] = []
+
+    class Watched(AttackDraws):
+        def numbers(self, name: str, sample: int | None = None) -> list[int]:
+            numbers = super().numbers(name, sample)
+            drawn[bool(attacking)].update(numbers)
+            together.append(len(set(numbers)))
+            return numbers
+
+    def call(self: Attack, *arguments: Any, **options: Any) -> Any:
+        attacking.append(True)
+        try:
+            return plain(self, *arguments, **options)
+        finally:
+            attacking.pop()
+
+    plain = Attack.__call__
+    monkeypatch.setattr(Attack, "__call__", call)
+    monkeypatch.setattr(problem, "AttackDraws", Watched)
+    codes(TransformedModel(inside(), kind="grey"), noises=2, whole_box_steps=0, steps=2, queries=2)
+    assert len(drawn[True]) > 0
+    assert len(drawn[False]) == LOOKS * len(IMAGES)  # the same for everything that is compared, every noise too
+    assert not drawn[True] & drawn[False]
+    assert set(together) == {len(IMAGES)}  # no two images share a number

@@ -19,6 +19,17 @@ def radius_of(sigma: float) -> int:
     return math.ceil(4 * sigma) if sigma >= NO_BLUR else 0
 
 
+def check_reach(sigma: float, images: torch.Tensor) -> None:
+    """An error where a blur reaches beyond the mirrored images (N, 3, H, W)."""
+    height, width = images.shape[-2:]
+    reach = radius_of(sigma)
+    if reach >= min(height, width):
+        raise GauntletError(
+            f"a blur of sigma {sigma:g} reaches {reach} pixels, but an image is {height}x{width}; its shorter side "
+            "must be longer than that."
+        )
+
+
 def blur(images: torch.Tensor, sigmas: Sequence[float]) -> torch.Tensor:
     """Images (N, 3, H, W) convolved with exp(-k^2 / 2 sigma^2), normalised, the border mirrored without its edge.
 
@@ -26,13 +37,7 @@ def blur(images: torch.Tensor, sigmas: Sequence[float]) -> torch.Tensor:
         images: any values.
         sigmas: bandwidths in pixels, one per image.
     """
-    height, width = images.shape[-2:]
-    reach = radius_of(max(sigmas))
-    if reach >= min(height, width):
-        raise GauntletError(
-            f"a blur of sigma {max(sigmas):g} reaches {reach} pixels, but an image is {height}x{width}; its shorter "
-            "side must be longer than that."
-        )
+    check_reach(max(sigmas), images)
     if len(set(sigmas)) == 1:
         return _blurred(images, sigmas[0])
     return torch.cat([_blurred(image, sigma) for image, sigma in zip(images[:, None], sigmas, strict=True)])

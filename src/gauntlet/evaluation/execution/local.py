@@ -27,7 +27,7 @@ from gauntlet.evaluation.execution.workers.driver import Begun, DatasetAddress, 
 from gauntlet.evaluation.execution.workers.processes import ProcessPool
 from gauntlet.evaluation.jobs import (
     PlannedJob,
-    check_depth,
+    check_threat,
     prepare_for,
     ready_model,
     steps_for,
@@ -56,7 +56,7 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
         again: forget what the store has of the job and compute all of it.
     """
     dataset, settings = planned.dataset, planned.settings
-    check_depth(planned.threat, dataset)
+    check_threat(planned.threat, dataset)
     device = choose_device(settings.device)
     with one_thread(device):
         model = ready_model(planned.model, dataset, device)
@@ -232,7 +232,7 @@ class _Shared:
 
     def locate(self, planned: PlannedJob) -> tuple[ModelAddress, DatasetAddress]:
         """Where a worker finds the model and the dataset of a job; an error where they do not fit each other."""
-        check_depth(planned.threat, planned.dataset)
+        check_threat(planned.threat, planned.dataset)
         if type(planned.threat).__module__ == "__main__":
             raise GauntletError(_CANNOT_TRAVEL.format(what="threat"))
         if id(planned.dataset) not in self._datasets:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import BoolArray, divide
-from gauntlet.metrics.certification.testing import certified_radius, check_tau, check_testing, p_values, rejected
+from gauntlet.metrics.certification.testing import certified_radius, check_taus, check_testing, p_values, rejected
 from gauntlet.metrics.certification.votes import Votes
 from gauntlet.metrics.contract import Figure, Metric, metrics
 from gauntlet.metrics.segmentation import figures as segmentation
@@ -52,10 +52,7 @@ class CertificationMetric(Metric):
         tolerated: int = 0,
     ) -> None:
         super().__init__(class_names)
-        if not tau:
-            raise GauntletError("give at least one tau, such as 0.75.")
-        for each in tau:
-            check_tau(each)
+        check_taus(tau)
         check_testing(alpha, correction, tolerated)
         self.ignore_index, self.sigma, self.tau = ignore_index, sigma, tuple(tau)
         self.alpha, self.correction, self.tolerated = alpha, correction, tolerated

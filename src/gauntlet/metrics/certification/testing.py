@@ -6,6 +6,7 @@ Fischer, Baader and Vechev 2021 (SegCertify); docs/specs/defences.md, 6.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Literal, get_args
 
@@ -86,9 +87,16 @@ def check_testing(alpha: float, correction: str, tolerated: int) -> None:
         raise GauntletError(f"correction must be one of {', '.join(CORRECTIONS)}, not '{correction}'.")
     if tolerated < 0:
         raise GauntletError(f"tolerated must not be negative, but is {tolerated}.")
+    if correction == "none" and tolerated:
+        raise GauntletError("without a correction every pixel is tested alone; leave tolerated out, or use holm.")
 
 
-def check_tau(tau: float) -> None:
-    """An error unless tau is above a half and below one."""
-    if not 0.5 < tau < 1:
-        raise GauntletError(f"tau must be above 0.5 and below 1, not {tau}.")
+def check_taus(taus: Sequence[float]) -> None:
+    """An error unless there are some, all different, above a half and below one."""
+    if not taus:
+        raise GauntletError("give at least one tau, such as 0.75.")
+    for tau in taus:
+        if not 0.5 < tau < 1:
+            raise GauntletError(f"tau must be above 0.5 and below 1, not {tau}.")
+    if len(set(taus)) < len(taus):
+        raise GauntletError(f"a tau is given twice in {', '.join(f'{tau:g}' for tau in taus)}; give each once.")

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from gauntlet.models.defended_names import address_of, defences_in, read_name
+from gauntlet.models.defended_names import address_of, defences_in, draws_in, read_name
 from gauntlet.report.document import Finding
 from gauntlet.report.scope import Scope
-from gauntlet.results.descriptions import is_plain, threat_settings
+from gauntlet.results.descriptions import is_plain, read_description, threat_settings
 from gauntlet.threats.attacks import checks as honesty
+from gauntlet.threats.attacks.registration import names_without_gradient
 
-RANDOM = ("transform", "noise")
-"""Defences that draw: an attack knows of them when it averages gradients over draws."""
 WHITE_BOX = ("attack", "battery", "region_aware")
 
 
@@ -27,15 +27,15 @@ def never_attacked_adaptively(scope: Scope) -> Iterator[Finding]:
     rows = scope.evaluations
     for model in scope.models:
         of_model = rows[rows["model"].eq(model)]
-        defences = defences_in(str(of_model["address"].iloc[0]))
-        if not defences:
+        name = str(of_model["address"].iloc[0])
+        if not defences_in(name):
             continue
         on_itself = [
-            kind in WHITE_BOX or _made_on(digest, description)
+            (kind in WHITE_BOX or _made_on(digest, description)) and _follows_gradient(description)
             for kind, digest, description in of_model[["kind", "digest", "description"]].itertuples(index=False)
         ]
         own = of_model[on_itself]
-        if any(name in RANDOM for name in defences):
+        if draws_in(name):
             averaged = any(_samples(description) > 1 for description in own["description"])
             if not averaged:
                 yield Finding(
@@ -48,20 +48,14 @@ def never_attacked_adaptively(scope: Scope) -> Iterator[Finding]:
             yield Finding(
                 "warning",
                 model,
-                "It is defended and was never attacked itself: figures of attacks made on other models say nothing "
+                "It is defended and was never attacked itself along its gradient: figures of other attacks say nothing "
                 "about robustness.",
             )
 
 
 def transfer_stronger(scope: Scope) -> Iterator[Finding]:
     """Images made on another model that are stronger than those made on the model itself: a hidden gradient."""
-    rows = scope.headline[scope.headline["kind"].isin(["attack", "transfer"])]
-    sources = threat_settings(rows)["source_model"]
-    # Names as stored: those that are shown have addresses in the place of sources.
-    names = [name.removesuffix(f" from {source}") for name, source in zip(rows["stored_threat"], sources, strict=True)]
-    itself = [_made_on(digest, text) for digest, text in zip(rows["digest"], rows["description"], strict=True)]
-    own_images = rows["kind"].eq("attack") | np.array(itself, dtype=bool)
-    rows = rows.assign(attack=names, source=sources, white=own_images)
+    rows = _with_makers(scope)
     for (model, attack), part in rows.groupby(["model", "attack"], sort=False):
         white, crossed = part[part["white"]], part[~part["white"]]
         if white.empty or crossed.empty:
@@ -83,19 +77,20 @@ def targeted_stronger(scope: Scope) -> Iterator[Finding]:
     Where the model inside was attacked too, a wrapper that keeps no more than it says nothing: a broken model may be
     broken a little more by either.
     """
-    rows = scope.headline[scope.headline["kind"].eq("attack")]
+    rows = _with_makers(scope)
+    rows = rows[rows["white"]]
     rows = rows.join(threat_settings(rows)[["norm", "epsilon", "steps"]])
-    texts = [json.loads(text or "{}") for text in rows["description"]]
+    texts = [_attack_itself(text) for text in rows["description"]]
     rows = rows.assign(plain=[is_plain(text) for text in texts], aimed=[_has_target(text) for text in texts])
     figures = rows["value"].astype(float).tolist()
-    kept = dict(zip(zip(rows["address"], rows["threat"], strict=True), figures, strict=True))
+    kept = dict(zip(zip(rows["address"], rows["attack"], strict=True), figures, strict=True))
     for (model, address, _, _), part in rows.groupby(["model", "address", "norm", "epsilon"], sort=False):
         read = read_name(str(address))
         untargeted, targeted = part[part["plain"] & part["steps"].gt(1)], part[part["aimed"]]
         if read is None or untargeted.empty or targeted.empty:
             continue
         weak, strong = (each.iloc[int(each["value"].argmin())] for each in (untargeted, targeted))
-        inside = max((kept.get((name, weak["threat"]), -1.0) for name in read.inner), default=-1.0)
+        inside = max((kept.get((name, weak["attack"]), -1.0) for name in read.inner), default=-1.0)
         if strong["value"] < weak["value"] - honesty.BEST_SLACK and weak["value"] > inside + honesty.BEST_SLACK:
             yield Finding(
                 "warning",
@@ -108,7 +103,8 @@ def targeted_stronger(scope: Scope) -> Iterator[Finding]:
 
 def averaging_stronger(scope: Scope) -> Iterator[Finding]:
     """An attack that grows much stronger when it averages over draws: the weak one met the randomness only."""
-    rows = scope.headline[scope.headline["kind"].eq("attack")]
+    rows = _with_makers(scope)
+    rows = rows[rows["white"]]
     rows = rows.assign(samples=[_samples(text) for text in rows["description"]], rest=rows["description"].map(_rest))
     for (model, _), part in rows.groupby(["model", "rest"], sort=False):
         once, averaged = part[part["samples"].eq(1)], part[part["samples"].gt(1)]
@@ -129,6 +125,31 @@ def findings(scope: Scope) -> list[Finding]:
     """Everything that is suspicious about defended models, and about models that images of others fool better."""
     rules = (never_attacked_adaptively, transfer_stronger, averaging_stronger, targeted_stronger)
     return [finding for rule in rules for finding in rule(scope)]
+
+
+def _with_makers(scope: Scope) -> pd.DataFrame:
+    """Figures of attacks, with the name of the `attack` alone, its `source`, and whether it is `white`.
+
+    An attack is white where it was made on the evaluated model, be it stored as a transfer to itself.
+    """
+    rows = scope.headline[scope.headline["kind"].isin(["attack", "transfer"])]
+    sources = threat_settings(rows)["source_model"]
+    # Names as stored: those that are shown have addresses in the place of sources.
+    names = [name.removesuffix(f" from {source}") for name, source in zip(rows["stored_threat"], sources, strict=True)]
+    itself = [_made_on(digest, text) for digest, text in zip(rows["digest"], rows["description"], strict=True)]
+    return rows.assign(attack=names, source=sources, white=rows["kind"].eq("attack") | np.array(itself, dtype=bool))
+
+
+def _attack_itself(description: str) -> dict[str, Any]:
+    """The description of an attack, also of one that is stored as a transfer."""
+    content: dict[str, Any] = json.loads(description or "{}")
+    return {"attack": content["transfer"]["attack"]} if "transfer" in content else content
+
+
+def _follows_gradient(description: str) -> bool:
+    """Whether an attack uses the gradient and may change something."""
+    settings = read_description(description)
+    return settings.get("attack") not in names_without_gradient() and settings.get("epsilon") != 0
 
 
 def _made_on(digest: str, description: str) -> bool:

@@ -7,7 +7,7 @@ import itertools
 import pandas as pd
 
 from gauntlet.analysis import correlate, transfer, transfer_means
-from gauntlet.models.defended_names import address_of
+from gauntlet.models.defended_names import address_of, source_name
 from gauntlet.report.charts import Axis, Chart, HeatChart, Panel, PointChart, Series
 from gauntlet.report.document import Block, Section
 from gauntlet.report.scope import Scope
@@ -96,8 +96,10 @@ def transfers(scope: Scope) -> list[Block]:
         return []
     # The name as stored: an attack made on another model is the same attack.
     pairs = transfer(rows.assign(threat=rows["stored_threat"]), scope.metric)
-    labels = {stored: model for model, stored in scope.evaluations[["model", "address"]].itertuples(index=False)}
-    pairs = pairs.assign(made_on=[labels.get(name, address_of(name)) for name in pairs["made_on"]])
+    stored: dict[str, str] = dict(scope.evaluations[["model", "address"]].itertuples(index=False))
+    labels = {name: model for model, name in stored.items()}
+    makers = [source_name(name, stored[target]) for name, target in zip(pairs["made_on"], pairs["target"], strict=True)]
+    pairs = pairs.assign(made_on=[labels.get(name, address_of(name)) for name in makers])
     charts: dict[str, Chart] = {}
     cells: list[list[Cell]] = []
     for threat, part in pairs.groupby("threat", sort=False):

@@ -16,6 +16,7 @@ import torch
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
+from gauntlet.models.randomness import AttackDraws, drawing, random_parts
 from gauntlet.numbers import parse_number
 from gauntlet.samples import Batch
 from gauntlet.tasks import DETECTION, get_task, task_of
@@ -251,7 +252,8 @@ def _pose(model: Any, batch: Batch, labels: torch.Tensor, rule: UniversalRule, i
 
 def predicted(model: GauntletModel, batch: Batch) -> torch.Tensor:
     """The label maps (N, H, W) that a model sees on clean images, on the CPU."""
-    with torch.no_grad():
+    draws = AttackDraws(model_seeds(batch, 0, f"{KIND}|clean"), [0] * len(batch))
+    with torch.no_grad(), drawing(random_parts(model), draws):
         return label_map(model(batch.images)).cpu()
 
 

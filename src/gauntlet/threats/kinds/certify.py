@@ -15,8 +15,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.certification import Votes, needed_samples
-from gauntlet.metrics.certification.testing import Correction, check_tau, check_testing
+from gauntlet.metrics.certification.testing import Correction, check_taus, check_testing
 from gauntlet.models.contract import GauntletModel
+from gauntlet.models.defended_names import bounded_in, defences_in
 from gauntlet.models.randomness import EvaluationDraws, drawing, random_parts
 from gauntlet.numbers import parse_number
 from gauntlet.samples import Batch
@@ -29,8 +30,6 @@ from gauntlet.threats.options import Option, options_of
 from gauntlet.threats.passes import Passes
 
 _LOGGER = logging.getLogger(__name__)
-SMOOTHING = "smoothing"
-"""What the draws of `smoothed:` are named by: the same noise as that of the votes."""
 Positive = Annotated[float, BeforeValidator(lambda value: parse_number(value, "sigma")), Field(gt=0)]
 
 
@@ -75,8 +74,7 @@ class CertifyThreat(Threat):
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options = parse_options("certify", CertifyOptions, options)
         self._warned: set[tuple[float, int]] = set()  # taus and sizes that a sentence was said about
-        for tau in self.options.tau:
-            check_tau(tau)
+        check_taus(self.options.tau)
         check_testing(self.options.alpha, self.options.correction, self.options.tolerated)
 
     @property
@@ -101,6 +99,19 @@ class CertifyThreat(Threat):
     def metric(self) -> tuple[str, dict[str, Any]]:
         chosen = self.options.model_dump(mode="json", include={"sigma", "tau", "alpha", "correction", "tolerated"})
         return "certification", chosen
+
+    def check_model(self, name: str) -> None:
+        if "smoothed" in defences_in(name):
+            raise _smoothed_already(name)
+        bounded = bounded_in(name)
+        if bounded is not None:
+            raise GauntletError(
+                f"the noise of certificates is not clipped, and '{bounded}:' in '{name}' takes images in [0, 1] only; "
+                "certify the model inside it."
+            )
+
+    def check_size(self, height: int, width: int) -> None:
+        self.check_feasible(height * width)
 
     def check_feasible(self, pixels: int) -> None:
         """An error where no pixel of an image of this size could be certified at any tau; a warning for single ones."""
@@ -131,8 +142,9 @@ class CertifyThreat(Threat):
         if task_of(model) != SEGMENTATION:
             raise GauntletError(f"certificates are for segmentation models, and '{model.identity.name}' is none.")
         parts = random_parts(model)
-        if any(part.draw_name == SMOOTHING for part in parts):
-            raise GauntletError(f"'{model.identity.name}' is smoothed already; certify the model inside it.")
+        self.check_model(model.identity.name)
+        if any(part.draw_name == "smoothing" for part in parts):  # a wrapper of another kind around it hides its name
+            raise _smoothed_already(model.identity.name)
         images = batch.images
         self.check_feasible(images.shape[-2] * images.shape[-1])
 
@@ -155,10 +167,17 @@ class CertifyThreat(Threat):
         return Perturbed(images, predictions=votes)
 
     def _noisy(self, images: torch.Tensor, seeds: Sequence[ImageSeed], sample: int) -> torch.Tensor:
-        """The images with the noise of one sample, not clipped; every sample has a stream of its own."""
+        """The images with the noise of one sample, not clipped; every sample has a stream of its own.
+
+        `smoothed:` has the same streams, laid out in another order of axes: fair draws too, but not the same ones.
+        """
         drawn = [
             numpy_generator(seed.stream(f"smoothing|{sample}")).standard_normal(tuple(images.shape[1:]))
             for seed in seeds
         ]
         noise = torch.from_numpy(np.stack(drawn)).to(images)  # (N, 3, H, W)
         return images + self.options.sigma * noise
+
+
+def _smoothed_already(name: str) -> GauntletError:
+    return GauntletError(f"'{name}' is smoothed already; certify the model inside it.")

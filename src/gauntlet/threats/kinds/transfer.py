@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from types import CodeType
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from pydantic import BaseModel, ConfigDict
 from gauntlet.errors import GauntletError
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.contract import ModelIdentity, SegmentationModel
+from gauntlet.models.defended_names import read_name
+from gauntlet.models.sources import shipped
 from gauntlet.models.sources.contract import LoadedModel, ModelSource
 from gauntlet.samples import Batch, Sample
 from gauntlet.seeding import ImageSeed
@@ -100,6 +103,15 @@ class TransferThreat(Threat):
     def declared_options(cls) -> dict[str, Option]:
         return options_of(TransferOptions)
 
+    def check_model(self, name: str) -> None:
+        if self.options.source_model != INNER:
+            return
+        read = read_name(name)
+        # Other models without a defence in their name may have one inside all the same: `perturb` looks at them.
+        inside = len(read.inner) if read is not None else 0 if name in shipped.names() else 1
+        if inside != 1:
+            raise _not_one_inside(name, inside)
+
     def passes(self, task: str = "segmentation") -> Passes:
         return self.inner.passes(task) + Passes(forward=1)  # at most: cached images cost the last look only
 
@@ -131,8 +143,7 @@ class TransferThreat(Threat):
         batch_for_source = batch if is_target else _for_source(self.inner, source, model, batch, seeds)
         # The images of a batch may round differently in a batch of another size, or after another preparation.
         how = [source.identity.digest, self.inner.describe(), self.version, source.preparation, len(batch)]
-        code = hashlib.sha256(repr(source).encode()).hexdigest()[:8]  # the same weights may be in another network
-        how += [code, source.device.type, str(torch.__version__)]
+        how += [_architecture(source), source.device.type, str(torch.__version__)]
         keys = [
             content_key(how, seed.run_seed, seed.image_id, image.cpu().numpy(), *_truth_of(sample, batch.ignore_index))
             for seed, image, sample in zip(seeds, batch.images, batch.samples, strict=True)
@@ -225,6 +236,25 @@ def _for_source(
     return replace(batch, labels=torch.where(void, labels, own))
 
 
+def _architecture(source: GauntletModel) -> str:
+    """A digest of the layers and of the Python that joins them: the same weights may be in another network."""
+    layers = [
+        (type(module).__module__, type(module).__qualname__, module.extra_repr(), _code_of(module.forward))
+        for module in source.modules()
+    ]
+    return hashlib.sha256(repr(layers).encode()).hexdigest()[:16]
+
+
+def _code_of(function: object) -> list[Any]:
+    """What a Python function does: instructions, names and constants, those of functions inside it among them."""
+    code = function if isinstance(function, CodeType) else getattr(function, "__code__", None)
+    if code is None:
+        return []
+    constants = [sorted(map(repr, each)) if isinstance(each, frozenset) else each for each in code.co_consts]
+    constants = [_code_of(each) if isinstance(each, CodeType) else each for each in constants]
+    return [code.co_code.hex(), code.co_names, constants]
+
+
 def _truth_of(sample: Sample, ignore_index: int | None) -> list[Any]:
     """What an attack is told about an image."""
     boxes = sample.boxes
@@ -236,11 +266,15 @@ def _inner_of(target: GauntletModel) -> GauntletModel:
     """The one model inside a defence."""
     inside = [each for each in getattr(target, "inner", ()) if isinstance(each, GauntletModel)]
     if len(inside) != 1:
-        raise GauntletError(
-            f"'{target.identity.name}' has {len(inside) or 'no'} models inside it, and 'inner' needs one; give the "
-            "address of a source_model in its place."
-        )
+        raise _not_one_inside(target.identity.name, len(inside))
     return inside[0]
+
+
+def _not_one_inside(name: str, count: int) -> GauntletError:
+    return GauntletError(
+        f"'{name}' has {count or 'no'} models inside it, and 'inner' needs one; give the address of a source_model in "
+        "its place."
+    )
 
 
 def _address(source: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

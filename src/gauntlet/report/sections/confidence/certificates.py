@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
 
 from gauntlet.report.charts import Axis, LineChart, Panel, Series
@@ -12,28 +15,44 @@ from gauntlet.report.tables import Cell, Column, Interval, Table
 FIGURES = ("certified_accuracy", "certified_mIoU", "abstention")
 
 
-def section(scope: Scope) -> Section | None:
-    """A table of every certificate, and certified accuracy over the radius; None where nothing was certified."""
+CAPTION = (
+    "A certified pixel keeps its class for every l2 perturbation up to the radius; the rest abstains and counts as "
+    "wrong. "
+)
+PER_IMAGE = "The level alpha holds per image, all of its pixels together. "
+PER_PIXEL = "The level alpha holds per pixel, not per image: each may be certified wrongly with this probability. "
+ANY_LEVEL = "The level alpha holds per image where pixels are corrected for, per pixel without a correction. "
+ADD_UP = "Over several images the chances of a wrong certificate add up."
+
+
+def section(scope: Scope, options: Mapping[str, Mapping[str, Any]] | None = None) -> Section | None:
+    """A table of every certificate, and certified accuracy over the radius; None where nothing was certified.
+
+    Args:
+        scope: what is compared.
+        options: of the metric of every evaluation by its key, for alpha and the correction; None where not known.
+    """
     points = _points(scope)
     if points.empty:
         return None
     columns = [
         Column("model"),
         Column("certificate"),
+        *([] if options is None else [Column("alpha"), Column("correction")]),
         Column("l2 radius", "number", note="on the [0, 1] scale"),
         *(Column(name.replace("_", " "), "percent", heat=name != "abstention") for name in FIGURES),
     ]
     rows: list[list[Cell]] = []
     for row in points.to_dict("records"):
         certificate = f"{row['threat']}, {row['view']}"
-        rows.append([str(row["model"]), certificate, float(row["radius"]), *(row[name] for name in FIGURES)])
+        test = [] if options is None else _test(options[str(row["key"])])
+        rows.append([str(row["model"]), certificate, *test, float(row["radius"]), *(row[name] for name in FIGURES)])
     table = Table(
         f"certificates-{scope.id}",
         "Certified by randomised smoothing",
         columns,
         rows,
-        "A certified pixel keeps its class for every l2 perturbation up to the radius; the rest abstains and counts as "
-        "wrong. The level alpha holds per image.",
+        CAPTION + (_levels({row[3] for row in rows}) if options is not None else ANY_LEVEL) + ADD_UP,
     )
     series = [
         Series(
@@ -58,6 +77,18 @@ def section(scope: Scope) -> Section | None:
     return Section(f"certificates-section-{scope.id}", "Certificates", [table, panel])
 
 
+def _test(options: Mapping[str, Any]) -> list[Cell]:
+    """Alpha and the correction, as columns show them."""
+    tolerated = f", {options['tolerated']} wrong pixels tolerated" if options["tolerated"] else ""
+    return [f"{options['alpha']:g}", f"{options['correction']}{tolerated}"]
+
+
+def _levels(corrections: set[Cell]) -> str:
+    """What alpha means with some corrections."""
+    alone = [str(each).startswith("none") for each in corrections]
+    return PER_PIXEL if all(alone) else ANY_LEVEL if any(alone) else PER_IMAGE
+
+
 def _points(scope: Scope) -> pd.DataFrame:
     """One row per model, evaluation and tau."""
     rows = scope.frame
@@ -70,5 +101,6 @@ def _points(scope: Scope) -> pd.DataFrame:
         cells = {row["metric"]: Interval(row["value"], row["low"], row["high"]) for row in part.to_dict("records")}
         if {"radius", *FIGURES} <= set(cells):
             figures = {name: cells[name] for name in FIGURES}
-            points.append({"model": model, "threat": threat, "view": view, "radius": cells["radius"].value, **figures})
+            named = {"model": model, "threat": threat, "view": view, "key": part["key"].iloc[-1]}
+            points.append({**named, "radius": cells["radius"].value, **figures})
     return pd.DataFrame(points)

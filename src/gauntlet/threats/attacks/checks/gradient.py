@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from gauntlet.errors import GauntletError
+from gauntlet.models.randomness import random_parts
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.checks.suspicion import BEST_SLACK, LAST_SLACK, Suspicion, Trial
 from gauntlet.threats.attacks.engine.constraints import ball
@@ -17,9 +18,9 @@ from gauntlet.threats.attacks.engine.device import bridge
 from gauntlet.threats.attacks.engine.losses import losses
 from gauntlet.threats.attacks.engine.option_checks import radius, whole
 from gauntlet.threats.attacks.engine.posing import pose
-from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem, steady
+from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem, Tally, steady
 from gauntlet.threats.attacks.engine.request import Request
-from gauntlet.threats.attacks.engine.seeds import expand_seeds, uniform_draws
+from gauntlet.threats.attacks.engine.seeds import expand_seeds, image_seed, uniform_draws
 from gauntlet.threats.attacks.presets import build
 
 ITERATIVE, SINGLE_STEP, BLACK_BOX = "bim", "fgsm", "square"
@@ -30,13 +31,16 @@ BY_CHANCE_ONE_IN = 20
 """The F1 that boxes set by chance would hardly reach, as one over this."""
 VANISHING = 1e-8
 """A gradient of the summed loss below this everywhere is lost in half precision and in Adam's constant."""
+LOOKS = 9
+"""Draws over which the accuracy of a random model is averaged, the same ones for everything that is compared."""
 
 
 @dataclass(frozen=True)
 class Measured:
     """What the checks are judged by: accuracies in [0, 1] over the batch, and shares of gradient elements.
 
-    Accuracy is that of pixels; for a detector the mean F1 of the images.
+    Accuracy is that of pixels; for a detector the mean F1 of the images. Of a random model it is the mean over LOOKS
+    draws that no attack has seen.
 
     Attributes:
         classes: K; one over it is what chance reaches (BY_CHANCE_ONE_IN for a detector).
@@ -78,15 +82,17 @@ def measure(model: Any, images: torch.Tensor, labels: torch.Tensor | Sequence[Bo
     if other_model is not None:
         other_model, _, _ = bridge(other_model, images, labels)
     model, images, labels = bridge(model, images, labels)
-    problem = pose(model, images, labels, Request(ignore_index=ignore_index))
+    problem = judging(model, images, labels, trial)
     if int(problem.counts.sum()) == 0:
         raise GauntletError("the images have no labelled pixel; give some with labels.")
+
+    seeds = attack_seeds(trial, len(images))
 
     def iterative(epsilon: float, steps: int, returns: str) -> Attack:
         return iterative_attack(epsilon, steps, returns, norm, ignore_index)
 
     def attacked(attack: Attack, against: Any = model) -> float:
-        return accuracy(problem, attack(against, images, labels).images)
+        return accuracy(problem, attack(against, images, labels, seed=seeds).images)
 
     double = min(2 * size, 1.0) if norm == "linf" else 2 * size
     everything = 1.0 if norm == "linf" else float(images[0].numel()) ** 0.5
@@ -251,11 +257,35 @@ def _classes(problem: BatchProblem) -> int:
         return problem.look(problem.images).logits.shape[1]
 
 
+def judging(model: Any, images: torch.Tensor, labels: Any, trial: Trial) -> BatchProblem:
+    """The problem by which images are judged; a random model draws numbers in it that no attack draws."""
+    seeds = [image_seed(trial.seed, f"judge|{row}") for row in range(len(images))]
+    return pose(model, images, labels, Request(ignore_index=trial.ignore_index, seeds=seeds))
+
+
+def attack_seeds(trial: Trial, count: int) -> list[int]:
+    """One seed per image for the attacks that are compared."""
+    return [image_seed(trial.seed, f"attack|{row}") for row in range(count)]
+
+
 def accuracy(problem: BatchProblem, images: torch.Tensor) -> float:
-    """Share of what counts that the attack has not won."""
+    """Share of what counts that the attack has not won, over the looks."""
+    return _left(problem, _won(problem, images))
+
+
+def _won(problem: BatchProblem, images: torch.Tensor) -> torch.Tensor:
+    """What the attack has won per image, summed over the looks; they have the same draws in every call."""
+    fresh = replace(problem, tally=Tally.of(len(problem)))
     with steady(problem.model, images.device, 0):
-        fooled = problem.won(images)
-    return 1 - int(fooled.sum()) / int(problem.counts.sum())
+        return torch.stack([fresh.won(images) for _ in range(_looks(problem))]).sum(0)
+
+
+def _left(problem: BatchProblem, won: torch.Tensor) -> float:
+    return 1 - int(won.sum()) / (_looks(problem) * int(problem.counts.sum()))
+
+
+def _looks(problem: BatchProblem) -> int:
+    return LOOKS if random_parts(problem.model) else 1
 
 
 def _gradients(problem: BatchProblem) -> tuple[float, float]:
@@ -270,7 +300,7 @@ def _gradients(problem: BatchProblem) -> tuple[float, float]:
 
 
 def _strongest_noise(problem: BatchProblem, size: float, norm: str, noises: int, seed: int) -> float:
-    """Accuracy under the strongest of several uniform noises, chosen per image."""
+    """Accuracy under the strongest of several uniform noises, chosen per image; every noise meets the same draws."""
     sizes = torch.full((len(problem),), size, dtype=torch.float64, device=problem.images.device)
     allowed = ball(norm, problem.images, sizes, None)
     most = torch.zeros_like(problem.counts)
@@ -278,6 +308,5 @@ def _strongest_noise(problem: BatchProblem, size: float, norm: str, noises: int,
     for draw in range(noises):
         noise = uniform_draws(problem.images, seeds, f"noise|{draw}")
         points = allowed.finish(allowed.project(allowed.noise(noise, False)))
-        with steady(problem.model, points.device, 0):
-            most = torch.maximum(most, problem.won(points))
-    return 1 - int(most.sum()) / int(problem.counts.sum())
+        most = torch.maximum(most, _won(problem, points))
+    return _left(problem, most)

@@ -14,17 +14,15 @@ from torch import nn
 
 from gauntlet.models.contract import SegmentationModel
 from gauntlet.models.randomness import random_parts
-from gauntlet.threats.attacks.checks.gradient import accuracy, iterative_attack
+from gauntlet.threats.attacks.checks.gradient import accuracy, attack_seeds, iterative_attack, judging
 from gauntlet.threats.attacks.checks.suspicion import BEST_SLACK, Suspicion, Trial
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.option_checks import radius
-from gauntlet.threats.attacks.engine.posing import pose
-from gauntlet.threats.attacks.engine.request import Request
 from gauntlet.threats.attacks.presets import build
 
 TARGETED = "ifgsm-ll"
-SAMPLES, LOOKS = 10, 9
-"""Draws over which a gradient is averaged, and over which the accuracy of a random model is."""
+SAMPLES = 10
+"""Draws over which a gradient is averaged."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ def withstand(model: SegmentationModel, images: torch.Tensor, labels: Any, trial
     inside = inside_of(model)
     draws = bool(random_parts(model))
     size = radius(trial.epsilon, trial.norm)
-    problem = pose(model, images, labels, Request(ignore_index=trial.ignore_index))
+    problem, seeds = judging(model, images, labels, trial), attack_seeds(trial, len(images))
     strong = iterative_attack(size, trial.steps, "best", trial.norm, trial.ignore_index)
     targeted = build(
         TARGETED,
@@ -92,13 +90,10 @@ def withstand(model: SegmentationModel, images: torch.Tensor, labels: Any, trial
     )
 
     def kept(attack: Attack, against: nn.Module = model) -> float:
-        made = attack(against, images, labels).images
-        looks = [accuracy(problem, made) for _ in range(LOOKS if draws else 1)]
-        return sum(looks) / len(looks)
+        return accuracy(problem, attack(against, images, labels, seed=seeds).images)
 
     def on_itself(each: SegmentationModel) -> float:
-        own = pose(each, images, labels, Request(ignore_index=trial.ignore_index))
-        return accuracy(own, strong(each, images, labels).images)
+        return accuracy(judging(each, images, labels, trial), strong(each, images, labels, seed=seeds).images)
 
     return Withstood(
         attack=kept(strong),
