@@ -258,7 +258,7 @@ def test_the_command_draws_a_picture_of_a_file_and_published_figures(call: Call,
     )
     assert code == 0, err
     assert "ground truth" not in (tmp_path / "arnab-figure-1.html").read_text()
-    linked = re.findall(r"!\[[^]]*\]\(<(.+?)>\)", (tmp_path / "arnab-figure-1.md").read_text())
+    linked = re.findall(r"!\[[^]]*\]\((.+?)\)", (tmp_path / "arnab-figure-1.md").read_text())
     shapes = [cv2.imread(str(tmp_path / each)).shape for each in linked]
     assert len(linked) == len(set(linked)) >= 3
     assert {shape[1] / shape[0] for shape in shapes} == {2}

@@ -143,7 +143,7 @@ def _gallery(block: Gallery) -> str:
         for first in range(0, len(shown), ACROSS):
             some = shown[first : first + ACROSS]
             rows.append([escape(picture.caption) for picture in some])
-            rows.append([f"![{escape(picture.caption)}](<{picture.file}>)" for picture in some])
+            rows.append([f"![{escape(picture.caption)}]({picture.file})" for picture in some])
         lines = ["| " + " | ".join(row) + " |" for row in rows]
         lines[1:1] = ["|" + " --- |" * len(rows[0])] if rows else []
         head = f"**{escape(block.title)}** {escape(exhibit.title)} {escape(exhibit.detail)}"
