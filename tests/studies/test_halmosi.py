@@ -143,7 +143,8 @@ def test_smallest_perturbations_are_drawn_on_a_logarithmic_axis(
     assert [row[0] for row in table.rows] == [*MINIMUM, "aggregated"]
     assert [column.name for column in table.columns][-1] == "optimality"
     assert table.rows[-1][-1] is None  # the best of all is what the others are measured by
-    assert -1 <= alma_leads(results, "all")[0] <= 1
+    lead = alma_leads(results, "all")[0]
+    assert np.isnan(lead) or -1 <= lead <= 1  # three steps fool too few images here to have a quarter of them
     assert list(panel.charts) == ["99 % wrong", "90 % wrong"]
     for chart in panel.charts.values():
         assert isinstance(chart, LineChart)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def nothing_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_code_that_the_user_named_themselves_is_theirs_in_the_same_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(Path(str(importlib.import_module("tiny").__file__)).parent)
     load_model("python:tiny:tiny_network", num_classes=3)
     with refusing_code(WHY):
         assert load_model("python:tiny:tiny_network", num_classes=3).num_classes == 3
