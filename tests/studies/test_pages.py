@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
@@ -135,8 +136,9 @@ def test_images_at_equal_distances() -> None:
 def test_the_page_of_networks_trained_on_camvid_has_every_model_and_its_figures(tmp_path: Path) -> None:
     """On small scenes and under one step in place of the attacks."""
     step = {"attack": {"name": "fgsm", "epsilon": "2/255"}}
+    steps = {"clean": "clean", "battery": {"battery": {"name": "semsegbench", "epsilon": "2/255", "steps": 1}}}
     parts = {
-        label: Part({name: "clean" if name == "clean" else step for name in part.threats}, 2)
+        label: Part({name: steps.get(name, step) for name in part.threats}, 2, objects=part.objects)
         for label, part in CAMVID_TRAINED.parts().items()
     }
     plan = plan_page(replace(CAMVID_TRAINED, dataset=SMALL, parts=lambda: parts), prepare="off")
@@ -149,6 +151,15 @@ def test_the_page_of_networks_trained_on_camvid_has_every_model_and_its_figures(
     shares = set(SHARES.values()) <= set(shipped.names("camvid"))
     assert ("## Half of the batch attacked" in page) == shares
     assert list(runs["worst"].dataset.ids()) == [open_dataset(SMALL).ids()[index] for index in (0, 2)]
+    winners, sizes = (page.partition(title)[2] for title in ("## Which attack wins", "## Small objects against large"))
+    for model in shipped.names("camvid"):
+        row = re.search(rf"\| `{model}` \|(.*)\|", winners)
+        assert row is not None
+        assert sum(map(float, row[1].split("|"))) == 100
+    counted = [int(each) for each in re.findall(r"% \((\d+)\)", sizes)]
+    labels = [sample.labels for sample in runs["worst"].dataset]
+    assert sum(counted) == sum(cv2.connectedComponents(np.uint8(each == name), connectivity=8)[0] - 1
+                               for each in labels for name in range(11))  # fmt: skip
 
 
 def test_what_pages_refuse(tmp_path: Path, call: Call) -> None:

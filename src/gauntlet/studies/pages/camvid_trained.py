@@ -19,6 +19,8 @@ from gauntlet.studies.pages.worst_case import (
     pgd,
     pooling_section,
     share_section,
+    size_section,
+    winners_section,
 )
 
 EPSILON = "4/255"
@@ -37,7 +39,7 @@ def parts() -> dict[str, Part]:
     """Clean: every image of the test split; attacks: 32 at equal distances."""
     return {
         "clean": Part({CLEAN: "clean"}, None),
-        "worst": Part({CLEAN: "clean", BATTERY: lean_battery(EPSILON)}, 32),
+        "worst": Part({CLEAN: "clean", BATTERY: lean_battery(EPSILON)}, 32, objects=True),
         "weak": Part({epsilon: pgd(epsilon) for epsilon in EPSILONS}, 32),
     }
 
@@ -53,7 +55,9 @@ def write(runs: PageRuns, command: str) -> str:
         battery_section(worst, EPSILON),
         *([share_section(worst, runs["weak"], EPSILON, SHARES)] if there else []),
         epsilon_section(runs["weak"]),
+        winners_section(worst),
         pooling_section(worst),
+        size_section(worst),
     ]
     return "\n".join(sections)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -53,11 +53,13 @@ class Part:
         threats: by label.
         images: how many; None for all of them.
         models: addresses; those of the page by default.
+        objects: whether every connected object is kept, for size bias.
     """
 
     threats: Mapping[str, ThreatLike]
     images: int | None
     models: Sequence[str] | None = None
+    objects: bool = False
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,8 @@ def plan_page(
         counts = [count for count in (part.images, limit) if count is not None]
         data[label] = study.choose(everything, min(counts)) if counts else everything
         for address in part.models or models:
-            planned = member_jobs(address, {"": models[address]}, part.threats, data[label], None, chosen)
+            own = replace(chosen, objects=part.objects)
+            planned = member_jobs(address, {"": models[address]}, part.threats, data[label], None, own)
             jobs |= {(label, address, threat): each for (_, _, threat), each in planned.items()}
     sources = {address: resolve_model(address, **entry.options) for address, entry in models.items()}
     return PagePlan(study, data, sources, jobs)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
+import pandas as pd
+
+from gauntlet.analysis import best_attack, by_size, stored_objects
+from gauntlet.analysis.size_bias import FRACTION_EDGES
 from gauntlet.metrics.arithmetic import divide
 from gauntlet.models.sources import shipped
 from gauntlet.studies.figures import FloatArray, largest, mean_of, smallest
@@ -107,6 +112,47 @@ def pooling_section(runs: Runs) -> str:
         "CmIoU pools the pixels of all images, NmIoU averages over images and the classes that each of them has.",
         table(["worst case, %", "CmIoU", "NmIoU", "small classes", "large classes"], rows),
     )
+
+
+def winners_section(runs: Runs) -> str:
+    """Which member of the battery leaves an image the fewest right pixels."""
+    shares = {model: best_attack(runs(model, BATTERY).per_image, attacks=members(runs, model)).set_index("attack")
+              for model in runs.models}  # fmt: skip
+    names = list(dict.fromkeys(name for table in shares.values() for name in table.index))
+    rows = [[f"`{model}`", *(percent(each["share"].get(name), 0) for name in names)] for model, each in shares.items()]
+    return section(
+        "Which attack wins",
+        "Share of the images, in %, on which a member of the battery leaves the lowest accuracy; a tie, as where every "
+        "pixel is wrong, goes to the first. Nothing: the member was not needed.",
+        table(["model", *names], rows),
+    )
+
+
+def members(runs: Runs, model: str) -> list[str]:
+    """The attacks of the battery that ran on a model, in order; the clean image, another candidate, is none."""
+    return [view for view in dict.fromkeys(runs(model, BATTERY).per_image["view"]) if view not in ("all", CLEAN)]
+
+
+def size_section(runs: Runs) -> str:
+    """Recall of connected objects by their size; the part was run with objects."""
+    tables = {model: by_size(objects_of(runs, model)) for model in runs.models}
+    sizes = [f"{100 * low:g} to {100 * high:g} %" for low, high in pairwise(FRACTION_EDGES)]
+    counts = next(iter(tables.values()))["objects"]
+    rows = [
+        [f"`{model}`", *(f"{percent(each.clean_recall)} > {percent(each.recall)}" for each in found.itertuples())]
+        for model, found in tables.items()
+    ]
+    return section(
+        "Small objects against large",
+        "Mean recall in %, clean > worst case, of connected objects of one class, by the share of the image that they "
+        "cover; the number of objects stands in the header.",
+        table(["model", *(f"{size} ({count})" for size, count in zip(sizes, counts, strict=True))], rows),
+    )
+
+
+def objects_of(runs: Runs, model: str) -> pd.DataFrame:
+    """The objects of all images, clean and in the worst case."""
+    return stored_objects(runs.store, runs(model, CLEAN).key, runs(model, BATTERY).key)
 
 
 def accuracy(runs: Runs, threat: str, model: str) -> FloatArray:
