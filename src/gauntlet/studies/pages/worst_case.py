@@ -116,10 +116,12 @@ def pooling_section(runs: Runs) -> str:
 
 def winners_section(runs: Runs) -> str:
     """Which member of the battery leaves an image the fewest right pixels."""
-    shares = {model: best_attack(runs(model, BATTERY).per_image, attacks=members(runs, model)).set_index("attack")
-              for model in runs.models}  # fmt: skip
-    names = list(dict.fromkeys(name for table in shares.values() for name in table.index))
-    rows = [[f"`{model}`", *(percent(each["share"].get(name), 0) for name in names)] for model, each in shares.items()]
+    shares: dict[str, dict[str, float]] = {}
+    for model in runs.models:
+        found = best_attack(runs(model, BATTERY).per_image, attacks=members(runs, model))
+        shares[model] = dict(zip(found["attack"], found["share"].astype(float), strict=True))
+    names = list(dict.fromkeys(name for each in shares.values() for name in each))
+    rows = [[f"`{model}`", *(percent(each.get(name), 0) for name in names)] for model, each in shares.items()]
     return section(
         "Which attack wins",
         "Share of the images, in %, on which a member of the battery leaves the lowest accuracy; a tie, as where every "
@@ -139,9 +141,10 @@ def size_section(runs: Runs) -> str:
     sizes = [f"{100 * low:g} to {100 * high:g} %" for low, high in pairwise(FRACTION_EDGES)]
     counts = next(iter(tables.values()))["objects"]
     rows = [
-        [f"`{model}`", *(f"{percent(each.clean_recall)} > {percent(each.recall)}" for each in found.itertuples())]
+        [f"`{model}`", *(f"{percent(clean)} > {percent(worst)}"
+                         for clean, worst in found[["clean_recall", "recall"]].to_numpy(float))]
         for model, found in tables.items()
-    ]
+    ]  # fmt: skip
     return section(
         "Small objects against large",
         "Mean recall in %, clean > worst case, of connected objects of one class, by the share of the image that they "
