@@ -96,7 +96,8 @@ class FreshPython:
         return subprocess.CompletedProcess(arguments, code, self._out.read_text(), self._err.read_text())
 
     def close(self) -> None:
-        """Ends the process that forks."""
+        """Ends the process that forks, also where a process that a test left behind still holds its input open."""
+        self._server.kill()
         self._server.communicate()
 
 

@@ -9,9 +9,10 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.context import ForkProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -64,10 +65,28 @@ def drive(store: str, folder: Path, name: str, free: int = 0) -> None:
         (folder / f"{name} was interrupted").touch()
 
 
-def driver(store: str, folder: Path, name: str, free: int = 0) -> ForkProcess:
-    process = multiprocessing.get_context("fork").Process(target=drive, args=(store, folder, name, free))
-    process.start()
-    return process
+Driver = Callable[..., ForkProcess]
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    """Starts `drive` in a process; none outlives its test."""
+    started: list[ForkProcess] = []
+
+    def drive_alone(*args: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are deaf to Ctrl-C
+        drive(*args)
+
+    def start(store: str, folder: Path, name: str, free: int = 0) -> ForkProcess:
+        process = multiprocessing.get_context("fork").Process(target=drive_alone, args=(store, folder, name, free))
+        process.start()
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.join()
 
 
 def wait_for(there: Callable[[], bool]) -> None:
@@ -93,7 +112,7 @@ def put_claim(store: Store, key: str, beat: int = 0) -> None:
         connection.execute(table.insert().values(key=key, owner=ELSEWHERE, beat=beat))
 
 
-def test_a_second_process_waits_and_reads(address: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_second_process_waits_and_reads(address: str, tmp_path: Path, driver: Driver) -> None:  # noqa: F811
     first = driver(address, tmp_path, "first")
     wait_for((tmp_path / "first computes").exists)
     second = driver(address, tmp_path, "second")
@@ -115,7 +134,7 @@ def test_a_second_process_waits_and_reads(address: str, tmp_path: Path) -> None:
         assert (store.count(), owners(store)) == (1, [])
 
 
-def test_a_killed_process_is_taken_over_where_it_was(address: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_killed_process_is_taken_over_where_it_was(address: str, tmp_path: Path, driver: Driver) -> None:  # noqa: F811
     first = driver(address, tmp_path, "first", free=1)
     wait_for((tmp_path / "first computes").exists)  # two images are committed, the others wait
     first.kill()
