@@ -181,6 +181,7 @@ def test_corrupted_figures_are_those_of_the_corrupted_images(
     assert result.figures["mIoU"] == pytest.approx(segmentation.cmiou(CountTable.of(matrices, 3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tensorboard", "wandb", "mlflow"])
 def test_trackers_work_offline(
     kind: str, tiny_model: SegmentationModel, tiny_dataset: TinyDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -90,6 +90,7 @@ def test_every_network_of_the_reference_is_in_the_catalogue() -> None:
     assert not set(ALIASES) & set(NETWORKS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFERENCE)
 def test_the_authors_names_are_ours_one_to_one(name: str) -> None:
     entry = reference()["architectures"][name]

@@ -9,6 +9,8 @@ from gauntlet.studies.findings.evidence import SELECTIONS, PaperClaim, counted
 from gauntlet.studies.findings.page import anchor, claims, render, verdicts
 from paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, list[PaperClaim]]:

@@ -144,7 +144,8 @@ def test_verdicts(stored: Results) -> None:
 
 def test_a_letter_is_a_part_and_a_page_has_the_name_that_was_asked_for(call: Call) -> None:
     for item, threats in (("spatial/figure-5a", 3), ("spatial/figure-4b", 11), ("arnab/table-10", 9)):
-        arguments = ("--model", "streets/enet", "--limit", "1", "--store", ":memory:", "--dry-run", "--json")
+        network = ("--model", "python:nets:street_network", "--num-classes", "11")
+        arguments = (*network, "--limit", "1", "--store", ":memory:", "--dry-run", "--json")
         code, out, err = call("study", "run", item, *arguments)
         assert code == 0, err
         assert out.count('"threat"') == threats, out

@@ -73,6 +73,7 @@ def batch(size: int = 64) -> tuple[torch.Tensor, torch.Tensor]:
     return images, labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_every_family_trains_all_it_has_and_folds(name: str, options: dict[str, Any]) -> None:
     model = wrapped(name, **options)
@@ -87,6 +88,7 @@ def test_every_family_trains_all_it_has_and_folds(name: str, options: dict[str, 
     assert same_function(model, folded, (64, 64))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [

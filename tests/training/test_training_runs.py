@@ -16,6 +16,7 @@ import yaml
 from safetensors.torch import load_file
 from training_squares import recipe
 
+from fresh_python import FreshPython
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.models.contract import ModelIdentity
@@ -166,9 +167,9 @@ def test_an_unknown_dataset_module_is_reported(tmp_path: Path) -> None:
         train(recipe(data={"name": "python:training_squares:Nothing"}), tmp_path, progress=QUIET)
 
 
-def test_the_command_says_what_is_wrong_and_exits_with_2(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "gauntlet.training", str(tmp_path / "none.yaml")]
-    done = run(command)
+def test_the_command_says_what_is_wrong_and_exits_with_2(tmp_path: Path, fresh_python: FreshPython) -> None:
+    command = "import runpy; runpy.run_module('gauntlet.training', run_name='__main__')"
+    done = fresh_python.run(command, str(tmp_path / "none.yaml"), folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error: the training recipe ")
 

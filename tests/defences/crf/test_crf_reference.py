@@ -98,6 +98,7 @@ def test_gradients(name: str) -> None:
         assert found[key] == pytest.approx(value, rel=1e-9, abs=1e-9), key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "counts"), [("crfrnn", (128, 358)), ("deeplab", (176, 462)), ("small", (435, 1503))])
 def test_cells_are_as_near_to_the_exact_kernel_as_measured(name: str, counts: tuple[int, int]) -> None:
     """At 72 x 96, ten iterations: at most the reference's error for both sides, nearer than pydensecrf's lattice."""
@@ -119,6 +120,7 @@ def test_cells_are_as_near_to_the_exact_kernel_as_measured(name: str, counts: tu
 LATTICE = reference()["pydensecrf2 1.1 (permutohedral, float32) minus exact"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", list(LATTICE))
 def test_cells_are_as_near_to_the_exact_kernel_as_the_lattice(case: str) -> None:
     """At 24 x 32, every published case: at most 1.5 times the lattice's mean error, no larger single one."""

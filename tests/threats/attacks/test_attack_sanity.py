@@ -229,6 +229,7 @@ def test_random_starts_differ_between_seeds() -> None:
     assert not torch.equal(noise[0], noise[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [("dag", {"alpha": 0.003}), ("pdpgd", {"steps": 200}), ("fmn", {"steps": 100}), ("alma-prox", {"steps": 300})],

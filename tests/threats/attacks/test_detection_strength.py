@@ -206,6 +206,7 @@ STRONG: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(STRONG))
 @pytest.mark.parametrize("target", [0, 2])
 def test_a_class_is_reached_at_every_object(name: str, target: int) -> None:

@@ -116,6 +116,7 @@ def motion_of_all_severities(name: str, image_name: str, seed: int) -> list[Imag
     return outs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MOTIONS)
 def test_motion_is_that_of_the_independent_implementation(name: str) -> None:
     """Rule 4 of section 7.3: MAE within 10 % + 4 SE, MAE growing and std falling with severity."""

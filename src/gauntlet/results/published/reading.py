@@ -17,6 +17,7 @@ from gauntlet.numbers import parse_number
 from gauntlet.results.published import flags
 from gauntlet.results.published.sources import EXTRA_SOURCES, SOURCES
 from gauntlet.results.published.threat_names import short_name, write_description
+from gauntlet.results.tidy import plain_texts
 
 STORED_COLUMNS = [
     *("source", "table", "task", "model", "architecture", "backbone", "backbone_type", "proposal_type", "training"),
@@ -56,7 +57,7 @@ Choice = str | Sequence[str] | None
 @lru_cache(maxsize=1)
 def _load() -> pd.DataFrame:
     table = _with_threats(_read_file())
-    return table.assign(
+    table = table.assign(
         split="",
         class_name="",
         low=float("nan"),
@@ -68,7 +69,8 @@ def _load() -> pd.DataFrame:
         date=pd.to_datetime(table["date"], format="%Y-%m-%d"),
         reason=_reasons(table["flag"]),
         model_reason=_reasons(table["model_flag"]),
-    )[_COLUMNS]
+    )
+    return plain_texts(table[_COLUMNS])
 
 
 def _read_file() -> pd.DataFrame:
