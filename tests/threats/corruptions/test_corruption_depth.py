@@ -16,6 +16,7 @@ from gauntlet.analysis.scoring.benchmark_sets import CORRUPTIONS
 from gauntlet.cli.show import _corruption_sheet
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
+from gauntlet.datasets.depth_maps import DepthFolder
 from gauntlet.datasets.protocols import Protocol, Resized
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate, plan
@@ -37,6 +38,7 @@ from gauntlet.threats.corruptions import (
     registry,
     write_corrupted,
 )
+from gauntlet.threats.corruptions.settings import DepthRule
 from tiny_detector import TinyBoxes, TinyDetector
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -274,3 +276,21 @@ def test_no_copy_is_begun_that_needs_depth(tmp_path: Path) -> None:
     with pytest.raises(GauntletError, match="'fog_3d' needs depth, which the dataset 'tiny-boxes' does not have"):
         write_corrupted(TinyBoxes(1), tmp_path / "copy", ["fog", "fog_3d"], [2])
     assert not (tmp_path / "copy").exists()
+
+
+REAL = ("3dcc_point_0_view_0", "nyu_raw_0", "redwood_0", "sun3d_0", "tum_0")
+
+
+@pytest.mark.parametrize("rule", ["metric", "estimated"])
+@pytest.mark.parametrize("name", sorted(name for name in COMMON_3D if registry[name].needs_depth))
+def test_corruptions_grow_on_photographs_with_measured_depth(shared: Path, name: str, rule: DepthRule) -> None:
+    """Measured maps have holes, and borders that no made-up map has."""
+    folder, changes = shared / "realdata" / "depth", []
+    for each in REAL:
+        image = cv2.resize(cv2.imread(str(folder / "rgb" / f"{each}.jpg")), (96, 72), interpolation=cv2.INTER_AREA)
+        depth = DepthFolder(folder / "depth_mm", 0.001, [each]).read(Sample(each, image))
+        depth = cv2.resize(depth, (96, 72), interpolation=cv2.INTER_NEAREST)
+        seen = [corrupt(image, name, severity, depth=depth, depth_rule=rule) for severity in (1, 3, 5)]
+        changes.append([np.abs(one.astype(float) - image).mean() for one in seen])
+    first, third, fifth = np.mean(changes, axis=0)
+    assert 0 < first < third < fifth
