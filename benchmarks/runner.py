@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -91,7 +92,11 @@ def _since(began: tuple[float, float]) -> list[float]:
 
 
 class _Clock:
-    """Adds up the time of forward passes and of `torch.autograd.grad`, in seconds of wall and of processor time."""
+    """Adds up the time of the model's passes, in seconds of wall and of processor time.
+
+    Backward passes are the calls of `torch.autograd.grad` that end at images; the gradient of the loss with respect to
+    the logits is not the model's.
+    """
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module, self.inside = module, [0.0, 0.0]
@@ -109,7 +114,13 @@ class _Clock:
 
     def __enter__(self) -> None:
         self.module.forward = self._timed(self._forward)
-        torch.autograd.grad = self._timed(self._grad)  # type: ignore[assignment]
+        timed = self._timed(self._grad)
+
+        def grad(outputs: Any, inputs: torch.Tensor, *args: Any, **options: Any) -> Any:
+            call: Callable[..., Any] = timed if inputs.ndim == 4 and inputs.shape[1] == 3 else self._grad
+            return call(outputs, inputs, *args, **options)
+
+        torch.autograd.grad = grad  # type: ignore[assignment]
 
     def __exit__(self, *_: object) -> None:
         self.module.forward = self._forward

@@ -15,7 +15,9 @@ import yaml
 from test_runner import committed, content, counts
 
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.execution.cluster import gpus_for
 from gauntlet.evaluation.execution.runner import Executor, run_jobs
+from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import open_dataset, parse_plan, plan_jobs
 from gauntlet.results import Store, open_store
 from gauntlet.samples import collate
@@ -149,3 +151,13 @@ def test_a_model_is_checked_against_every_dataset(cluster: str) -> None:
     plan["models"] = [{"address": "python:nets:street_network", "options": {"num_classes": 5}}]
     summary = run_jobs(plan_jobs(parse_plan(plan)), Store(), executor=executor(cluster, 1))
     assert "has 5 classes, the dataset 'streets' 11" in summary.failures[0].error
+
+
+def test_a_device_that_is_asked_for_is_used() -> None:
+    def asked(device: str | None) -> list[PlannedJob]:
+        return plan_jobs(parse_plan(content("clean")), device)
+
+    assert [gpus_for(asked(device), 2) for device in (None, "cuda", "cpu")] == [2, 2, 0]
+    assert gpus_for(asked("cpu"), 0) == gpus_for(asked(None), 0) == 0
+    with pytest.raises(GauntletError, match="the cluster has no GPU"):
+        gpus_for(asked("cuda"), 0)

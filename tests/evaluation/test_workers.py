@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,15 @@ from gauntlet.evaluation import evaluate
 from gauntlet.evaluation.execution import local
 from gauntlet.evaluation.execution.failures import Failure
 from gauntlet.evaluation.execution.local import LocalExecutor, one_thread
+from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.evaluation.execution.runner import run_jobs
+from gauntlet.evaluation.execution.units import Group, UnitComputer
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import open_dataset, parse_plan, plan_jobs
-from gauntlet.metrics import Figure
+from gauntlet.metrics import Figure, Views
 from gauntlet.models import wrap_model
 from gauntlet.results import Evaluation, Store, open_store
+from gauntlet.results.record import ImageRow
 from gauntlet.results.store import Started
 from gauntlet.samples import Sample, collate
 from nets import street_network
@@ -252,11 +255,11 @@ def test_what_cannot_travel_is_told() -> None:
 
 
 def test_short_runs_stay_in_this_process_unless_workers_are_asked_for() -> None:
-    assert LocalExecutor()._devices(planned("clean")) == ["cpu"]
+    assert LocalExecutor().devices(planned("clean")) == ["cpu"]
     long = {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 1000}}
-    assert LocalExecutor()._devices(planned(long)) == ["cpu"] * min(5, len(os.sched_getaffinity(0)))
-    assert LocalExecutor(3)._devices(planned("clean")) == ["cpu"] * 3
-    assert LocalExecutor(9)._devices(planned("clean")) == ["cpu"] * 5  # five units are five workers' work
+    assert LocalExecutor().devices(planned(long)) == ["cpu"] * min(5, len(os.sched_getaffinity(0)))
+    assert LocalExecutor(3).devices(planned("clean")) == ["cpu"] * 3
+    assert LocalExecutor(9).devices(planned("clean")) == ["cpu"] * 5  # five units are five workers' work
 
 
 def test_the_first_choice_of_a_preparation_holds_for_everybody() -> None:
@@ -401,6 +404,41 @@ def test_an_evaluation_that_somebody_removes_ends_alone(monkeypatch: pytest.Monk
     outcome = run_jobs(jobs, store, executor=LocalExecutor(2))
     assert sorted(each.threat for each in outcome.computed) == ["fog 3", "snow 3"]
     assert [failure.planned.job.threat for failure in outcome.failures] == ["clean"]
+
+
+@pytest.mark.usefixtures("workers_here")
+def test_a_choice_that_cannot_be_stored_ends_its_job_and_the_next_one_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, jobs = Store(), planned(PGD, {"attack": {"name": "pgd", "epsilon": "4/255", "steps": 2}})
+    keep, times = Store.keep_preparation, iter(range(9))
+
+    def failing(self: Store, started: Started, steps: Sequence[str]) -> tuple[str, ...]:
+        if next(times, 9) == 0:
+            raise GauntletError("the disk is full")
+        return keep(self, started, steps)
+
+    monkeypatch.setattr(Store, "keep_preparation", failing)
+    outcome = run_jobs(jobs, store, executor=LocalExecutor(2))
+    assert (len(outcome.computed), [each.error for each in outcome.failures]) == (1, ["the disk is full"])
+
+
+@pytest.mark.usefixtures("workers_here")
+def test_what_a_worker_has_to_say_is_said_by_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: dict[str, None] = {}
+
+    class Talking(Silent):
+        def note_once(self, text: str) -> None:
+            said[text] = None
+
+    compute = UnitComputer.compute
+
+    def noisy(self: UnitComputer, groups: Sequence[Group]) -> tuple[list[ImageRow], Views]:
+        assert self.progress is not None
+        self.progress.note_once("out of memory")
+        return compute(self, groups)
+
+    monkeypatch.setattr(UnitComputer, "compute", noisy)
+    run_jobs(planned("clean"), Store(), executor=LocalExecutor(2), progress=Talking())
+    assert list(said) == ["out of memory"]
 
 
 def test_bad_input_is_tried_once_and_ends_its_job(pool: None) -> None:

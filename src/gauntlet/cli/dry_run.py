@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING
 import typer
 
 from gauntlet.cli.output import print_json, print_table
-from gauntlet.numbers import format_duration
+from gauntlet.numbers import counted, format_duration
 
 if TYPE_CHECKING:
     from gauntlet.evaluation.jobs import PlannedJob
 
 
-def print_dry_run(jobs: Sequence[PlannedJob], address: str, workers: int, as_json: bool) -> None:
-    """One row per evaluation: whether it is stored, its passes per image and minutes, at most, where it is not.
+def print_dry_run(jobs: Sequence[PlannedJob], address: str, workers: int | None, as_json: bool) -> None:
+    """One row per evaluation: whether it is stored, its passes per image and minutes of one worker where it is not.
 
     Args:
         jobs: what would run.
         address: of the store.
-        workers: processes that would compute.
+        workers: as many processes at most would compute here; as many as there are cores by default.
         as_json: print JSON instead of a table.
     """
     from gauntlet.evaluation.estimate import estimate
+    from gauntlet.evaluation.execution.local import LocalExecutor
 
     states = _states(jobs, address)
     missing = [planned for planned in jobs if states.get(planned.job.key) != "complete"]
@@ -48,10 +49,11 @@ def print_dry_run(jobs: Sequence[PlannedJob], address: str, workers: int, as_jso
         return
     columns = ["model", "dataset", "threat", "images", "state", "passes", "minutes"]
     print_table("", columns, [[row[name] for name in columns] for row in rows], numbers_from=3)
+    count = len(LocalExecutor(workers).devices(missing)) if missing else 1
     typer.echo(
         f"{len(jobs)} evaluations, {len(jobs) - len(missing)} of them stored; the rest takes about "
-        f"{format_duration(sum(seconds.values()) / workers)} on {workers} core{'s' * (workers > 1)} "
-        "(attacks that stop early take less)."
+        f"{format_duration(sum(seconds.values()) / count)} with {counted(count, 'worker')} "
+        "(minutes are those of one; attacks that stop early take less)."
     )
 
 

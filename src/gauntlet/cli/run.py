@@ -129,9 +129,7 @@ def run(
     folder = None if save_images is None else str(save_images.resolve())
     jobs = plan_jobs(chosen, device, Terminal(), only=only or (), skip=skip or (), images_folder=folder)
     if dry_run:
-        from gauntlet.evaluation.execution.local import cores
-
-        print_dry_run(jobs, store, workers or cores(), as_json)
+        print_dry_run(jobs, store, workers, as_json)
         return
     keep_freed_memory()
     trackers = [name for name, wanted in (("wandb", wandb), ("mlflow", mlflow), ("tensorboard", tensorboard)) if wanted]

@@ -287,10 +287,9 @@ class StudyCommand:
 
     def _say_what_would_run(self, jobs: Iterable[PlannedJob]) -> None:
         from gauntlet.cli.dry_run import print_dry_run
-        from gauntlet.evaluation.execution.local import cores
 
         different = {planned.job.key: planned for planned in jobs}
-        print_dry_run(list(different.values()), self.store, self.workers or cores(), self.as_json)
+        print_dry_run(list(different.values()), self.store, self.workers, self.as_json)
 
 
 def _need(models: Sequence[ModelEntry]) -> None:

@@ -70,7 +70,7 @@ def probe(planned: PlannedJob) -> Probe | None:
 
     steps = parse_steps(planned.settings.prepare)
     if steps is None:
-        steps = steps_for(model, planned.dataset, planned.settings.batch_size)
+        steps = steps_for(model, planned.dataset, planned.threat, planned.settings.batch_size)
     prepared = prepare(model, steps)
 
     def load() -> Batch:
@@ -110,4 +110,6 @@ def _timed(function: Any) -> tuple[float, Any]:
     value = function()
     if torch.cuda.is_available():
         torch.cuda.synchronize()
+    elif torch.backends.mps.is_available():
+        torch.mps.synchronize()
     return time.perf_counter() - began, value

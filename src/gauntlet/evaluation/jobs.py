@@ -187,10 +187,10 @@ def ready_model(source: GauntletModel | ModelSource, dataset: Dataset, device: t
     return model.to(device)
 
 
-def steps_for(model: GauntletModel, dataset: Dataset, batch_size: int) -> tuple[str, ...]:
-    """The fastest preparation of a model for images of the size of a dataset's first one."""
+def steps_for(model: GauntletModel, dataset: Dataset, threat: Threat, batch_size: int) -> tuple[str, ...]:
+    """The fastest preparation of a model under a threat for images of the size of a dataset's first one."""
     height, width = dataset[0].image.shape[:2]
-    return choose_steps(model, (height, width), batch_size)
+    return choose_steps(model, (height, width), threat.images_per_pass(batch_size))
 
 
 def prepare_for(model: GauntletModel, dataset: Dataset, steps: Sequence[str]) -> GauntletModel:

@@ -101,6 +101,10 @@ class Threat(ABC):
     def check_size(self, height: int, width: int) -> None:  # noqa: B027 - most threats are for every size
         """An error where it makes no sense on images of a size."""
 
+    def images_per_pass(self, batch_size: int) -> int:
+        """How many images of a batch the model is shown at once while it is attacked."""
+        return batch_size
+
     @abstractmethod
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
         """The perturbed batch; the outcome for an image does not depend on its batch mates."""

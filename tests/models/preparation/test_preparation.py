@@ -17,6 +17,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.models import DetectionModel, SegmentationModel, wrap_model
 from gauntlet.models.preparation import choose_steps, choosing, parse_steps, prepare
 from gauntlet.models.preparation.folding import FixedLeakyReLU, FixedPReLU, Foldable, ScaleAndShift, fold, foldables
+from gauntlet.threats import build_threat
 from tiny import TinyDataset
 
 
@@ -128,6 +129,22 @@ def test_a_slope_per_channel_has_the_gradient_of_torch() -> None:
     assert isinstance(module[0], FixedPReLU)
 
 
+def test_a_slope_per_channel_has_a_gradient_in_half_precision() -> None:
+    """Under autocast features are bfloat16 and the slope is not."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.PReLU(4), nn.Conv2d(4, 2, 1))
+    gradients = []
+    for folded in (False, True):
+        if folded:
+            fold(network)
+        images = torch.rand(1, 3, 8, 8, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            value = network(images)
+        gradients.append(torch.autograd.grad(value.float().sum(), images)[0])
+    assert isinstance(network[1], FixedPReLU)
+    assert torch.allclose(gradients[0], gradients[1], rtol=0.02, atol=0.02)
+
+
 def test_inside_a_module_that_cannot_be_traced_blocks_are_still_found() -> None:
     module = Branching().eval()
     assert list(foldables(module)) == [Foldable(("body.0",), "body.1")]
@@ -220,20 +237,22 @@ def test_a_preparation_that_changes_the_function_is_never_chosen(
     assert choose_steps(model, (16, 16), 2) == ()
 
 
-@pytest.mark.parametrize(("moved", "accepted"), [(0, True), (15, True), (30, False)])
-def test_a_few_outputs_may_move_as_they_do_where_maxima_tie(
-    own_cache: Path, model: SegmentationModel, monkeypatch: pytest.MonkeyPatch, moved: int, accepted: bool
+@pytest.mark.parametrize(
+    ("moved", "classes", "accepted"), [(0, 5, True), (5, 5, True), (6, 5, False), (6, 1, False), (256, 1, False)]
+)
+def test_a_few_outputs_of_every_class_may_move_as_they_do_where_maxima_tie(
+    own_cache: Path, model: SegmentationModel, monkeypatch: pytest.MonkeyPatch, moved: int, classes: int, accepted: bool
 ) -> None:
     class Moving(nn.Module):
         def forward(self, logits: torch.Tensor) -> torch.Tensor:
-            change = torch.zeros(logits[0].numel())
-            change[:moved] = 0.1
+            change = torch.zeros(logits[0].flatten(1).shape)
+            change[:classes, :moved] = 0.1
             return logits + change.view(logits.shape[1:]) * logits.detach().abs().max()
 
     def move(module: nn.Module) -> None:
         module.get_submodule("module").last = nn.Sequential(module.get_submodule("module.last"), Moving())
 
-    assert model(torch.rand(1, 3, 16, 16)).numel() == 1280  # of which two in a hundred are 25
+    assert model(torch.rand(1, 3, 16, 16)).shape[1:] == (5, 16, 16)  # two in a hundred of a class are 5.1
     monkeypatch.setattr("gauntlet.models.preparation.steps.STEPS", {"fold": move})
     timed(monkeypatch, [1.0, 0.5, 1.0, 1.0] if accepted else [1.0, 1.0])
     assert choose_steps(model, (16, 16), 2) == (("fold",) if accepted else ())
@@ -341,6 +360,23 @@ def test_a_remembered_choice_is_checked_for_another_network_with_the_same_weight
     assert choose_steps(models[0], (16, 16), 2) == ("fold",)
     timed(monkeypatch, [1.0, 0.9])  # fold is not the same function here: two candidates are left
     assert choose_steps(models[1], (16, 16), 2) == ("channels-last",)
+
+
+def test_a_choice_is_remembered_for_layers_images_of_a_pass_and_the_processor() -> None:
+    torch.manual_seed(0)
+    plain, beside = Branching(), Beside()
+    beside.load_state_dict(plain.state_dict())
+    one, other = (wrap_model(each, num_classes=4, name="one") for each in (plain, beside))
+    keys = [choosing._machine_key(model, (16, 16), count) for model in (one, other) for count in (1, 4)]
+    assert len(set(keys)) == 4
+    assert choosing.processor() in keys[0]
+
+
+def test_a_battery_is_prepared_for_single_images() -> None:
+    battery = {"name": "semsegbench", "epsilon": "8/255"}
+    assert build_threat({"battery": battery}).images_per_pass(4) == 1
+    assert build_threat({"battery": {**battery, "together": True}}).images_per_pass(4) == 4
+    assert build_threat({"attack": {"name": "pgd"}}).images_per_pass(4) == 4
 
 
 class Flat(nn.Module):

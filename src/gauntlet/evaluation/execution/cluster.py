@@ -40,7 +40,7 @@ class RayExecutor:
         for planned in jobs:
             _addresses(planned)
         ray = start_ray(self.address)
-        gpus = int(ray.cluster_resources().get("GPU", 0))
+        gpus = gpus_for(jobs, int(ray.cluster_resources().get("GPU", 0)))
         count = self.workers or gpus or max(1, int(ray.cluster_resources().get("CPU", 1)) // self.cpus_per_worker)
         resources = {"num_gpus": 1} if gpus else {"num_cpus": self.cpus_per_worker}
         device = torch.device("cuda" if gpus else "cpu")  # of the workers; the driver may have none
@@ -59,6 +59,14 @@ class RayExecutor:
             pool.close()
             if self.address is None:
                 ray.shutdown()
+
+
+def gpus_for(jobs: Sequence[PlannedJob], there: int) -> int:
+    """How many GPUs of a cluster are used: all of them, or none where the CPU is asked for."""
+    asked = str(jobs[0].settings.device or "")
+    if asked.startswith("cuda") and not there:
+        raise GauntletError("the cluster has no GPU; leave --device out or say cpu.")
+    return 0 if asked == "cpu" else there
 
 
 def _addresses(planned: PlannedJob) -> tuple[ModelEntry, DatasetEntry]:

@@ -68,7 +68,7 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
             return stored  # another process finished it since the store was asked
         progress.start(f"{planned.label} | {planned.job.threat}", session.images, len(session.done))
         if session.preparation is None:
-            session.keep_preparation(steps_for(model, dataset, session.started.batch_size))
+            session.keep_preparation(steps_for(model, dataset, planned.threat, session.started.batch_size))
         model = _prepared(planned.model, model, dataset, session.preparation or ())
         threat = with_preparation(planned.threat, settings.prepare, dataset)
         computer = UnitComputer(dataset, model, threat, settings.seed, session.counter, device, progress, session.kept)
@@ -134,13 +134,13 @@ class LocalExecutor:
         self, jobs: Sequence[PlannedJob], store: Store, progress: Progress, *, again: bool = False
     ) -> Generator[Evaluation | Failure, None, None]:
         """Yields every job as it ends; a job that fails ends as a Failure."""
-        devices = self._devices(jobs)
+        devices = self.devices(jobs)
         if len(devices) > 1:
             yield from _run_on_workers(devices, jobs, store, progress, again)
         else:
             yield from _run_here(jobs, store, progress, again)
 
-    def _devices(self, jobs: Sequence[PlannedJob]) -> list[str]:
+    def devices(self, jobs: Sequence[PlannedJob]) -> list[str]:
         """The device of every worker; one entry where this process does the work."""
         device = choose_device(jobs[0].settings.device)
         if os.name != "posix" or device.type == "mps" or any(planned.settings.importance for planned in jobs):

@@ -90,18 +90,18 @@ def halve(images: torch.Tensor) -> torch.Tensor:
 
 
 def scale_and_shift(norm: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
-    """(C,) scale and (C,) shift of a batch norm, computed in double precision and rounded once."""
+    """(C,) scale and (C,) shift of a batch norm, computed in double precision (on the CPU: MPS has none)."""
     assert isinstance(norm, nn.BatchNorm2d)
     assert norm.running_mean is not None
     assert norm.running_var is not None
-    dtype = norm.running_mean.dtype
-    scale = (norm.running_var.double() + norm.eps).rsqrt()
+    place = norm.running_mean
+    scale = (norm.running_var.cpu().double() + norm.eps).rsqrt()
     if norm.weight is not None:
-        scale = scale * norm.weight.detach().double()
-    shift = -norm.running_mean.double() * scale
+        scale = scale * norm.weight.detach().cpu().double()
+    shift = -norm.running_mean.cpu().double() * scale
     if norm.bias is not None:
-        shift = shift + norm.bias.detach().double()
-    return scale.to(dtype), shift.to(dtype)
+        shift = shift + norm.bias.detach().cpu().double()
+    return scale.to(place), shift.to(place)
 
 
 def unit(

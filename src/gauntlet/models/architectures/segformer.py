@@ -222,13 +222,14 @@ class FoldedDecoder(nn.Module):
         assert isinstance(normalisation, nn.BatchNorm2d)
         scale, shift = scale_and_shift(normalisation)
         stages: list[nn.Conv2d] = []
-        parts = (scale[:, None] * fusion.weight.flatten(1)).double().chunk(len(decoder.projections), dim=1)
+        fused = (scale[:, None] * fusion.weight.flatten(1)).cpu().double()  # MPS has no double precision
+        parts = fused.chunk(len(decoder.projections), dim=1)
         for part, projection in zip(parts, decoder.projections, strict=True):
             assert isinstance(projection, nn.Conv2d)
             assert projection.bias is not None
             stage = nn.Conv2d(projection.in_channels, len(scale), 1, bias=not stages, device=scale.device)
-            stage.weight.data = (part @ projection.weight.flatten(1).double()).to(scale.dtype)[:, :, None, None]
-            shift = shift + (part @ projection.bias.double()).to(scale.dtype)
+            stage.weight.data = (part @ projection.weight.flatten(1).cpu().double()).to(scale)[:, :, None, None]
+            shift = shift + (part @ projection.bias.cpu().double()).to(scale)
             stages.append(stage)
         stages[0].bias = nn.Parameter(shift)
         self.stages = nn.ModuleList(stages)

@@ -143,6 +143,9 @@ class BatteryThreat(Threat):
         flags = {**({} if self.battery.skip else {"skip": False}), **({"table": True} if self.battery.table else {})}
         return {"battery": {**self.battery.describe(), **flags}}
 
+    def images_per_pass(self, batch_size: int) -> int:
+        return batch_size if self.battery.together else 1
+
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
         members = {
             name: replace(member, ignore_index=batch.ignore_index) for name, member in self.battery.members.items()

@@ -123,7 +123,7 @@ class Driver:
         self._held: list[int] = []
         self._deaths_at_start = 0
         self._queues: dict[str, _Queue] = {}
-        # By model, dataset and batch size: the preparation that a worker chose, None while it measures.
+        # By model, dataset and images of a pass: the preparation that a worker chose, None while it measures.
         self._preparations: dict[tuple[str, str, int], tuple[str, ...] | None] = {}
         for index, planned in enumerate(jobs):
             self._queues.setdefault(_model_name(planned), _Queue()).jobs.append(index)
@@ -159,6 +159,7 @@ class Driver:
             pending = seat.units.pop(0)
             if pending.job in self._begun:  # else its job has ended with an error meanwhile
                 self._guarded(pending.job, lambda: self._commit(pending, event.delivery))
+            self._stop_choosing(pending)  # of a unit whose job has ended
 
     def _queue_held(self) -> None:
         """Lets jobs that other drivers had be asked for again."""
@@ -186,6 +187,8 @@ class Driver:
 
     def _commit(self, pending: _PendingUnit, delivery: Delivery) -> None:
         session = self._begun[pending.job].session
+        for note in delivery.notes:
+            self._progress.note_once(note)
         chosen = session.keep_preparation(delivery.preparation)
         if pending.chooses:
             self._preparations[self._choice_key(pending.job)] = chosen
@@ -218,9 +221,7 @@ class Driver:
             counts: whether this was a try; a unit that only waited in a worker that died was not tried.
             final: it would go wrong again, and with the other units too (bad input): the job ends.
         """
-        if pending.chooses:  # the next unit chooses how the model is prepared
-            self._preparations.pop(self._choice_key(pending.job), None)
-            pending.chooses = False
+        self._stop_choosing(pending)
         if pending.job not in self._begun:
             return
         pending.tries += counts
@@ -228,6 +229,12 @@ class Driver:
             self._queues[_model_name(self._jobs[pending.job])].units.append(pending)
         else:
             self._guarded(pending.job, lambda: self._set_aside(pending, error, final=final))
+
+    def _stop_choosing(self, pending: _PendingUnit) -> None:
+        """Lets the next unit choose how the model is prepared, if this one was to and has not."""
+        if pending.chooses:
+            self._preparations.pop(self._choice_key(pending.job), None)
+            pending.chooses = False
 
     def _set_aside(self, pending: _PendingUnit, error: str, *, final: bool) -> None:
         session, unit = self._begun[pending.job].session, pending.unit
@@ -341,7 +348,7 @@ class Driver:
     def _choice_key(self, job: int) -> tuple[str, str, int]:
         planned = self._jobs[job]
         dataset = repr(planned.dataset_entry or id(planned.dataset))
-        return _model_name(planned), dataset, planned.settings.batch_size
+        return _model_name(planned), dataset, planned.threat.images_per_pass(planned.settings.batch_size)
 
 
 def _model_name(planned: PlannedJob) -> str:

@@ -75,9 +75,11 @@ class Delivery:
         views: what the views of the counts are.
         seconds: how long the unit took.
         preparation: the steps with which the model was prepared.
+        notes: what the user is to be told once.
     """
 
     rows: list[ImageRow]
     views: Views
     seconds: float
     preparation: tuple[str, ...]
+    notes: tuple[str, ...] = ()

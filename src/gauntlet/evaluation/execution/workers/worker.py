@@ -13,6 +13,7 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.evaluation.counting import build_counter
 from gauntlet.evaluation.execution.memory import keep_freed_memory
+from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.evaluation.execution.units import UnitComputer
 from gauntlet.evaluation.execution.workers.orders import Delivery, Order, PickledFile
 from gauntlet.evaluation.jobs import prepare_for, ready_model, steps_for, with_preparation
@@ -20,6 +21,16 @@ from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.threats.build import rebuild_threat
+
+
+class Notes(Silent):
+    """Keeps what a user is to be told, for the driver to say."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, None] = {}
+
+    def note_once(self, text: str) -> None:
+        self.texts[text] = None
 
 
 class Worker:
@@ -42,13 +53,17 @@ class Worker:
         began = time.perf_counter()
         dataset = self._dataset(order.dataset)
         model = ready_model(self._model(order.model), dataset, choose_device(order.device))
-        steps = steps_for(model, dataset, order.batch_size) if order.preparation is None else order.preparation
+        threat = rebuild_threat(order.threat)
+        steps = order.preparation
+        if steps is None:
+            steps = steps_for(model, dataset, threat, order.batch_size)
         counter = build_counter(model.task, order.metric, precision=order.precision)
         prepared = self._prepare(model, dataset, steps)
-        threat = with_preparation(rebuild_threat(order.threat), order.prepare, dataset)
-        computer = UnitComputer(dataset, prepared, threat, order.seed, counter, model.device, kept=order.kept)
+        threat = with_preparation(threat, order.prepare, dataset)
+        notes = Notes()
+        computer = UnitComputer(dataset, prepared, threat, order.seed, counter, model.device, notes, order.kept)
         rows, views = computer.compute(computer.load(order.unit))
-        return Delivery(rows, views, time.perf_counter() - began, steps)
+        return Delivery(rows, views, time.perf_counter() - began, steps, tuple(notes.texts))
 
     def _dataset(self, source: DatasetEntry | PickledFile) -> Dataset:
         name = repr(source)
