@@ -299,3 +299,15 @@ def test_a_damaged_entry_is_made_again() -> None:
     for entry in entries:
         entry.write_bytes(entry.read_bytes()[:100])
     assert evaluate(tiny(1), data, transfer(source)).figures == before.figures
+
+
+def test_a_source_is_prepared_once_for_all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[str] = []
+
+    def counting(model: SegmentationModel, dataset: object, steps: object) -> SegmentationModel:
+        prepared.append(model.identity.name)
+        return model
+
+    monkeypatch.setattr("gauntlet.evaluation.jobs.prepare_for", counting)
+    evaluate(tiny(2), TinyDataset(4), transfer(tiny(1)), batch_size=1, prepare="channels-last")
+    assert prepared.count("tiny-1") == 1

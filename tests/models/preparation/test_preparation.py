@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -370,6 +371,33 @@ def test_a_choice_is_remembered_for_layers_images_of_a_pass_and_the_processor() 
     keys = [choosing._machine_key(model, (16, 16), count) for model in (one, other) for count in (1, 4)]
     assert len(set(keys)) == 4
     assert choosing.processor() in keys[0]
+
+
+def test_passes_of_cuda_graphs_leave_earlier_results_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a replay that writes where the one before it wrote, as on a GPU."""
+    places: dict[str, torch.Tensor] = {}
+
+    class Replayed(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, images: torch.Tensor) -> torch.Tensor:
+            return places.setdefault("logits", torch.empty_like(images)).copy_(images).mul_(2)
+
+        @staticmethod
+        def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+            return places.setdefault("gradient", torch.empty_like(gradient)).copy_(gradient).mul_(2)
+
+    def compiled(model: nn.Module, **options: str) -> None:
+        assert options == {"mode": "reduce-overhead"}
+        model._compiled_call_impl = Replayed.apply
+
+    monkeypatch.setattr(nn.Module, "compile", compiled)
+    model = prepare(wrap_model(nn.Identity(), num_classes=3).freeze(), ["cuda-graphs"])
+    kept = []
+    for level in (1.0, 3.0):
+        images = torch.full((1, 3, 4, 4), level).requires_grad_()
+        logits = model(images)
+        kept += [logits.detach(), *torch.autograd.grad(logits, images, torch.full_like(logits, level))]
+    assert [float(each.max()) for each in kept] == [2, 2, 6, 6]
 
 
 def test_a_battery_is_prepared_for_single_images() -> None:

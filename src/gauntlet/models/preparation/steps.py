@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -32,9 +32,31 @@ def _compile(model: nn.Module) -> None:
 
 
 def _cuda_graphs(model: nn.Module) -> None:
-    """torch.compile with CUDA graphs: one launch per pass in place of one per kernel."""
+    """torch.compile with CUDA graphs: one launch per pass in place of one per kernel.
+
+    A pass writes its results where the pass before it did: what is kept of it, logits and gradients, are copies.
+    """
     _check_forward(model, "cuda-graphs")
     model.compile(mode="reduce-overhead")
+    replay: Callable[..., torch.Tensor] = model._compiled_call_impl  # type: ignore[assignment] # `compile` has set it
+
+    def call(images: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+        return replay(_CopiedGradient.apply(images), *args, **options).clone()  # type: ignore[no-untyped-call]
+
+    model._compiled_call_impl = call
+
+
+class _CopiedGradient(torch.autograd.Function):
+    """The same images; the gradient with respect to them is a copy."""
+
+    @staticmethod
+    def forward(context: Any, images: torch.Tensor) -> torch.Tensor:
+        return images.view_as(images)
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient.clone()
 
 
 STEPS: dict[str, Callable[[nn.Module], None]] = {

@@ -200,7 +200,7 @@ def apgd_jsd(
 def gauntlet(
     model: Any, images: Tensor, labels: Truth, *, epsilon: Bound = None, budget: Number = 1, **more: Unpack[BatteryCall]
 ) -> BatteryOutcome:
-    """The lean battery: the worst case of `halmosi` with a twelfth of its passes (ours; docs/specs/attacks.md, 19)."""
+    """The lean battery, made to reach what `halmosi` does with a twelfth of its passes (docs/specs/attacks.md, 19)."""
     return run_battery("gauntlet", model, images, labels, more, epsilon=epsilon, budget=budget)
 
 

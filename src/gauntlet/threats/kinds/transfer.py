@@ -71,6 +71,7 @@ class TransferThreat(Threat):
         self.inner = AttackThreat(self.options.attack)
         self.version = self.inner.version  # type: ignore[misc]
         self._preparation: Preparation | None = None
+        self._ready: tuple[GauntletModel, GauntletModel] | None = None  # the source, and its prepared copy
         self._identity: ModelIdentity | None = None
         if not isinstance(self.options.source_model, GauntletModel):
             _address(self.options.source_model)
@@ -175,7 +176,11 @@ class TransferThreat(Threat):
                 f"{target.task} model; images are transferred within one task."
             )
         source = source.freeze().to(target.device)
-        return source if self._preparation is None or source.preparation else self._preparation(source)
+        if self._preparation is None or source.preparation:
+            return source
+        if self._ready is None or self._ready[0] is not source:
+            self._ready = source, self._preparation(source)
+        return self._ready[1]
 
 
 def _attack(inner: AttackThreat, source: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> list[MadeImage]:
