@@ -146,7 +146,7 @@ def size_section(runs: Runs) -> str:
         for model, found in tables.items()
     ]  # fmt: skip
     return section(
-        "Small objects against large",
+        "Recall by the size of objects",
         "Mean recall in %, clean > worst case, of connected objects of one class, by the share of the image that they "
         "cover; the number of objects stands in the header.",
         table(["model", *(f"{size} ({count})" for size, count in zip(sizes, counts, strict=True))], rows),
