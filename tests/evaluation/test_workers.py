@@ -39,6 +39,7 @@ from gauntlet.results import Evaluation, Store, open_store
 from gauntlet.results.record import ImageRow
 from gauntlet.results.store import Started
 from gauntlet.samples import Sample, collate
+from gauntlet.threats import Threat, rebuild_threat
 from nets import street_network
 from paths import TESTS
 from subprocesses import environment
@@ -419,6 +420,22 @@ def test_a_choice_that_cannot_be_stored_ends_its_job_and_the_next_one_chooses(mo
     monkeypatch.setattr(Store, "keep_preparation", failing)
     outcome = run_jobs(jobs, store, executor=LocalExecutor(2))
     assert (len(outcome.computed), [each.error for each in outcome.failures]) == (1, ["the disk is full"])
+
+
+@pytest.mark.usefixtures("workers_here")
+def test_a_worker_builds_a_threat_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have a model of its own, which is prepared with it."""
+    built: list[object] = []
+
+    def counting(written: dict[str, Any]) -> Threat:
+        built.append(written)
+        return rebuild_threat(written)
+
+    monkeypatch.setattr("gauntlet.evaluation.execution.workers.worker.rebuild_threat", counting)
+    run_jobs(planned(PGD, "fog"), Store(), executor=LocalExecutor(1))
+    assert built == []  # that is done in this process
+    run_jobs(planned(PGD), Store(), executor=LocalExecutor(2))
+    assert len(built) <= 2
 
 
 @pytest.mark.usefixtures("workers_here")

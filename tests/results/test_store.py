@@ -19,10 +19,13 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation import evaluate
 from gauntlet.metrics import WHOLE, Figure
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
+from gauntlet.models import wrap_model
 from gauntlet.results import Job, Store, open_store
 from gauntlet.results.record import ImageRow
+from tiny import TinyDataset, tiny_network
 
 METRIC = {"class_names": ["a", "b"], "ignore_index": 255, "background_index": None}
 PROVENANCE = {"started": "2026-01-01T00:00:00+00:00", "torch": "2"}
@@ -277,3 +280,12 @@ def test_reading_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(GauntletError, match="is not a Gauntlet store"):
         open_store(path, read_only=True)
     assert path.read_bytes() == before
+
+
+def test_texts_of_frames_are_pythons_own(tmp_path: Path) -> None:
+    """Those of a store, and those that an evaluation of several models gives, have the same kinds of columns."""
+    with Store(tmp_path / "r.db") as store:
+        model = wrap_model(tiny_network(), num_classes=3, name="tiny-net")
+        given = evaluate([model], TinyDataset(2), ["clean", "fgsm"], store=store)
+        assert dict(given.dtypes) == dict(store.frame().dtypes)
+    assert not any(isinstance(kind, pd.StringDtype) for kind in given.dtypes)

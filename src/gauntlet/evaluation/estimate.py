@@ -39,12 +39,12 @@ class Probe:
 def estimate(jobs: Sequence[PlannedJob]) -> list[float]:
     """Seconds that one worker will take for each job, at most; NaN for a model that cannot be loaded.
 
-    Every model is probed once per dataset, on one batch, prepared as it will be, after a warm-up.
+    Every model is probed once per dataset and images of a pass, prepared as it will be, after a warm-up.
     """
-    probes: dict[tuple[int, int], Probe | None] = {}
+    probes: dict[tuple[int, int, int], Probe | None] = {}
     seconds = []
     for planned in jobs:
-        key = (id(planned.model), id(planned.dataset))
+        key = (id(planned.model), id(planned.dataset), planned.threat.images_per_pass(planned.settings.batch_size))
         if key not in probes:
             with one_thread(choose_device(planned.settings.device)):
                 probes[key] = probe(planned)
@@ -66,7 +66,7 @@ def probe(planned: PlannedJob) -> Probe | None:
         model = ready_model(planned.model, planned.dataset, device)
     except GauntletError:
         return None
-    unit = Unit(0, min(planned.settings.batch_size, len(planned.dataset)))
+    unit = Unit(0, min(planned.threat.images_per_pass(planned.settings.batch_size), len(planned.dataset)))
 
     steps = parse_steps(planned.settings.prepare)
     if steps is None:

@@ -56,7 +56,8 @@ def figures_frame(connection: Connection) -> pd.DataFrame:
 
 def plain_texts(frame: pd.DataFrame) -> pd.DataFrame:
     """The same with Python's own texts: analyses filter and join small frames many times, slower with Arrow's."""
-    return frame.astype(dict.fromkeys(frame.select_dtypes("str").columns, object))
+    texts = [name for name, kind in frame.dtypes.items() if isinstance(kind, pd.StringDtype)]
+    return frame.astype(dict.fromkeys(texts, object))
 
 
 def evaluations_frame(evaluations: Iterable[Evaluation]) -> pd.DataFrame:
@@ -71,7 +72,7 @@ def evaluations_frame(evaluations: Iterable[Evaluation]) -> pd.DataFrame:
         for each in evaluations
         for figure in each.all_figures
     ]
-    return pd.DataFrame(rows, columns=list(_FRAME_COLUMNS)).astype({"dataset_digest": object})
+    return plain_texts(pd.DataFrame(rows, columns=list(_FRAME_COLUMNS)).astype({"dataset_digest": object}))
 
 
 def csv_text(frame: pd.DataFrame) -> str:

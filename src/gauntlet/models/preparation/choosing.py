@@ -163,8 +163,9 @@ def _machine_key(model: GauntletModel, size: Sequence[int], batch_size: int) -> 
     device = model.device
     kind = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} {processor()}"
     shape = f"{batch_size}x{size[0]}x{size[1]}"
-    layers = torch.nn.Module.__repr__(model)  # the same weights in another network are another model
-    code = hashlib.sha256(layers.encode()).hexdigest()[:8]
+    # The same weights in another network are another model.
+    layers = [(name, type(part).__qualname__, part.extra_repr()) for name, part in model.named_modules()]
+    code = hashlib.sha256(repr(layers).encode()).hexdigest()[:8]
     versions = f"torch {torch.__version__}|gauntlet {__version__}"
     return f"{model.identity.digest}|{code}|{shape}|{kind}|{torch.get_num_threads()} threads|{versions}"
 

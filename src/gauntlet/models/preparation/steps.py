@@ -34,7 +34,8 @@ def _compile(model: nn.Module) -> None:
 def _cuda_graphs(model: nn.Module) -> None:
     """torch.compile with CUDA graphs: one launch per pass in place of one per kernel.
 
-    A pass writes its results where the pass before it did: what is kept of it, logits and gradients, are copies.
+    A pass writes its results where the pass before it did: what is kept of it, logits and gradients, are copies. A
+    backward pass must follow its forward pass before the next one, as it does in our attacks.
     """
     _check_forward(model, "cuda-graphs")
     model.compile(mode="reduce-overhead")

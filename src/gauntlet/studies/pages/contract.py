@@ -189,7 +189,7 @@ def plan_page(
         counts = [count for count in (part.images, limit) if count is not None]
         data[label] = study.choose(everything, min(counts)) if counts else everything
         for address in part.models or models:
-            own = replace(chosen, objects=part.objects)
+            own = replace(chosen, objects=chosen.objects or part.objects)
             planned = member_jobs(address, {"": models[address]}, part.threats, data[label], None, own)
             jobs |= {(label, address, threat): each for (_, _, threat), each in planned.items()}
     sources = {address: resolve_model(address, **entry.options) for address, entry in models.items()}

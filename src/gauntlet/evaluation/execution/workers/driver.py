@@ -157,6 +157,8 @@ class Driver:
             self._give_back(seat.units.pop(0), event.error, final=event.final)
         elif isinstance(event, Delivered):
             pending = seat.units.pop(0)
+            for note in event.delivery.notes:
+                self._progress.note_once(note)
             if pending.job in self._begun:  # else its job has ended with an error meanwhile
                 self._guarded(pending.job, lambda: self._commit(pending, event.delivery))
             self._stop_choosing(pending)  # of a unit whose job has ended
@@ -187,8 +189,6 @@ class Driver:
 
     def _commit(self, pending: _PendingUnit, delivery: Delivery) -> None:
         session = self._begun[pending.job].session
-        for note in delivery.notes:
-            self._progress.note_once(note)
         chosen = session.keep_preparation(delivery.preparation)
         if pending.chooses:
             self._preparations[self._choice_key(pending.job)] = chosen

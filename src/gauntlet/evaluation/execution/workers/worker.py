@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import time
 from pathlib import Path
@@ -21,6 +22,7 @@ from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.threats.build import rebuild_threat
+from gauntlet.threats.contract import Threat
 
 
 class Notes(Silent):
@@ -43,6 +45,7 @@ class Worker:
         self._loaded: tuple[ModelEntry | PickledFile, GauntletModel] | None = None
         self._prepared: tuple[GauntletModel, tuple[str, ...], GauntletModel] | None = None
         self._datasets: dict[str, Dataset] = {}
+        self._built: tuple[str, Threat] | None = None
 
     def ready(self) -> bool:
         """Answers as soon as the worker has a place to run."""
@@ -53,17 +56,23 @@ class Worker:
         began = time.perf_counter()
         dataset = self._dataset(order.dataset)
         model = ready_model(self._model(order.model), dataset, choose_device(order.device))
-        threat = rebuild_threat(order.threat)
+        threat = self._threat(order, dataset)
         steps = order.preparation
         if steps is None:
             steps = steps_for(model, dataset, threat, order.batch_size)
         counter = build_counter(model.task, order.metric, precision=order.precision)
         prepared = self._prepare(model, dataset, steps)
-        threat = with_preparation(threat, order.prepare, dataset)
         notes = Notes()
         computer = UnitComputer(dataset, prepared, threat, order.seed, counter, model.device, notes, order.kept)
         rows, views = computer.compute(computer.load(order.unit))
         return Delivery(rows, views, time.perf_counter() - began, steps, tuple(notes.texts))
+
+    def _threat(self, order: Order, dataset: Dataset) -> Threat:
+        """The threat of an order; one may have a model of its own, which is prepared once for all units."""
+        key = json.dumps([order.threat, order.prepare, repr(order.dataset)], sort_keys=True, default=repr)
+        if self._built is None or self._built[0] != key:
+            self._built = key, with_preparation(rebuild_threat(order.threat), order.prepare, dataset)
+        return self._built[1]
 
     def _dataset(self, source: DatasetEntry | PickledFile) -> Dataset:
         name = repr(source)
