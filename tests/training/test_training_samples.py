@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from training_squares import Squares
 
@@ -46,11 +46,13 @@ def agreement(pair: Pair) -> float:
     image, labels = pair
     lowest, highest = (extreme(labels, np.ones((5, 5), np.uint8)) for extreme in (cv2.erode, cv2.dilate))
     inside = (lowest == highest) & (labels != IGNORED)
+    inside[[0, 1, -2, -1]] = inside[:, [0, 1, -2, -1]] = False  # what lies around them was cut off
     return float((np.abs(image[..., 0][inside].astype(int) - 20 * labels[inside]) <= 4).mean())
 
 
 @settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 2**31), low=st.floats(0.5, 1.0), rotation=st.sampled_from([0.0, 10.0, 45.0]))
+@example(seed=473, low=0.75, rotation=0.0)
 def test_geometry_moves_labels_with_their_pixels(seed: int, low: float, rotation: float) -> None:
     config = AugmentationConfig(scale=(low, 1.5), rotation=rotation, crop=(32, 48), flip=0.5)
     augment = Augmentation(config, IGNORED)
