@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from gauntlet.results.store import Store
 
 FRACTION_EDGES = (0.0, 0.001, 0.01, 0.05, 0.2, 1.0)
 """Bins by the share of the image: under 0.1 %, 0.1 to 1 %, 1 to 5 %, 5 to 20 %, 20 % and more."""
+FRACTION_NAMES = tuple(f"{100 * low:g} to {100 * high:g} %" for low, high in pairwise(FRACTION_EDGES))
 COCO_EDGES = (0.0, 32.0**2, 96.0**2, np.inf)
 """Bins by pixels: small, medium, large."""
 

@@ -64,7 +64,8 @@ class _FixedPReLUGradient(torch.autograd.Function):
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         features, slope = context.saved_tensors
         positive = torch.ops.aten.threshold_backward(gradient, features, 0)
-        return torch.lerp(positive, gradient, slope.to(gradient.dtype).view(-1, 1, 1)), None  # of the rest, the slope
+        share = slope.to(gradient.dtype).view(-1, 1, 1)
+        return torch.lerp(positive, gradient, share), None  # positive + slope * (gradient - positive)
 
 
 class FixedPReLU(nn.Module):

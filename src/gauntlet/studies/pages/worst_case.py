@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import pandas as pd
 
 from gauntlet.analysis import best_attack, by_size, stored_objects
-from gauntlet.analysis.size_bias import FRACTION_EDGES
+from gauntlet.analysis.size_bias import FRACTION_NAMES
 from gauntlet.metrics.arithmetic import divide
 from gauntlet.models.sources import shipped
 from gauntlet.studies.figures import FloatArray, largest, mean_of, smallest
@@ -138,7 +137,6 @@ def members(runs: Runs, model: str) -> list[str]:
 def size_section(runs: Runs) -> str:
     """Recall of connected objects by their size; the part was run with objects."""
     tables = {model: by_size(objects_of(runs, model)) for model in runs.models}
-    sizes = [f"{100 * low:g} to {100 * high:g} %" for low, high in pairwise(FRACTION_EDGES)]
     counts = next(iter(tables.values()))["objects"]
     rows = [
         [f"`{model}`", *(f"{percent(clean)} > {percent(worst)}"
@@ -149,7 +147,7 @@ def size_section(runs: Runs) -> str:
         "Recall by the size of objects",
         "Mean recall in %, clean > worst case, of connected objects of one class, by the share of the image that they "
         "cover; the number of objects stands in the header.",
-        table(["model", *(f"{size} ({count})" for size, count in zip(sizes, counts, strict=True))], rows),
+        table(["model", *(f"{size} ({count})" for size, count in zip(FRACTION_NAMES, counts, strict=True))], rows),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from gauntlet.analysis import (
     stored_objects,
 )
 from gauntlet.analysis.distribution import AGGREGATED
-from gauntlet.analysis.size_bias import FRACTION_EDGES
+from gauntlet.analysis.size_bias import FRACTION_EDGES, FRACTION_NAMES
 from gauntlet.metrics.arithmetic import divide
 from gauntlet.metrics.segmentation.figures import image_accuracy
 from gauntlet.report.charts import Axis, Chart, LineChart, Panel, PointChart, Series
@@ -39,7 +38,6 @@ FIGURES = {
     11: "UPerNet, Normal and SEA-AT, on PASCAL VOC, background ignored",
 }
 """What the figures of distributions are of, by number."""
-SIZES = tuple(f"{100 * low:g} to {100 * high:g} %" for low, high in pairwise(FRACTION_EDGES))
 BACKGROUND = 0
 """PASCAL VOC's background."""
 MINIMUM: dict[str, dict[str, Any]] = {
@@ -165,9 +163,9 @@ def small_objects_lose(results: Results) -> FloatArray:
     table = objects_of(results)
     table = table[table["clean_recall"] > 0]
     kept = (table["recall"] / table["clean_recall"]).to_numpy(float)
-    place = np.clip(np.searchsorted(FRACTION_EDGES, table["fraction"], side="right") - 1, 0, len(SIZES) - 1)
+    place = np.clip(np.searchsorted(FRACTION_EDGES, table["fraction"], side="right") - 1, 0, len(FRACTION_NAMES) - 1)
     images = pd.Index(results.image_ids(PLAIN, CLEAN)).get_indexer(pd.Index(table["image_id"]))
-    shape = (results.images, len(SIZES))
+    shape = (results.images, len(FRACTION_NAMES))
     sums, counts = np.zeros(shape), np.zeros(shape)
     np.add.at(sums, (images, place), kept)
     np.add.at(counts, (images, place), 1)
@@ -182,7 +180,7 @@ def size_drawing(results: Results) -> list[Block]:
     """Recall of objects by size, clean and attacked."""
     table = by_size(objects_of(results))
     table = table[table["objects"] > 0]
-    names = [SIZES[index] for index in table["bin"]]
+    names = [FRACTION_NAMES[index] for index in table["bin"]]
     columns = [
         Column("size (share of the image)"),
         Column("objects", "count"),
