@@ -113,6 +113,7 @@ def test_options_beside_a_mapping_are_added_to_it(call: Call) -> None:
     assert "neither mean nor std" not in err
 
 
+@pytest.mark.slow
 def test_only_names_threats_of_detectors_too(call: Call) -> None:
     code, _, err = call("run", "-m", "streets/fcos", "-s", "quick", "--only", "tog*", *SMALL, "--dry-run", "--json")
     assert code == 0, err

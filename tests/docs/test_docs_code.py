@@ -109,6 +109,7 @@ def test_names_in_an_example_exist(place: str, code: str) -> None:
     assert list(unknown_keywords(tree, names)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUN)
 def test_the_examples_of_a_page_run(page: str, tmp_path: Path, fresh_python: FreshPython) -> None:
     done = fresh_python.run("\n".join([RUN[page], *(code for _, code in blocks(ROOT / page))]), folder=tmp_path)

@@ -26,6 +26,8 @@ from gauntlet.report.render import markdown
 from gauntlet.report.scope import scopes
 from gauntlet.results import open_store
 
+pytestmark = pytest.mark.slow
+
 streets = gauntlet.load_dataset("streets", split="val", limit=1)
 halves = gauntlet.load_dataset("halves", length=2)
 image = halves[1].image

@@ -16,6 +16,8 @@ from fresh_python import FreshPython
 from paths import ROOT, TESTS
 from subprocesses import environment
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = ROOT / "examples"
 
 

@@ -26,6 +26,8 @@ from program import Call
 from stranger import bring_everything, bring_weights
 from stranger_home import working_in
 
+pytestmark = pytest.mark.slow
+
 STORE = "gauntlet-results.db"
 
 

@@ -12,6 +12,8 @@ from gauntlet.errors import GauntletError
 from gauntlet.training import train
 from program import Call
 
+pytestmark = pytest.mark.slow
+
 IMAGES = ("--dataset", "folder:photos", "--split", "val")
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
@@ -38,6 +38,13 @@ QUICK = {
     "vainf_deeplabv3_mobilenet",
     "vainf_deeplabv3plus_mobilenet",
 }
+
+
+def large_ones_slow(names: Iterable[str]) -> list[Any]:
+    """Names as parameters of a test, those of large networks behind the mark `slow`."""
+    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names]
+
+
 # A network that begins with another one, whose tensors have the same numbers: both outputs come from one pass.
 FIRST_PARTS = {"dilated8_context_voc": "dilated_frontend_voc"}
 LIMIT = 1e-8  # of the largest logit, as the reference's "tolerance" says
@@ -106,7 +113,7 @@ def test_the_authors_names_are_ours_one_to_one(name: str) -> None:
             assert list(expected[own].shape) == shapes[key], public
 
 
-@pytest.mark.parametrize("name", REFERENCE)
+@pytest.mark.parametrize("name", large_ones_slow(REFERENCE))
 @pytest.mark.parametrize("num_classes", [19, pytest.param(21, marks=pytest.mark.slow)])
 def test_networks_have_the_published_number_of_parameters(name: str, num_classes: int) -> None:
     entry = reference()["architectures"][name]
@@ -136,14 +143,7 @@ def compare(output: torch.Tensor, expected: dict[str, Any]) -> None:
         assert (counts - torch.tensor(expected["argmax_counts"])).abs().max() <= 2
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
-        for name in REFERENCE
-        if name not in FIRST_PARTS.values()
-    ],
-)
+@pytest.mark.parametrize("name", large_ones_slow(name for name in REFERENCE if name not in FIRST_PARTS.values()))
 def test_outputs_and_module_statistics_are_those_of_the_public_code(name: str) -> None:
     entry = reference()["architectures"][name]
     network = deepcopy(build(name, entry["classes"])).double().to_empty(device="cpu").eval()

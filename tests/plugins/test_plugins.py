@@ -120,6 +120,7 @@ def python(fresh_python: FreshPython, installed: Path) -> Python:
     return Python(fresh_python, installed)
 
 
+@pytest.mark.slow
 def test_every_kind_of_plugin_is_used_by_its_name_from_python(python: Python, tmp_path: Path) -> None:
     done = python.run(PROGRAM, folder=tmp_path)
     assert done.returncode == 0, done.stderr

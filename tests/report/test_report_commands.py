@@ -69,6 +69,7 @@ def test_leaderboard_of_a_store(call: Call, few_threats: Path) -> None:
     assert HOSTILE in [model["model"] for model in board["models"]]
 
 
+@pytest.mark.slow
 def test_leaderboard_of_the_published_figures(call: Call) -> None:
     code, out, _ = call("leaderboard", "--published", "--dataset", "ade20k", "--top", "2")
     assert code == 0

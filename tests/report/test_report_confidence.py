@@ -129,6 +129,7 @@ def test_bars_of_error_types() -> None:
     assert [row[8] for row in counts_table.rows] == [pytest.approx(made_up, abs=1e-12), 0]
 
 
+@pytest.mark.slow
 def test_error_types_of_version_0_1_0_are_counted_from_its_detections(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     path.write_bytes(gzip.decompress((DATA / "store-0.1.0.db.gz").read_bytes()))

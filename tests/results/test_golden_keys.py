@@ -97,6 +97,7 @@ def test_figures_computed_again_from_old_counts_are_the_old_ones(old_store: Path
             assert headline == pytest.approx(figure, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_a_store_of_version_0_1_0_is_reported(old_store: Path, tmp_path: Path) -> None:
     before = old_store.read_bytes()
     for arguments in (["report", "-o", str(tmp_path / "report.md"), "--format", "md"], ["leaderboard"], ["runs"]):

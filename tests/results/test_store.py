@@ -211,6 +211,7 @@ def _write_until_killed(address: str, ready: Event) -> None:
                 ready.set()
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_no_half_written_evaluation(address: str) -> None:
     context = multiprocessing.get_context("spawn")
     ready = context.Event()

@@ -139,6 +139,7 @@ def test_images_at_equal_distances() -> None:
     assert list(spread(whole, 2).ids()) == [whole.ids()[0], whole.ids()[2]]
 
 
+@pytest.mark.slow
 def test_the_page_of_networks_trained_on_camvid_has_every_model_and_its_figures(tmp_path: Path) -> None:
     """On small scenes and under one step in place of the attacks."""
     step = {"attack": {"name": "fgsm", "epsilon": "2/255"}}

@@ -188,7 +188,8 @@ def test_an_epoch_shows_every_sample_once_and_epochs_differ() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workers", "kind", "cache"), [(1, "thread", True), (3, "thread", False), (1, "process", True)]
+    ("workers", "kind", "cache"),
+    [(1, "thread", True), (3, "thread", False), pytest.param(1, "process", True, marks=pytest.mark.slow)],
 )
 def test_batches_do_not_depend_on_who_prepares_them(workers: int, kind: str, cache: bool) -> None:
     config = AugmentationConfig(scale=(0.8, 1.4), crop=(24, 24), flip=0.5, cutmix=CutmixConfig())

@@ -109,6 +109,7 @@ def test_legacy_stream_gives_the_values_of_seed_0(name: str) -> None:
                 assert out.mean() == pytest.approx(row["mean_seed0"], abs=0.01), (image_name, severity)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("image_name", list(PATTERNS))
 def test_procedural_frost_is_close_to_the_photographs(image_name: str) -> None:
     """Rule 3; the table's 100 seeds draw the same classes and offsets here: the textures have the same sizes."""
