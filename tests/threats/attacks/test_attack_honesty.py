@@ -15,11 +15,20 @@ from gauntlet.models import SegmentationModel, wrap_model
 from gauntlet.models.randomness import AttackDraws
 from gauntlet.report.sections import honesty
 from gauntlet.threats.attacks import checks, names
-from gauntlet.threats.attacks.checks import Measured, Trial, check_attack, judge, measure, wrappers
+from gauntlet.threats.attacks.checks import (
+    Measured,
+    Trial,
+    check_attack,
+    expected_gradients,
+    judge,
+    measure,
+    wrappers,
+)
 from gauntlet.threats.attacks.checks.gradient import LOOKS
 from gauntlet.threats.attacks.checks.wrappers import Withstood, judge_wrapper, withstand
 from gauntlet.threats.attacks.engine import problem
 from gauntlet.threats.attacks.engine.contract import Attack
+from gauntlet.threats.attacks.engine.problem import BatchProblem
 
 HONEST = Measured(
     classes=5,
@@ -198,6 +207,22 @@ def test_an_honest_wrapper_raises_nothing() -> None:
     kept = withstand(TransformedModel(inside(), kind="grey"), IMAGES.float(), LABELS, Trial(steps=4))
     assert kept.averaged is not None
     assert kept.averaged < kept.from_inside  # who knows of the weights need not hit them by chance
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_the_expected_gradients_are_about_those_that_are_taken(random: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = TransformedModel(inside(), kind="grey") if random else EnsembleModel([inside(), inside()], gamma=0.4)
+    taken = 0
+
+    def counted(self: BatchProblem, *arguments: Any, **options: Any) -> torch.Tensor:
+        nonlocal taken
+        taken += self.samples if self.model is model else 0
+        return averaged(self, *arguments, **options)
+
+    averaged = BatchProblem.averaged
+    monkeypatch.setattr(BatchProblem, "averaged", counted)
+    check_attack(model, IMAGES[:1].float(), LABELS[:1])
+    assert taken == pytest.approx(expected_gradients(model), rel=0.1)
 
 
 def test_random_models_are_judged_by_draws_that_no_attack_saw(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from gauntlet.models.randomness import random_parts
 from gauntlet.numbers import Number
 from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.checks.gradient import (
@@ -20,7 +21,7 @@ from gauntlet.threats.attacks.checks.gradient import (
     measure,
 )
 from gauntlet.threats.attacks.checks.suspicion import BEST_SLACK, LAST_SLACK, Suspicion, Trial
-from gauntlet.threats.attacks.checks.wrappers import inside_of, judge_wrapper, withstand
+from gauntlet.threats.attacks.checks.wrappers import SAMPLES, inside_of, judge_wrapper, withstand
 from gauntlet.threats.attacks.engine.request import MODEL_IGNORE_INDEX
 
 __all__ = [
@@ -35,9 +36,15 @@ __all__ = [
     "Suspicion",
     "Trial",
     "check_attack",
+    "expected_gradients",
     "judge",
     "measure",
 ]
+
+
+def expected_gradients(model: Any) -> int:
+    """About how many passes with a gradient `check_attack` makes per image with its default settings."""
+    return Trial().gradients(wrapped=bool(inside_of(model)), random=SAMPLES if random_parts(model) else 1)
 
 
 def check_attack(
@@ -74,5 +81,8 @@ def check_attack(
         what is suspicious; empty when nothing is.
     """
     trial = Trial(epsilon, steps, norm, other_model, noises, whole_box_steps, ignore_index, seed, queries)
-    found = judge(measure(model, images, labels, trial))
-    return [*found, *judge_wrapper(withstand(model, images, labels, trial))] if inside_of(model) else found
+    measured = measure(model, images, labels, trial)
+    found = judge(measured)
+    if not inside_of(model):
+        return found
+    return [*found, *judge_wrapper(withstand(model, images, labels, trial, measured.attack))]

@@ -73,8 +73,14 @@ def inside_of(model: Any) -> list[SegmentationModel]:
     return [each for each in inner if isinstance(each, SegmentationModel)]
 
 
-def withstand(model: SegmentationModel, images: torch.Tensor, labels: Any, trial: Trial) -> Withstood:
-    """Attacks a wrapper in every way that knows of it; arguments as for `check_attack`."""
+def withstand(
+    model: SegmentationModel, images: torch.Tensor, labels: Any, trial: Trial, attack: float | None = None
+) -> Withstood:
+    """Attacks a wrapper in every way that knows of it; arguments as for `check_attack`.
+
+    Args:
+        attack: what it keeps under the iterative attack on itself, where that is known.
+    """
     inside = inside_of(model)
     draws = bool(random_parts(model))
     size = radius(trial.epsilon, trial.norm)
@@ -96,7 +102,7 @@ def withstand(model: SegmentationModel, images: torch.Tensor, labels: Any, trial
         return accuracy(judging(each, images, labels, trial), strong(each, images, labels, seed=seeds).images)
 
     return Withstood(
-        attack=kept(strong),
+        attack=kept(strong) if attack is None else attack,
         inside=max(map(on_itself, inside)),
         from_inside=min(kept(strong, each) for each in inside),
         targeted=kept(targeted),
