@@ -108,9 +108,9 @@ def member(**parameters: float) -> str:
 
 
 def field(**parameters: float) -> str:
-    """The address of such a field."""
+    """The address of such a field, whose gradient is that of the unaries, as in Figure 9."""
     written = "".join(f",{name}={value:g}" for name, value in parameters.items())
-    return f"crf:preset=crfrnn,iterations=5{written}:{{model}}"
+    return f"crf:preset=crfrnn,iterations=5,image_gradient=false{written}:{{model}}"
 
 
 def widths_of(parameter: str) -> dict[str, str]:
