@@ -251,6 +251,34 @@ def test_smoothed_has_no_gradient_and_says_what_to_attack() -> None:
         attacks.build("pgd", steps=1)(SmoothedModel(model(), n=2), images(), labels())
 
 
+_BIM = {"name": "bim", "epsilon": "4/255", "steps": 2}
+
+
+@pytest.mark.parametrize(
+    ("threat", "where"),
+    [
+        ({"attack": _BIM}, "smoothed:n=2:streets/enet"),
+        ({"attack": _BIM}, "multiscale:scales=0.5+1:smoothed:n=2:streets/enet"),
+        ({"battery": {"name": "sea", "epsilon": "4/255"}}, "smoothed:n=2:streets/enet"),
+        ({"region_aware": {"attack": _BIM}}, "smoothed:n=2:streets/enet"),
+        ({"transfer": {"source_model": "smoothed:n=2:streets/enet", "attack": _BIM}}, "streets/enet"),
+        ({"transfer": {"source_model": "inner", "attack": _BIM}}, "crf:smoothed:n=2:streets/enet"),
+    ],
+)
+def test_a_gradient_of_votes_is_refused_when_a_plan_is_made(threat: dict[str, Any], where: str) -> None:
+    plan = {"models": [where], "datasets": [{"name": "streets", "options": {"size": [32, 64], "length": 1}}]}
+    with pytest.raises(GauntletError, match=r"counts votes and has no gradient for .*; make the attack on 'noise:'"):
+        plan_jobs(parse_plan({**plan, "threats": ["clean", threat]}))
+
+
+def test_what_needs_no_gradient_of_votes_is_planned() -> None:
+    noise = {"transfer": {"source_model": "noise:streets/enet", "attack": {**_BIM, "samples": 4}}}
+    threats = [{"attack": {"name": "square", "epsilon": "4/255"}}, noise]
+    data = [{"name": "streets", "options": {"size": [32, 64], "length": 1}}]
+    plan = parse_plan({"models": ["smoothed:n=2:streets/enet"], "datasets": data, "threats": threats})
+    assert len(plan_jobs(plan)) == 2
+
+
 def test_settings_that_only_choose_figures_are_no_part_of_the_identity() -> None:
     def identity(settings: str) -> str:
         return resolve_model(f"smoothed:{settings}:streets/enet").identity.digest
@@ -271,6 +299,8 @@ def test_settings_that_only_choose_figures_are_no_part_of_the_identity() -> None
         ("noise:sigma=-1:streets/enet", "at least 0"),
         ("noise:streets/fcos", "segmentation models only"),
         ("noise:crf:streets/enet", "not clipped, and 'crf:' inside it takes images in"),
+        ("smoothed:noise:streets/enet", "draws at random; 'smoothed:' takes a model that does not"),
+        ("smoothed:multiscale:scales=0.5+1:smoothed:n=2:streets/enet", "draws at random; 'smoothed:' takes a model"),
         ("smoothed:multiscale:scales=0.5+1:transform:kind=jpeg:streets/enet", "put 'transform:' around 'smoothed:'"),
     ],
 )

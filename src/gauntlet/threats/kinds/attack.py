@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
+from gauntlet.models.defended_names import defences_in
 from gauntlet.samples import Batch, Boxes
 from gauntlet.seeding import ImageSeed
 from gauntlet.tasks import DETECTION, task_of
@@ -64,6 +65,9 @@ class AttackThreat(Threat):
         """The options of all attacks, and those of the regions that attacks are kept to."""
         schemas = dict.fromkeys(getattr(make, "kind", None) for _, make in attacks.attacks.items())
         return merged([*(options_of(schema) for schema in schemas if isinstance(schema, type)), mask_options()])
+
+    def check_model(self, name: str) -> None:
+        check_gradient(self.name, [self.attack], name)
 
     def passes(self, task: str = "segmentation") -> Passes:
         return self.attack.passes(task) + self.region.looks * LOOK
@@ -134,6 +138,9 @@ class BatteryThreat(Threat):
             return False
         usual = attacks.build_battery(self.battery.name, epsilon=epsilon)
         return bool(usual.describe()["members"] == self.battery.describe()["members"])
+
+    def check_model(self, name: str) -> None:
+        check_gradient(self.name, self.battery.members.values(), name)
 
     def passes(self, task: str = "segmentation") -> Passes:
         return self.battery.passes(task) + (len(self.battery.members) + 1) * LOOK
@@ -209,6 +216,9 @@ class RegionAwareThreat(Threat):
     def declared_options(cls) -> dict[str, Option]:
         return options_of(RegionAwareOptions)
 
+    def check_model(self, name: str) -> None:
+        check_gradient(self.name, [self.attack.attack], name)
+
     def passes(self, task: str = "segmentation") -> Passes:
         return self.attack.passes(task) + LOOK  # the rounds give the predictions; the figures need the clean ones
 
@@ -282,6 +292,15 @@ def attack_name(attack: Attack) -> str:
             named_options[key] = described[key]
             usual = attacks.build(**named_options).describe()
     return " ".join(words)
+
+
+def check_gradient(threat: str, members: Iterable[Attack], model: str) -> None:
+    """An error where attacks follow a gradient and the model of a stored name counts votes, which have none."""
+    if "smoothed" in defences_in(model) and any(attack.needs_gradient for attack in members):
+        raise GauntletError(
+            f"'{model}' counts votes and has no gradient for '{threat}'; make the attack on 'noise:' with the same "
+            "sigma and several samples and transfer its images, or leave it out (--skip)."
+        )
 
 
 def truth_of(model: GauntletModel, batch: Batch) -> torch.Tensor | list[Boxes]:
