@@ -104,6 +104,9 @@ class GauntletModel(nn.Module, ABC):
         """Whether it draws in a forward pass, which then needs numbers (`models.randomness`)."""
         return bool(random_parts(self))
 
+    def check_size(self, height: int, width: int) -> None:
+        """An error where it cannot take images of a size, told without asking it; most take every one."""
+
     def freeze(self) -> GauntletModel:
         """Eval mode and no parameter gradients: an attack differentiates the input only."""
         self.eval()

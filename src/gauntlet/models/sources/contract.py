@@ -39,6 +39,9 @@ class ModelSource(ABC):
         """Whether nobody said how many classes the model has; those of a dataset are assumed then."""
         return False
 
+    def check_size(self, height: int, width: int) -> None:  # noqa: B027 - most models take every size
+        """An error where the model cannot take images of a size, told without loading it."""
+
     @abstractmethod
     def load(self) -> GauntletModel:
         """The model: frozen, in eval mode, on the CPU."""
@@ -57,6 +60,9 @@ class LoadedModel(ModelSource):
     @property
     def task(self) -> str:
         return self.model.task
+
+    def check_size(self, height: int, width: int) -> None:
+        self.model.check_size(height, width)
 
     def load(self) -> GauntletModel:
         self.model.freeze()
@@ -90,6 +96,9 @@ class DescribedModel(ModelSource):
     @property
     def needs_num_classes(self) -> bool:
         return self.source.needs_num_classes
+
+    def check_size(self, height: int, width: int) -> None:
+        self.source.check_size(height, width)
 
     def load(self) -> GauntletModel:
         model = self.source.load()
