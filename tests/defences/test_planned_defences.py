@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from gauntlet.defences import Crf, MultiscaleModel, TransformedModel
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
+from gauntlet.models.sources.shipped import ShippedModel
 from gauntlet.results import Store
 from tiny import TinyDataset
 
@@ -49,6 +52,25 @@ def test_images_of_a_wrong_size_are_told_when_a_plan_is_made(
 )
 def test_images_of_a_right_size_are_planned(address: str) -> None:
     assert len(plan_of(address, (160, 256) if "crf" in address else (32, 64))) == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"class_names": ["road", "sky"], "num_classes": 2}, "they have 11 and 2 classes"),
+        ({"class_names": [f"thing {index}" for index in range(11)]}, "a class is 'sky' in one and 'thing 0' in the"),
+        ({"ignore_index": 255}, "their ignore indices are 11 and 255"),
+    ],
+)
+def test_members_of_other_classes_are_told_without_loading_them(
+    tmp_path: Path, changed: dict[str, Any], sentence: str
+) -> None:
+    card = ShippedModel("streets/enet").card
+    (tmp_path / "card.json").write_text(json.dumps({**card, "model": {**card["model"], **changed}}))
+    (tmp_path / "model.safetensors").write_bytes(b"never read")
+    for member in (str(tmp_path), f"tiled:size=32:crf:iterations=1:{tmp_path}"):
+        with pytest.raises(GauntletError, match=f"cannot be an ensemble: {sentence}"):
+            plan_of(f"ensemble:[streets/enet]+[{member}]", (32, 64))
 
 
 def test_a_model_at_hand_is_told_before_the_first_of_several_threats() -> None:

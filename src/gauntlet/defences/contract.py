@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.models.contract import GauntletModel, ModelIdentity, SegmentationModel
+from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity, SegmentationModel
 from gauntlet.models.defended_names import bounded_in
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.numbers import Number, parse_number
@@ -154,6 +154,10 @@ class DefendedSource(ModelSource):
     @property
     def identity(self) -> ModelIdentity:
         return self.defence.identity_of([each.identity for each in self.inner], self.settings)
+
+    @property
+    def label_space(self) -> LabelSpace | None:
+        return self.inner[0].label_space
 
     def check_size(self, height: int, width: int) -> None:
         _check_size(self.settings, self.inner, height, width)

@@ -41,6 +41,19 @@ class ModelIdentity:
         return self.stored_name or self.name
 
 
+@dataclass(frozen=True)
+class LabelSpace:
+    """What the labels of a model mean.
+
+    Attributes:
+        names: of its classes, in order.
+        ignore_index: the label that counts for nothing, or None.
+    """
+
+    names: tuple[str, ...]
+    ignore_index: int | None
+
+
 class GauntletModel(nn.Module, ABC):
     """Common to both tasks: class names, an identity, frozen parameters, eval mode.
 
@@ -86,6 +99,11 @@ class GauntletModel(nn.Module, ABC):
         if self._identity is None:
             self._identity = ModelIdentity(type(self).__name__, weights_digest(self))
         return self._identity
+
+    @property
+    def label_space(self) -> LabelSpace:
+        """Its classes and the label of void."""
+        return LabelSpace(self.class_names, self.ignore_index)
 
     @property
     def device(self) -> torch.device:
