@@ -10,7 +10,7 @@ import torch
 
 import gauntlet
 from gauntlet.analysis import transfer, transform_matrix
-from gauntlet.defences import EnsembleModel, MultiscaleModel, TransformedModel
+from gauntlet.defences import EnsembleModel, MultiscaleModel, NoisyModel, SmoothedModel, TransformedModel
 from gauntlet.models import SegmentationModel, wrap_model
 from gauntlet.models.defended_names import address_of, defences_in
 from gauntlet.report.assembly import build_report
@@ -19,7 +19,7 @@ from gauntlet.report.document import Bullets, Document, Findings, of_type
 from gauntlet.report.pages.entries import store_entries
 from gauntlet.report.pages.leaderboard_site import defended_parts, write_site
 from gauntlet.report.scope import scopes
-from gauntlet.report.sections.defended import averaging_stronger, targeted_stronger
+from gauntlet.report.sections.defended import averaging_stronger, never_attacked_adaptively, targeted_stronger
 from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from tiny import TinyDataset, tiny_network
@@ -79,6 +79,27 @@ def test_a_defence_needs_an_attack_of_its_own() -> None:
     assert any("was never attacked itself" in text for text in sentences(build_report(store)))
     gauntlet.evaluate(defended, data, {"attack": ATTACK}, store=store, prepare="off")
     assert not any("was never attacked itself" in text for text in sentences(build_report(store)))
+
+
+def test_votes_need_an_attack_on_their_noise_that_averages() -> None:
+    store, data, inner = Store(), TinyDataset(1), model()
+    smoothed = SmoothedModel(inner, sigma=0.1, n0=1, n=2)
+
+    def told_after(source: SegmentationModel, **attack: Any) -> bool:
+        threat = {"transfer": {"source_model": source, "attack": {**ATTACK, **attack}}}
+        gauntlet.evaluate(smoothed, data, threat, store=store, prepare="off")
+        (scope,) = scopes(store.frame())
+        told = [finding.text for finding in never_attacked_adaptively(scope)]
+        assert not any("along its gradient" in text for text in told)  # it has none
+        return any("never shown an attack made on 'noise:'" in text for text in told)
+
+    noise = NoisyModel(inner, sigma=0.1, trials=3)
+    assert told_after(inner, samples=3)  # knows of no noise
+    assert told_after(NoisyModel(inner, sigma=0.2), samples=3)  # of another
+    assert told_after(NoisyModel(model("other"), sigma=0.1), samples=3)  # of another model
+    assert told_after(noise)  # meets one draw at a time
+    assert told_after(noise, samples=3, epsilon=0)
+    assert not told_after(noise, samples=3)
 
 
 def test_a_fixed_transformation_does_not_draw() -> None:
