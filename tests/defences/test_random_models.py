@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,10 @@ from gauntlet.models.preparation import prepare, same_function
 from gauntlet.models.randomness import AttackDraws, EvaluationDraws, drawing, flat_modules, random_parts
 from gauntlet.models.tiling import TiledModel
 from gauntlet.results import Store
+from gauntlet.samples import Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import attacks, build_threat
+from gauntlet.threats.kinds.attack import RegionAwareThreat
 from tiny import TinyDataset, tiny_network
 
 GREY = "transform:kind=grey,trials=3:python:nets:street_network"
@@ -155,6 +158,29 @@ def test_every_kind_of_threat_runs_on_a_random_model(threat: dict[str, Any]) -> 
     second = evaluate(made, data, threat, batch_size=1)
     assert 0 <= first.figures["mIoU"] <= 1
     assert first.figures["mIoU"] == pytest.approx(second.figures["mIoU"], abs=1e-6)
+
+
+def test_region_aware_rounds_are_judged_on_draws_that_the_attack_did_not_see() -> None:
+    made, seeds = TransformedModel(model(), kind="hsv"), [ImageSeed(0, "a"), ImageSeed(0, "b")]
+    samples = [
+        Sample(seed.image_id, (image * 255).byte().permute(1, 2, 0).numpy(), truth.numpy())
+        for seed, image, truth in zip(seeds, images(), labels(), strict=True)
+    ]
+    batch = replace(collate(samples, ignore_index=None), images=images())
+    attack = {"name": "bim", "epsilon": "8/255", "steps": 2}
+    threat = build_threat({"region_aware": {"attack": attack, "rounds": 2, "region": {"square": {"size": 12}}}})
+    assert isinstance(threat, RegionAwareThreat)
+    outcome = threat.outcome(made, batch, seeds)
+    worst: Any = None
+    for points in (images(), *(each.images for each in outcome.rounds)):
+        with drawing(random_parts(made), EvaluationDraws(seeds)), torch.no_grad():
+            said = made(points).argmax(1)
+        worst = said if worst is None else torch.where(worst == labels(), said, worst)
+    judged: Any = threat.perturb(made, batch, seeds).predictions
+    assert len(outcome.rounds) == 2
+    assert outcome.predictions is not None
+    assert torch.equal(judged, worst)
+    assert not torch.equal(judged, outcome.predictions)  # what the attack saw
 
 
 @pytest.mark.slow

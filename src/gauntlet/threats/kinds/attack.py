@@ -16,10 +16,12 @@ from pydantic import BaseModel, ConfigDict
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.defended_names import defences_in
+from gauntlet.models.randomness import random_parts
 from gauntlet.samples import Batch, Boxes
 from gauntlet.seeding import ImageSeed
 from gauntlet.tasks import DETECTION, task_of
 from gauntlet.threats import attacks
+from gauntlet.threats.asking import label_maps
 from gauntlet.threats.attacks import Attack, Battery, RegionAware
 from gauntlet.threats.attacks.detection.targets import wanted_boxes
 from gauntlet.threats.attacks.engine.outcome import Outcome
@@ -237,8 +239,11 @@ class RegionAwareThreat(Threat):
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
         outcome, masks = self.outcome(model, batch, seeds), self.region.masks(batch, seeds)
         details = {name: values for name, values in outcome.details.items() if name != "clean_fooled"}
-        seen = outcome.predictions if outcome.detections is None else outcome.detections
-        return Perturbed(outcome.images, masks, predictions=seen, details=details)
+        said = outcome.predictions if outcome.detections is None else outcome.detections
+        if outcome.judge is not None and random_parts(model):  # no figure is of draws that the attack saw
+            shown = (batch.images, *(each.images for each in outcome.rounds))
+            said = outcome.judge([label_maps(model, images, seeds) for images in shown])
+        return Perturbed(outcome.images, masks, predictions=said, details=details)
 
 
 class Region:
