@@ -228,24 +228,26 @@ def charts_of(document: Document, start: str) -> dict[str, Any]:
 
 
 class Uneven(torch.nn.Module):
-    """A network whose last class is more likely by some logits."""
+    """A network whose last class is more likely by some logits; a blind one sees nothing of the right half."""
 
-    def __init__(self, logits: float) -> None:
+    def __init__(self, logits: float, blind: bool = False) -> None:
         super().__init__()
-        self.network, self.logits = tiny_network(), logits
+        self.network, self.logits, self.blind = tiny_network(), logits, blind
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if self.blind:
+            images = images * (torch.arange(images.shape[-1]) < images.shape[-1] // 2)
         added = torch.tensor([0.0, 0.0, self.logits]).reshape(1, 3, 1, 1)
         return torch.as_tensor(self.network(images) + added)
 
 
-def uneven(logits: float) -> SegmentationModel:
-    return wrap_model(Uneven(logits), num_classes=3, mean=(0.5,) * 3, std=(0.25,) * 3, name=f"uneven {logits:g}")
+def uneven(logits: float, blind: bool = False) -> SegmentationModel:
+    return wrap_model(Uneven(logits, blind), num_classes=3, mean=(0.5,) * 3, std=(0.25,) * 3, name=f"uneven {logits:g}")
 
 
 def test_errors_of_ensembles_over_the_weight_of_the_second_model() -> None:
     store, data = Store(), TinyDataset(3, sizes=((32, 48),))
-    first, second = uneven(1.0), uneven(3.0)
+    first, second = uneven(1.0, blind=True), uneven(3.0)
     fog = {"corruption": {"name": "fog", "severity": 3}}
     figures = {}
     for gamma in (1.0, 0.6, 0.0):
@@ -253,8 +255,12 @@ def test_errors_of_ensembles_over_the_weight_of_the_second_model() -> None:
         for threat in ("clean", fog, {"attack": ATTACK}):
             evaluation = gauntlet.evaluate(mixed, data, threat, store=store, prepare="off")
             figures[gamma, evaluation.kind] = evaluation.figures["aAcc"]
-    (chart,) = charts_of(build_report(store), "mixtures-").values()
+    document = build_report(store)
+    (chart,) = charts_of(document, "mixtures-").values()
     assert isinstance(chart, LineChart)
+    (table,) = [each for each in of_type(document, Table) if each.id.startswith("mixtures-table-")]
+    assert table.columns[-1].name == "zero gradients"
+    assert [row[-1] for row in table.rows] == pytest.approx([0.5, 0, 0], abs=0.01)  # of half the pixels, none, none
     lines = {series.name: series for series in chart.series}
     assert list(lines["clean error"].x) == [0.0, 0.4, 1.0]  # gamma is the weight of the first
     reference = figures[0.0, "corruption"]
