@@ -222,7 +222,8 @@ class RegionAwareThreat(Threat):
         check_gradient(self.name, [self.attack.attack], name)
 
     def passes(self, task: str = "segmentation") -> Passes:
-        return self.attack.passes(task) + LOOK  # the rounds give the predictions; the figures need the clean ones
+        # The rounds give the predictions, the figures need the clean ones; a random model is looked at anew after each.
+        return self.attack.passes(task) + LOOK
 
     def describe(self) -> dict[str, Any]:
         described = {"attack": self.attack.attack.describe(), "rounds": self.attack.rounds}
