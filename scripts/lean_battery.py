@@ -9,7 +9,8 @@ named rows is computed first, into the last store.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ class WorstCase:
 
 
 Stored = dict[tuple[str, str], WorstCase]
-"""By model and name of the threat."""
+"""By model and description of the threat: batteries of earlier versions have the same name."""
 
 
 def main() -> None:
@@ -94,7 +95,7 @@ def main() -> None:
         compute(chosen.store[-1], models, chosen.images, chosen.compute)
     found = stored(chosen.store, chosen.images)
     parts = [model_section(model, found) for model in shipped_models()]
-    PAGE.write_text("\n".join([head(chosen.images), verdicts(found), *parts]))
+    PAGE.write_text("\n".join([head(chosen.images), verdicts(found), *filter(None, parts)]))
     print(f"written to {PAGE}")
 
 
@@ -115,22 +116,34 @@ def stored(addresses: Sequence[str], images: int) -> Stored:
         with gauntlet.open_store(address, read_only=True) as store:
             for key in store.keys():  # noqa: SIM118 - a store is no mapping
                 evaluation = store.load(key)
-                if evaluation is None or (evaluation.dataset, evaluation.split) != ("streets", "val"):
+                if evaluation is None or not on_scenes(evaluation):
                     continue
-                made, place = WorstCase(evaluation), (evaluation.model, evaluation.threat)
+                made, place = WorstCase(evaluation), (evaluation.model, as_text(evaluation.description))
                 known = len(found[place].images) if place in found else 0
                 if known < len(made.images) <= images:
                     found[place] = made
     return found
 
 
+def on_scenes(evaluation: Evaluation) -> bool:
+    """Whether it belongs to the scenes and threats of this page."""
+    scenes = (evaluation.dataset, evaluation.split, evaluation.seed) == ("streets", "val", 0)
+    threats = [*map(battery, BATTERIES), *map(attack, EQUAL_STEPS)]
+    known = [as_text(build_threat(each).describe()) for each in threats]
+    return scenes and evaluation.task == "segmentation" and as_text(evaluation.description) in known
+
+
+def as_text(description: Mapping[str, Any]) -> str:
+    return json.dumps(description, sort_keys=True)
+
+
 def look_up(found: Stored, model: str, threat: Any) -> WorstCase | None:
-    return found.get((model, build_threat(threat).name))
+    return found.get((model, as_text(build_threat(threat).describe())))
 
 
 def verdicts(found: Stored) -> str:
     """Whether `gauntlet` keeps to what is asked of it, on the images that both batteries were run on."""
-    lines = []
+    lines, missing = [], []
     for model in shipped_models():
         lean, full = (look_up(found, model, battery(name)) for name in ("gauntlet", "halmosi"))
         name = short([model])[0]
@@ -143,9 +156,9 @@ def verdicts(found: Stored) -> str:
                 lines.append([name, str(len(lean.images)), *cells, f"yes, {passes:.0f} of {most:.0f} passes"])
                 continue
         if lean is None or full is None:
-            lines.append([name, "", "not computed yet", "", "", ""])
+            missing.append(name)
             continue
-        shared = lean.images.join(full.images, how="inner", rsuffix=" full")
+        shared = lean.images.join(full.images.add_suffix(" full"), how="inner")
         gaps = [float((shared[each] - shared[f"{each} full"]).mean()) for each in ("accuracy", "mIoU")]
         if len(shared) == len(lean.images) == len(full.images):
             gaps.append(lean.greedy - full.greedy)
@@ -158,19 +171,21 @@ def verdicts(found: Stored) -> str:
         "Against the full battery",
         f"Points of `gauntlet` above (+) or below (-) `halmosi`. At most +{100 * SLACK:g} is asked for, with a\n"
         'twelfth of its passes on adversarially trained models (`-at`) and a twentieth on the others. "At most": what\n'
-        "`gauntlet` leaves, where `halmosi` was not run: no battery leaves less than nothing.",
+        "`gauntlet` leaves, where `halmosi` was not run: no battery leaves less than nothing. Not computed yet: "
+        f"{', '.join(missing) or 'none'}.",
         table(header, lines),
     )
 
 
 def model_section(model: str, found: Stored) -> str:
+    """What was run on a model; "" where nothing was."""
     rows = []
     for name, threat in rows_for(model).items():
         made = look_up(found, model, threat)
-        label = name if name in BATTERIES else f"{name} x{EQUAL_STEPS[name]}"
-        rows.append([f"`{label}`", *(["", "not computed yet", "", "", ""] if made is None else made.cells())])
+        if made is not None:
+            rows.append([f"`{name if name in BATTERIES else f'{name} x{EQUAL_STEPS[name]}'}`", *made.cells()])
     header = ["attack", "images", "passes per image", "accuracy", "mean image mIoU", "mIoU, greedy"]
-    return section(short([model])[0], table(header, rows))
+    return section(short([model])[0], table(header, rows)) if rows else ""
 
 
 def head(images: int) -> str:
