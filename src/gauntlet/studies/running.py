@@ -10,7 +10,7 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.evaluation.execution.progress import Progress
 from gauntlet.evaluation.execution.runner import Executor, run_jobs
-from gauntlet.evaluation.jobs import PlannedJob, Settings, check_threat, make_job, options_for
+from gauntlet.evaluation.jobs import PlannedJob, Settings, check_sizes, check_threat, make_job, options_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.models import resolve_model
 from gauntlet.results.origin import origin_here
@@ -76,6 +76,7 @@ def run_cells(
         jobs: by cell; several cells may share a job.
         store, executor, progress: as for `run_study`.
     """
+    check_sizes(jobs.values())
     different = {planned.job.key: planned for planned in jobs.values()}
     outcome = run_jobs(list(different.values()), store, executor=executor, progress=progress)
     if outcome.failures:
