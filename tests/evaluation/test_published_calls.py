@@ -294,6 +294,21 @@ def test_tasks_by_their_printed_name(task: str, name: str) -> None:
     assert attack.get("random_start", False) == (name == "pgd")
 
 
+@pytest.mark.parametrize("dataset", ["VOC", "voc2007", "voc0712"])
+def test_published_detectors_of_voc_are_found_by_its_short_name(dataset: str) -> None:
+    _, result = evaluate_detector(model_name="atss", backbone="r50", dataset=dataset, task="BIM")
+    rows = find("ATSS", "R-50-FPN", "voc0712")
+    row = rows[rows["threat"].eq("bim linf 8/255 x20") & rows["metric"].eq("mAP")]
+    assert result.figures["mAP"] == float(row["value"].iloc[0])
+    assert (result.task, result.dataset) == ("detection", "voc0712")
+
+
+def test_a_segmentation_model_of_voc_stays_one_of_voc_2012() -> None:
+    assert set(find("PSPNet", "ResNet50", "VOC")["dataset"]) == {"voc"}
+    with pytest.raises(GauntletError, match="published model on voc 'yolo'"):
+        find("yolo", "ResNet50", "VOC")
+
+
 @pytest.mark.parametrize(
     ("task", "family", "members"),
     [
