@@ -315,6 +315,8 @@ def test_a_segmentation_model_of_voc_stays_one_of_voc_2012() -> None:
         ("CommonCorruptions", "2DCommonCorruptions", COMMON),
         ("2DCommonCorruptions", "2DCommonCorruptions", COMMON),
         ("3DCommonCorruptions", "3DCommonCorruptions", COMMON_3D),
+        ("all", "2DCommonCorruptions", COMMON),
+        ("cc3d_all", "3DCommonCorruptions", COMMON_3D),
         (corruptions.CommonCorruption(name="all", severity=3), "2DCommonCorruptions", COMMON),
         (corruptions.CommonCorruption3d(name="all", severity=3), "3DCommonCorruptions", COMMON_3D),
     ],
@@ -350,6 +352,13 @@ def test_the_prefix_of_3d_names_is_optional(name: str) -> None:
     expected = {"corruption": {"name": "near_focus", "severity": 3, "depth_rule": "estimated"}}
     assert corruptions.CommonCorruption3d(name=name).describe() == expected
     assert corruptions.CommonCorruption(name="cc3d_near_focus").describe() == expected
+
+
+def test_a_task_may_be_a_name_with_the_prefix_of_3d() -> None:
+    (case,) = detecbench_tasks.task_cases("cc3d_near_focus").cases
+    assert case.threat.describe() == corruptions.CommonCorruption3d(name="near_focus").describe()
+    with pytest.raises(GauntletError, match="unknown 3D common corruption 'none_such'"):
+        detecbench_tasks.task_cases("cc3d_none_such")
 
 
 def test_a_logger_is_told(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
