@@ -15,7 +15,7 @@ import time
 import types
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -82,21 +82,62 @@ def adv_lib_loops() -> dict[str, Loop]:
 
 
 def sea_loops() -> dict[str, Loop]:
-    attacker = import_module("semseg.attacker")
+    """Of the one file that holds them: its package imports data sets and models that the loops do not need."""
+    if find_spec("autoattack") is None:  # whose norms and logger these loops do not use
+        utilities = types.ModuleType("autoattack.other_utils")
+        for name in ("L0_norm", "L1_norm", "L2_norm", "Logger"):
+            setattr(utilities, name, None)
+        sys.modules.update({"autoattack": types.ModuleType("autoattack"), utilities.__name__: utilities})
+    places = [Path(path, each) for path in sys.path for each in ("semseg/attacker.py", "semseg/utils/attacker.py")]
+    file = next((place for place in places if place.is_file()), None)
+    if file is None:
+        raise ModuleNotFoundError("No module named 'semseg'")
+    spec = spec_from_file_location("sea_attacker", file)
+    assert spec is not None
+    assert spec.loader is not None
+    attacker = module_from_spec(spec)
+    spec.loader.exec_module(attacker)
 
     def loop(loss: str) -> Loop:
-        return lambda model, x, y, steps: attacker.apgd_train(model, x, y, "Linf", EPSILON, n_iter=steps, loss=loss)
+        return lambda model, x, y, steps: attacker.apgd_train(
+            model, x, y, "Linf", EPSILON, n_iter=steps, use_rs=True, loss=loss, track_loss="ce-avg"
+        )
 
     return {"sea-jsd": loop("js-avg"), "sea-mce": loop("mask-ce-avg")}
 
 
 def rse_loops() -> dict[str, Loop]:
-    padam = import_module("rse.attacks").padam
+    """Its own attacks; it imports adv-lib, whose stand-ins `adv_lib_loops` has set up before."""
+    attacks = import_module("rse.attacks")
 
-    def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def adam(loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Loop:
+        return lambda model, x, y, steps: attacks.padam(model, x, y, loss, EPSILON, 0.01, steps)
+
+    def cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return functional.cross_entropy(logits, labels, reduction="none")
 
-    return {"padam-ce": lambda model, x, y, steps: padam(model, x, y, loss, EPSILON, 0.01, steps)}
+    def cosine(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        aim = functional.one_hot(labels, logits.shape[1]).movedim(-1, 1)
+        return 1 - functional.cosine_similarity(logits, aim)
+
+    found = {"padam-ce": adam(cross_entropy), "padam-cos": adam(cosine)}
+    # Called `apgd_restarts` in earlier revisions, which look once more at the last point.
+    apgd = getattr(attacks, "apgd", None) or getattr(attacks, "apgd_restarts", None)
+
+    def climb(loss: str, track: str = "ce-avg") -> Loop:
+        assert apgd is not None
+        return lambda model, x, y, steps: apgd(
+            model, x, y, eps=EPSILON, n_iter=steps, n_restarts=1, use_rs=True, loss=loss, track_loss=track
+        )
+
+    if apgd is not None:
+        found |= {
+            "sea-jsd": climb("js-avg"),
+            "sea-mce": climb("mask-ce-avg"),
+            "sea-bce": climb("segpgd-loss"),
+            "sea-msl": climb("mask-norm-corrlog-avg", "mask-norm-corrlog-avg"),
+        }
+    return found
 
 
 PEERS: dict[str, Callable[[], dict[str, Loop]]] = {

@@ -41,7 +41,7 @@ from gauntlet.threats.attacks import build
 
 BATCH, SIZE = 4, (128, 256)
 LOOPS = Path(__file__).with_name("peer_loops.py")
-OPTIONS: dict[str, dict[str, Any]] = {"sea-jsd": {"radius": "fixed"}, "sea-mce": {"radius": "fixed"}}
+OPTIONS: dict[str, dict[str, Any]] = {f"sea-{loss}": {"radius": "fixed"} for loss in ("jsd", "mce", "bce", "msl")}
 """Of our attack, where its defaults are not what the peer's loop does: SEA's runs one of its three stages."""
 
 

@@ -30,7 +30,7 @@ def test_the_worst_case_so_far_by_hand() -> None:
     )
     table = strength_over_cost(frame)
     assert table["attack"].tolist() == ["clean", "first", "second"]
-    assert table["passes"].tolist() == [0, 10, 20]
+    assert table["passes"].tolist() == [1, 12, 22.5]
     assert table["value"].tolist() == pytest.approx([0.8, 0.2, 0.2])
 
 
@@ -39,7 +39,8 @@ def test_a_stored_battery_ends_at_its_worst_case(tiny_model: SegmentationModel) 
     result = gauntlet.evaluate(tiny_model, TinyDataset(3), {"battery": {"name": "own", "members": members}})
     table = strength_over_cost(result.per_image)
     assert table["attack"].tolist() == ["clean", "bim", "cospgd"]
-    assert table["passes"].tolist() == [0, 2, 5]
+    assert table["passes"].tolist() == [1, 4, 8]
+    assert table["passes"].iloc[-1] == result.per_image["forwards"].iloc[0]
     assert table["value"].is_monotonic_decreasing
     assert table["value"].iloc[-1] == pytest.approx(result.per_image.groupby("image_id")["accuracy"].min().mean())
 

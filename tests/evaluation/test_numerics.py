@@ -16,6 +16,8 @@ from torch import nn
 import gauntlet
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.prediction import describe_logits
+from gauntlet.metrics.segmentation.confidence_counts import count_confidence
 from gauntlet.models import GauntletModel, SegmentationModel, load_model, wrap_model
 from gauntlet.models.contract import Candidates
 from gauntlet.threats import attacks, corruptions
@@ -258,12 +260,28 @@ def test_numbers_that_are_none_are_told_with_image_and_pass(layer: int, value: f
     def model(after: int) -> SegmentationModel:
         return wrap_model(Breaking(layer, after, value), num_classes=3, mean=(0.0,) * 3, std=(1.0,) * 3)
 
-    if value != value:
-        with pytest.raises(GauntletError, match="returned NaN for image 'tiny/2'"):
-            gauntlet.evaluate(model(0), data, batch_size=2)
+    told = "NaN" if value != value else "infinite logits"
+    with pytest.raises(GauntletError, match=f"returned {told} for image 'tiny/2'"):
+        gauntlet.evaluate(model(0), data, batch_size=2)
     attack = {"attack": {"name": "pgd", "epsilon": "1/255", "steps": 3}}
     with pytest.raises(GauntletError, match=r"image 'tiny/2': pass \d of the attack: the model returned NaN"):
         gauntlet.evaluate(model(2), data, attack, batch_size=2)
+
+
+def test_a_pixel_without_any_class_is_told_and_a_class_ruled_out_is_not() -> None:
+    logits = torch.zeros(3, 4, 4)
+    logits[1] = -torch.inf
+    assert describe_logits(logits).confidence == pytest.approx(0.5)
+    logits[:, 2, 2] = -torch.inf
+    with pytest.raises(GauntletError, match="returned infinite logits for image 'image'"):
+        describe_logits(logits)
+
+
+def test_confidence_that_is_no_number_stays_within_the_histogram() -> None:
+    bad = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
+    ones, labels = np.ones(4, np.float32), np.zeros(4, np.uint8)
+    counts = count_confidence(labels, labels, bad, bad, (ones, ones), 255)
+    assert counts.bins.sum() == counts.log_odds.sum() == 4
 
 
 class BreakingDetector(TinyDetector):

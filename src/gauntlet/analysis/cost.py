@@ -23,7 +23,8 @@ def strength_over_cost(per_image: pd.DataFrame, metric: str = "accuracy") -> pd.
 
     Returns:
         One row per attack, in order, after a first one for the clean images: attack, passes (forward passes per image
-        so far, a mean over images), value (mean over images of their smallest figure so far).
+        so far, looks at the clean image and at what each attack made included, a mean over images), value (mean over
+        images of their smallest figure so far).
     """
     require_columns(per_image, ["image_id", "view", metric], "strength over cost")
     views = list(dict.fromkeys(per_image["view"]))
@@ -38,5 +39,7 @@ def strength_over_cost(per_image: pd.DataFrame, metric: str = "accuracy") -> pd.
     counted = table[table[CLEAN].notna()]  # an image without a pixel that counts says nothing
     worst = counted.cummin(axis=1).ffill(axis=1)
     passes = per_image.drop_duplicates("image_id").set_index("image_id").loc[counted.index]
-    spent = passes[[f"forwards {name}" for name in attacks]].mean().cumsum().tolist()
-    return pd.DataFrame({"attack": views, "passes": [0.0, *spent], "value": worst.mean().tolist()})
+    own = passes[[f"forwards {name}" for name in attacks]]
+    looks = (own > 0).astype(float)  # at what an attack made; it is skipped where it asked nothing
+    spent = (1 + (own + looks).mean().cumsum()).tolist()
+    return pd.DataFrame({"attack": views, "passes": [1.0, *spent], "value": worst.mean().tolist()})

@@ -60,12 +60,13 @@ def describe_logits(logits: torch.Tensor, model: str = "model", image_id: str = 
 
     Args:
         logits: (K, H, W); a class that is ruled out has -inf.
-        model, image_id: for the message where a logit is NaN.
+        model, image_id: for the message where a logit is NaN or +inf, or all of a pixel are -inf.
     """
     classes = len(logits)
     largest = logits.amax(dim=0)  # (H, W); NaN where a logit is
-    if bool(torch.isnan(largest).any()):
-        raise GauntletError(f"the model '{model}' returned NaN for image '{image_id}'.")
+    if not bool(torch.isfinite(largest).all()):
+        what = "NaN" if bool(torch.isnan(largest).any()) else "infinite logits"
+        raise GauntletError(f"the model '{model}' returned {what} for image '{image_id}'.")
     labels = torch.zeros(largest.shape, dtype=torch.uint8 if classes <= 256 else torch.int16, device=logits.device)
     for index in reversed(range(classes)):  # the first of equal classes wins, as in `max`, which takes much longer
         labels.masked_fill_(logits[index] == largest, index)

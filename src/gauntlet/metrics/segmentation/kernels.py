@@ -35,6 +35,14 @@ def count_pixels(
 
 
 @compiled
+def _bin(scaled: float, last: int) -> int:
+    """The bin of a value in units of bins; bounded before it becomes an index, which infinity and NaN must not be."""
+    if scaled >= last:
+        return last
+    return int(scaled) if scaled > 0 else 0
+
+
+@compiled
 def count_confidences(
     prediction: npt.NDArray[Any],
     labels: npt.NDArray[Any],
@@ -60,11 +68,9 @@ def count_confidences(
         part = 0 if parts is None else np.int64(parts[index])
         wrong = 0 if np.int64(prediction[index]) == label else 1
         sure = np.float64(confidence[index])
-        place = min(np.int64(sure * (last + 1)), last)
+        place = _bin(sure * (last + 1), last)
         bins[part, wrong, place] += 1
         sums[part, place] += sure
-        # Bounded before it becomes a whole number: the log-odds may be infinite.
-        scaled = min(max((np.float64(log_odds[index]) - lowest) * bins_per_unit, 0.0), np.float64(last_odds))
-        odds_bins[part, wrong, np.int64(scaled)] += 1
+        odds_bins[part, wrong, _bin((np.float64(log_odds[index]) - lowest) * bins_per_unit, last_odds)] += 1
         scores[part, 0] += np.float64(nll[index])
         scores[part, 1] += np.float64(brier[index])

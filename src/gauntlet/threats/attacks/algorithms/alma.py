@@ -39,7 +39,8 @@ def penalty_slope(
 ) -> torch.Tensor:
     """P'(c; ρ, μ) of P = μc + μρc² + ρ²c³/6 for c >= 0 and μc / (1 - max(1, ρ) c) for c < 0.
 
-    The public code has μc in place of μ in the branch c >= 0 ("reference"), which weakens the attack.
+    The public code has μc in place of μ in the branch c >= 0 ("reference"). Which of both is stronger depends on the
+    network and on the number of steps (docs/attacks.md).
     """
     linear = multiplier if penalty_grad == "exact" else multiplier * values
     positive = linear + 2 * multiplier * rho * values + rho**2 * values**2 / 2
