@@ -51,3 +51,5 @@ def test_a_row_has_its_date_and_its_configuration() -> None:
     assert (row["date"], row["configuration"]) == ("2017-12-05", "deeplabv3_r101-d8_4xb4-160k_ade20k-512x512")
     assert (row["clean"], row["backbone_type"]) == (0.45, "convolution")
     assert row["parameters"] > 80e6
+    swapped = table["backbone"].isin(["internimage-b", "internimage-l"]) & table["dataset"].eq("ade20k")
+    assert table.loc[swapped, "parameters"].isna().tolist() == [True, True]

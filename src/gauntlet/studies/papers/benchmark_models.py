@@ -21,11 +21,11 @@ def listed_models(benchmark: str) -> pd.DataFrame:
     Args:
         benchmark: "semsegbench" or "detecbench".
     """
+    known = published.unflagged(published.frame(source="semsegbench", kind="clean"))  # two counts look swapped
+    columns = ["architecture", "backbone", "dataset", "crop_size", "parameters"]
     sizes = {
         (canonical_architecture(str(architecture)), canonical_backbone(str(backbone)), dataset, crop): size
-        for architecture, backbone, dataset, crop, size in published.models(source="semsegbench")[
-            ["architecture", "backbone", "dataset", "crop_size", "parameters"]
-        ].itertuples(index=False)
+        for architecture, backbone, dataset, crop, size in known[columns].itertuples(index=False)
     }
     rows = []
     for entry in zoo.entries():
