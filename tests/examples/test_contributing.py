@@ -11,6 +11,8 @@ import pytest
 from fresh_python import FreshPython
 from paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 RECIPES = ("An attack", "A corruption", "A model or a wrapper", "A dataset", "A metric", "A section of the report")
 
 # What comes after the recipes, in the same process; `section` is what the last one defines.
@@ -25,8 +27,6 @@ from gauntlet.report.document import Document, Part
 from gauntlet.report.render import markdown
 from gauntlet.report.scope import scopes
 from gauntlet.results import open_store
-
-pytestmark = pytest.mark.slow
 
 streets = gauntlet.load_dataset("streets", split="val", limit=1)
 halves = gauntlet.load_dataset("halves", length=2)
