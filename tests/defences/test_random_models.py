@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,10 @@ from gauntlet.models.preparation import prepare, same_function
 from gauntlet.models.randomness import AttackDraws, EvaluationDraws, drawing, flat_modules, random_parts
 from gauntlet.models.tiling import TiledModel
 from gauntlet.results import Store
+from gauntlet.samples import Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import attacks, build_threat
+from gauntlet.threats.kinds.attack import RegionAwareThreat
 from tiny import TinyDataset, tiny_network
 
 GREY = "transform:kind=grey,trials=3:python:nets:street_network"
@@ -157,6 +160,29 @@ def test_every_kind_of_threat_runs_on_a_random_model(threat: dict[str, Any]) -> 
     assert first.figures["mIoU"] == pytest.approx(second.figures["mIoU"], abs=1e-6)
 
 
+def test_region_aware_rounds_are_judged_on_draws_that_the_attack_did_not_see() -> None:
+    made, seeds = TransformedModel(model(), kind="hsv"), [ImageSeed(0, "a"), ImageSeed(0, "b")]
+    samples = [
+        Sample(seed.image_id, (image * 255).byte().permute(1, 2, 0).numpy(), truth.numpy())
+        for seed, image, truth in zip(seeds, images(), labels(), strict=True)
+    ]
+    batch = replace(collate(samples, ignore_index=None), images=images())
+    attack = {"name": "bim", "epsilon": "8/255", "steps": 2}
+    threat = build_threat({"region_aware": {"attack": attack, "rounds": 2, "region": {"square": {"size": 12}}}})
+    assert isinstance(threat, RegionAwareThreat)
+    outcome = threat.outcome(made, batch, seeds)
+    worst: Any = None
+    for points in (images(), *(each.images for each in outcome.rounds)):
+        with drawing(random_parts(made), EvaluationDraws(seeds)), torch.no_grad():
+            said = made(points).argmax(1)
+        worst = said if worst is None else torch.where(worst == labels(), said, worst)
+    judged: Any = threat.perturb(made, batch, seeds).predictions
+    assert len(outcome.rounds) == 2
+    assert outcome.predictions is not None
+    assert torch.equal(judged, worst)
+    assert not torch.equal(judged, outcome.predictions)  # what the attack saw
+
+
 @pytest.mark.slow
 def test_two_workers_give_the_same_bytes() -> None:
     data = {"name": "streets", "options": {"size": [32, 64], "length": 4}}
@@ -251,6 +277,34 @@ def test_smoothed_has_no_gradient_and_says_what_to_attack() -> None:
         attacks.build("pgd", steps=1)(SmoothedModel(model(), n=2), images(), labels())
 
 
+_BIM = {"name": "bim", "epsilon": "4/255", "steps": 2}
+
+
+@pytest.mark.parametrize(
+    ("threat", "where"),
+    [
+        ({"attack": _BIM}, "smoothed:n=2:streets/enet"),
+        ({"attack": _BIM}, "multiscale:scales=0.5+1:smoothed:n=2:streets/enet"),
+        ({"battery": {"name": "sea", "epsilon": "4/255"}}, "smoothed:n=2:streets/enet"),
+        ({"region_aware": {"attack": _BIM}}, "smoothed:n=2:streets/enet"),
+        ({"transfer": {"source_model": "smoothed:n=2:streets/enet", "attack": _BIM}}, "streets/enet"),
+        ({"transfer": {"source_model": "inner", "attack": _BIM}}, "crf:smoothed:n=2:streets/enet"),
+    ],
+)
+def test_a_gradient_of_votes_is_refused_when_a_plan_is_made(threat: dict[str, Any], where: str) -> None:
+    plan = {"models": [where], "datasets": [{"name": "streets", "options": {"size": [32, 64], "length": 1}}]}
+    with pytest.raises(GauntletError, match=r"counts votes and has no gradient for .*; make the attack on 'noise:'"):
+        plan_jobs(parse_plan({**plan, "threats": ["clean", threat]}))
+
+
+def test_what_needs_no_gradient_of_votes_is_planned() -> None:
+    noise = {"transfer": {"source_model": "noise:streets/enet", "attack": {**_BIM, "samples": 4}}}
+    threats = [{"attack": {"name": "square", "epsilon": "4/255"}}, noise]
+    data = [{"name": "streets", "options": {"size": [32, 64], "length": 1}}]
+    plan = parse_plan({"models": ["smoothed:n=2:streets/enet"], "datasets": data, "threats": threats})
+    assert len(plan_jobs(plan)) == 2
+
+
 def test_settings_that_only_choose_figures_are_no_part_of_the_identity() -> None:
     def identity(settings: str) -> str:
         return resolve_model(f"smoothed:{settings}:streets/enet").identity.digest
@@ -271,6 +325,8 @@ def test_settings_that_only_choose_figures_are_no_part_of_the_identity() -> None
         ("noise:sigma=-1:streets/enet", "at least 0"),
         ("noise:streets/fcos", "segmentation models only"),
         ("noise:crf:streets/enet", "not clipped, and 'crf:' inside it takes images in"),
+        ("smoothed:noise:streets/enet", "draws at random; 'smoothed:' takes a model that does not"),
+        ("smoothed:multiscale:scales=0.5+1:smoothed:n=2:streets/enet", "draws at random; 'smoothed:' takes a model"),
         ("smoothed:multiscale:scales=0.5+1:transform:kind=jpeg:streets/enet", "put 'transform:' around 'smoothed:'"),
     ],
 )

@@ -10,7 +10,7 @@ import torch
 
 import gauntlet
 from gauntlet.analysis import transfer, transform_matrix
-from gauntlet.defences import EnsembleModel, MultiscaleModel, TransformedModel
+from gauntlet.defences import EnsembleModel, MultiscaleModel, NoisyModel, SmoothedModel, TransformedModel
 from gauntlet.models import SegmentationModel, wrap_model
 from gauntlet.models.defended_names import address_of, defences_in
 from gauntlet.report.assembly import build_report
@@ -19,7 +19,7 @@ from gauntlet.report.document import Bullets, Document, Findings, of_type
 from gauntlet.report.pages.entries import store_entries
 from gauntlet.report.pages.leaderboard_site import defended_parts, write_site
 from gauntlet.report.scope import scopes
-from gauntlet.report.sections.defended import averaging_stronger, targeted_stronger
+from gauntlet.report.sections.defended import averaging_stronger, never_attacked_adaptively, targeted_stronger
 from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from tiny import TinyDataset, tiny_network
@@ -79,6 +79,27 @@ def test_a_defence_needs_an_attack_of_its_own() -> None:
     assert any("was never attacked itself" in text for text in sentences(build_report(store)))
     gauntlet.evaluate(defended, data, {"attack": ATTACK}, store=store, prepare="off")
     assert not any("was never attacked itself" in text for text in sentences(build_report(store)))
+
+
+def test_votes_need_an_attack_on_their_noise_that_averages() -> None:
+    store, data, inner = Store(), TinyDataset(1), model()
+    smoothed = SmoothedModel(inner, sigma=0.1, n0=1, n=2)
+
+    def told_after(source: SegmentationModel, **attack: Any) -> bool:
+        threat = {"transfer": {"source_model": source, "attack": {**ATTACK, **attack}}}
+        gauntlet.evaluate(smoothed, data, threat, store=store, prepare="off")
+        (scope,) = scopes(store.frame())
+        told = [finding.text for finding in never_attacked_adaptively(scope)]
+        assert not any("along its gradient" in text for text in told)  # it has none
+        return any("never shown an attack made on 'noise:'" in text for text in told)
+
+    noise = NoisyModel(inner, sigma=0.1, trials=3)
+    assert told_after(inner, samples=3)  # knows of no noise
+    assert told_after(NoisyModel(inner, sigma=0.2), samples=3)  # of another
+    assert told_after(NoisyModel(model("other"), sigma=0.1), samples=3)  # of another model
+    assert told_after(noise)  # meets one draw at a time
+    assert told_after(noise, samples=3, epsilon=0)
+    assert not told_after(noise, samples=3)
 
 
 def test_a_fixed_transformation_does_not_draw() -> None:
@@ -207,24 +228,26 @@ def charts_of(document: Document, start: str) -> dict[str, Any]:
 
 
 class Uneven(torch.nn.Module):
-    """A network whose last class is more likely by some logits."""
+    """A network whose last class is more likely by some logits; a blind one sees nothing of the right half."""
 
-    def __init__(self, logits: float) -> None:
+    def __init__(self, logits: float, blind: bool = False) -> None:
         super().__init__()
-        self.network, self.logits = tiny_network(), logits
+        self.network, self.logits, self.blind = tiny_network(), logits, blind
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if self.blind:
+            images = images * (torch.arange(images.shape[-1]) < images.shape[-1] // 2)
         added = torch.tensor([0.0, 0.0, self.logits]).reshape(1, 3, 1, 1)
         return torch.as_tensor(self.network(images) + added)
 
 
-def uneven(logits: float) -> SegmentationModel:
-    return wrap_model(Uneven(logits), num_classes=3, mean=(0.5,) * 3, std=(0.25,) * 3, name=f"uneven {logits:g}")
+def uneven(logits: float, blind: bool = False) -> SegmentationModel:
+    return wrap_model(Uneven(logits, blind), num_classes=3, mean=(0.5,) * 3, std=(0.25,) * 3, name=f"uneven {logits:g}")
 
 
 def test_errors_of_ensembles_over_the_weight_of_the_second_model() -> None:
     store, data = Store(), TinyDataset(3, sizes=((32, 48),))
-    first, second = uneven(1.0), uneven(3.0)
+    first, second = uneven(1.0, blind=True), uneven(3.0)
     fog = {"corruption": {"name": "fog", "severity": 3}}
     figures = {}
     for gamma in (1.0, 0.6, 0.0):
@@ -232,8 +255,12 @@ def test_errors_of_ensembles_over_the_weight_of_the_second_model() -> None:
         for threat in ("clean", fog, {"attack": ATTACK}):
             evaluation = gauntlet.evaluate(mixed, data, threat, store=store, prepare="off")
             figures[gamma, evaluation.kind] = evaluation.figures["aAcc"]
-    (chart,) = charts_of(build_report(store), "mixtures-").values()
+    document = build_report(store)
+    (chart,) = charts_of(document, "mixtures-").values()
     assert isinstance(chart, LineChart)
+    (table,) = [each for each in of_type(document, Table) if each.id.startswith("mixtures-table-")]
+    assert table.columns[-1].name == "zero gradients"
+    assert [row[-1] for row in table.rows] == pytest.approx([0.5, 0, 0], abs=0.01)  # of half the pixels, none, none
     lines = {series.name: series for series in chart.series}
     assert list(lines["clean error"].x) == [0.0, 0.4, 1.0]  # gamma is the weight of the first
     reference = figures[0.0, "corruption"]

@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 import torch
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.models.contract import GauntletModel, ModelIdentity, SegmentationModel
+from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity, SegmentationModel
 from gauntlet.models.defended_names import bounded_in
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.numbers import Number, parse_number
@@ -46,6 +46,13 @@ class DefenceSettings:
     def neutral(self) -> bool:
         """Whether the defence does nothing, so that the inner model's own output is returned, bit for bit."""
         return False
+
+    def check_size(self, height: int, width: int) -> None:
+        """An error where the defence cannot take images of a size; most take every one."""
+
+    def sizes_inside(self, height: int, width: int) -> Sequence[tuple[int, int]]:
+        """The sizes at which the models inside see an image of a size."""
+        return [(height, width)]
 
     def _set(self, **values: Any) -> None:
         """Stores parsed settings in a frozen dataclass, while it is being made."""
@@ -102,6 +109,9 @@ class Defence(SegmentationModel):
                 f"put '{bounded}:' around '{cls.prefix}:'."
             )
 
+    def check_size(self, height: int, width: int) -> None:
+        _check_size(self.settings, [each for each in self.inner if isinstance(each, GauntletModel)], height, width)
+
     @classmethod
     def around(cls: type[Made], inner: Sequence[GauntletModel], settings: DefenceSettings) -> Made:
         """The defence of some models with checked settings."""
@@ -145,6 +155,13 @@ class DefendedSource(ModelSource):
     def identity(self) -> ModelIdentity:
         return self.defence.identity_of([each.identity for each in self.inner], self.settings)
 
+    @property
+    def label_space(self) -> LabelSpace | None:
+        return self.inner[0].label_space
+
+    def check_size(self, height: int, width: int) -> None:
+        _check_size(self.settings, self.inner, height, width)
+
     def load(self) -> GauntletModel:
         return self.defence.around([each.load() for each in self.inner], self.settings)
 
@@ -178,6 +195,17 @@ class Addressed:
         from gauntlet.models.loading import resolve_model
 
         return [resolve_model(address, **options)]
+
+
+def _check_size(
+    settings: DefenceSettings, inner: Iterable[GauntletModel | ModelSource], height: int, width: int
+) -> None:
+    """An error where a defence, or a model inside it, cannot take images of a size."""
+    if not settings.neutral:
+        settings.check_size(height, width)
+    for each in inner:
+        for size in settings.sizes_inside(height, width):
+            each.check_size(*size)
 
 
 def refuse_detector(prefix: str, task: str, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -9,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gauntlet.defences.contract import Addressed, Defence, DefenceSettings, parse_choice, parse_numbers
+from gauntlet.defences.contract import Addressed, Defence, DefenceSettings, DefendedSource, parse_choice, parse_numbers
 from gauntlet.defences.multiscale import LOGITS, OUTPUTS, PROBABILITIES
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
@@ -73,7 +74,7 @@ class EnsembleModel(Defence):
         weights = checked.weights(len(members))
         first, *others = members
         for other in others:
-            _check_same_classes(first, other)
+            _check_same_labels(first, other)
         super().__init__(members, checked)
         self.weights = weights
 
@@ -109,7 +110,11 @@ class AddressedEnsemble(Addressed):
 
     def __call__(self, rest: str, options: Mapping[str, Any]) -> ModelSource:
         made = super().__call__(rest, options)
-        made.settings.weights(len(made.inner))  # type: ignore[attr-defined] # the source of an ensemble
+        assert isinstance(made, DefendedSource)
+        assert isinstance(made.settings, EnsembleSettings)
+        made.settings.weights(len(made.inner))
+        for first, other in itertools.combinations(made.inner, 2):
+            _check_same_labels(first, other)
         return made
 
     def inner(self, address: str, options: Mapping[str, Any]) -> Sequence[ModelSource]:
@@ -152,20 +157,19 @@ def split_members(text: str) -> list[str]:
     return members
 
 
-def _check_same_classes(first: GauntletModel, other: GauntletModel) -> None:
-    names = f"'{first.identity.name}' and '{other.identity.name}'"
-    if first.num_classes != other.num_classes:
-        raise GauntletError(
-            f"{names} cannot be an ensemble: they have {first.num_classes} and {other.num_classes} classes."
-        )
-    if first.class_names != other.class_names:
-        pairs = zip(first.class_names, other.class_names, strict=True)
-        one, two = next(pair for pair in pairs if pair[0] != pair[1])
-        raise GauntletError(f"{names} cannot be an ensemble: a class is '{one}' in one and '{two}' in the other.")
-    if first.ignore_index != other.ignore_index:
-        raise GauntletError(
-            f"{names} cannot be an ensemble: their ignore indices are {first.ignore_index} and {other.ignore_index}."
-        )
+def _check_same_labels(first: GauntletModel | ModelSource, other: GauntletModel | ModelSource) -> None:
+    """An error where the labels of two models, or of two sources that know them, differ."""
+    one, two = first.label_space, other.label_space
+    if one is None or two is None or one == two:
+        return
+    if len(one.names) != len(two.names):
+        why = f"they have {len(one.names)} and {len(two.names)} classes"
+    elif one.names != two.names:
+        differing = next(pair for pair in zip(one.names, two.names, strict=True) if pair[0] != pair[1])
+        why = "a class is '{}' in one and '{}' in the other".format(*differing)
+    else:
+        why = f"their ignore indices are {one.ignore_index} and {two.ignore_index}"
+    raise GauntletError(f"'{first.identity.name}' and '{other.identity.name}' cannot be an ensemble: {why}.")
 
 
 source = AddressedEnsemble(EnsembleModel)

@@ -51,6 +51,10 @@ class MultiscaleSettings(DefenceSettings):
     def neutral(self) -> bool:
         return self.scales == (1.0,)
 
+    def sizes_inside(self, height: int, width: int) -> Sequence[tuple[int, int]]:
+        assert isinstance(self.scales, tuple)
+        return [scaled_size(height, width, float(scale)) for scale in self.scales]
+
 
 class MultiscaleModel(Defence):
     """A model that sees every image at several sizes.

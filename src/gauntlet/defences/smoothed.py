@@ -11,6 +11,7 @@ from gauntlet.defences.contract import Addressed, Defence, DefenceSettings, pars
 from gauntlet.defences.transformations.noise import noisy
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
+from gauntlet.models.defended_names import defences_in, draws_in
 from gauntlet.models.randomness import RandomPart, random_parts
 from gauntlet.numbers import Number, parse_number
 
@@ -64,8 +65,14 @@ class SmoothedModel(Defence, RandomPart):
 
     def __init__(self, model: GauntletModel, **settings: Any) -> None:
         super().__init__([model], SmoothedSettings(**settings))
-        if random_parts(model):  # every copy would meet the same draw
-            raise GauntletError(f"'{model.identity.name}' draws at random; 'smoothed:' takes a model that does not.")
+        if random_parts(model):  # a wrapper of another kind around it hides its name
+            raise _draws(model.identity.name)
+
+    @classmethod
+    def check_inner(cls, name: str, settings: DefenceSettings) -> None:
+        super().check_inner(name, settings)
+        if draws_in(name) or cls.prefix in defences_in(name):
+            raise _draws(name)
 
     def defend(self, images: torch.Tensor) -> torch.Tensor:
         if torch.is_grad_enabled() and images.requires_grad:
@@ -92,6 +99,11 @@ class SmoothedModel(Defence, RandomPart):
             logits = self.model(noisy(images, self.numbers(sample), float(self.settings.sigma)))
             votes.scatter_add_(1, logits.argmax(dim=1, keepdim=True), one)
         return votes
+
+
+def _draws(name: str) -> GauntletError:
+    """Every copy would meet the same draw."""
+    return GauntletError(f"'{name}' draws at random; 'smoothed:' takes a model that does not.")
 
 
 source = Addressed(SmoothedModel)

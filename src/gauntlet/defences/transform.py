@@ -83,6 +83,9 @@ class TransformSettings(DefenceSettings):
     def neutral(self) -> bool:
         return KINDS[self.kind].neutral(self)
 
+    def check_size(self, height: int, width: int) -> None:
+        KINDS[self.kind].check_size(self, height, width)
+
     @property
     def is_random(self) -> bool:
         """Whether something is drawn."""
@@ -106,6 +109,9 @@ class Kind(ABC):
     def neutral(self, settings: TransformSettings) -> bool:
         """Whether nothing is changed."""
         return False
+
+    def check_size(self, settings: TransformSettings, height: int, width: int) -> None:  # noqa: B027 - most take all
+        """An error where images of a size cannot be transformed."""
 
     @abstractmethod
     def draw(self, settings: TransformSettings, generator: np.random.Generator, size: tuple[int, int]) -> Any:
@@ -153,10 +159,13 @@ class Blur(Kind):
         return float(generator.uniform(*_pair(settings.sigma)))
 
     def apply(self, settings: TransformSettings, images: torch.Tensor, parameters: Sequence[float]) -> torch.Tensor:
+        self.check_size(settings, *images.shape[-2:])
+        return blur(images, parameters)
+
+    def check_size(self, settings: TransformSettings, height: int, width: int) -> None:
         # A range that does not fit is refused whatever was drawn, not for some draws only.
         largest: Any = settings.fixed if settings.sigma is None else _pair(settings.sigma)[1]
-        check_reach(largest, images)
-        return blur(images, parameters)
+        check_reach(largest, height, width)
 
 
 class Hsv(Kind):

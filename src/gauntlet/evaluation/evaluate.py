@@ -21,7 +21,7 @@ from gauntlet.evaluation.counting import Importance
 from gauntlet.evaluation.detecbench_tasks import STORE_NAME, folder_dataset, folder_model, task_cases, told_to
 from gauntlet.evaluation.execution.local import LoadedOnce, run_one, with_kept_samples
 from gauntlet.evaluation.execution.progress import Logged, Progress
-from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, options_for, plan_job
+from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, check_sizes, options_for, plan_job
 from gauntlet.evaluation.plan import PlannedThreats, fitting_threats
 from gauntlet.evaluation.rereading import stored_as_asked
 from gauntlet.evaluation.triple import Triple, evaluate_triple
@@ -197,6 +197,7 @@ def evaluate(  # type: ignore[misc]
     ]
     results: dict[str, Evaluation] = {}
     every = [planned for _, jobs in groups for planned in jobs]
+    check_sizes(every)
     if workers == 1 and len(every) > 1:
         every = with_kept_samples(every)
     with _opened(store) as opened, told_to(logger, log_dir) as tell:

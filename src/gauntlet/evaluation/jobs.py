@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from gauntlet.evaluation.class_order import check_classes
 from gauntlet.evaluation.counting import Importance
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.contract import ModelIdentity
+from gauntlet.models.defended_names import defences_in
 from gauntlet.models.precision import PRECISIONS
 from gauntlet.models.preparation import AUTO, choose_steps, parse_steps, prepare, same_function
 from gauntlet.models.sources.contract import ModelSource
@@ -160,6 +161,13 @@ def check_threat(threat: Threat, dataset: Dataset) -> None:
             f"the threat '{threat.name}' needs depth, which the dataset '{dataset.name}' does not have; leave it out, "
             "use a dataset with depth such as streets, or set has_depth = True on it if its samples have depth."
         )
+
+
+def check_sizes(jobs: Iterable[PlannedJob]) -> None:
+    """An error where a defended model cannot take images of the size of a dataset's first one."""
+    defended = (planned for planned in jobs if defences_in(planned.job.model))  # do not open an image for nothing
+    for planned in {(id(each.model), id(each.dataset)): each for each in defended}.values():
+        planned.model.check_size(*planned.dataset[0].image.shape[:2])
 
 
 def resolve_for(address: str, options: Mapping[str, Any], dataset: Dataset) -> ModelSource:

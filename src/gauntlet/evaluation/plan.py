@@ -15,7 +15,15 @@ from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.evaluation.execution.progress import Logged, Progress
-from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, check_threat, make_job, options_for
+from gauntlet.evaluation.jobs import (
+    DEFAULT_BATCH_SIZE,
+    PlannedJob,
+    Settings,
+    check_sizes,
+    check_threat,
+    make_job,
+    options_for,
+)
 from gauntlet.models import resolve_model
 from gauntlet.models.preparation import AUTO
 from gauntlet.models.sources.contract import ModelSource
@@ -160,6 +168,7 @@ def plan_jobs(
                     job = make_job(model_identity, source.task, identities[id(dataset)], threat, settings)
                     planned = PlannedJob(source, dataset, threat, settings, job, entry, dataset_entry, origin)
                     jobs.setdefault(job.key, planned)
+    check_sizes(jobs.values())
     names = distinct_names((each.job.model, each.job.model_digest) for each in jobs.values())
     return [replace(each, label=names[each.job.model, each.job.model_digest]) for each in jobs.values()]
 

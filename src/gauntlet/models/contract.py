@@ -41,6 +41,19 @@ class ModelIdentity:
         return self.stored_name or self.name
 
 
+@dataclass(frozen=True)
+class LabelSpace:
+    """What the labels of a model mean.
+
+    Attributes:
+        names: of its classes, in order.
+        ignore_index: the label that counts for nothing, or None.
+    """
+
+    names: tuple[str, ...]
+    ignore_index: int | None
+
+
 class GauntletModel(nn.Module, ABC):
     """Common to both tasks: class names, an identity, frozen parameters, eval mode.
 
@@ -88,6 +101,11 @@ class GauntletModel(nn.Module, ABC):
         return self._identity
 
     @property
+    def label_space(self) -> LabelSpace:
+        """Its classes and the label of void."""
+        return LabelSpace(self.class_names, self.ignore_index)
+
+    @property
     def device(self) -> torch.device:
         """Where the parameters are (CPU for a model without any)."""
         tensor = next(itertools.chain(self.parameters(), self.buffers()), None)
@@ -103,6 +121,9 @@ class GauntletModel(nn.Module, ABC):
     def random(self) -> bool:
         """Whether it draws in a forward pass, which then needs numbers (`models.randomness`)."""
         return bool(random_parts(self))
+
+    def check_size(self, height: int, width: int) -> None:
+        """An error where it cannot take images of a size, told without asking it; most take every one."""
 
     def freeze(self) -> GauntletModel:
         """Eval mode and no parameter gradients: an attack differentiates the input only."""

@@ -12,6 +12,8 @@ from gauntlet.models.loading import DEFENCES
 
 _OUTERMOST = re.compile(rf"(?P<inner>.+) (?P<prefix>{'|'.join(DEFENCES)}) (?P<settings>\S*=\S*)")
 
+_NOISE = re.compile(r" (?:noise|smoothed) sigma=([^,\s\]]+)[^\s\]]*")
+
 
 @dataclass(frozen=True)
 class DefendedName:
@@ -104,6 +106,15 @@ def draws_in(name: str) -> bool:
     False
     """
     return any("trials" in each.values for each in _all_in(name))
+
+
+def noise_alone(name: str) -> str:
+    """A stored name with nothing but the noise of `noise:` and `smoothed:`, however often it is drawn.
+
+    >>> noise_alone("a smoothed sigma=0.25,n0=10,n=100") == noise_alone("a noise sigma=0.25,trials=9")
+    True
+    """
+    return _NOISE.sub(r" noise sigma=\1", name)
 
 
 def bounded_in(name: str) -> str | None:

@@ -113,7 +113,7 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
         calibration.section(scope, ranking, images),
         gallery_section(scope, ranking, evaluations, images, options) if options.gallery else None,
         relations.section(scope, ranking),
-        mixtures.section(scope),
+        mixtures.section(scope, images),
         certainty.section(scope),
         certificates.section(scope, {key: store.metric_options(key) for key in _certified(scope)}),
         honesty.section(scope, ranking, images, provenances, given),

@@ -54,13 +54,26 @@ def printed_words(claim: Claim, printed: Printed | None) -> str:
     """Whether a claim holds in what the paper prints: by how many points, or for how many of its networks."""
     if printed is None:
         return ""
-    margins = [float(claim.margin(part)[0]) for _, part in parts_of(claim, printed)]
+    margins = [
+        float(claim.margin(part)[0])
+        for network, part in parts_of(claim, printed)
+        if claim.on is None or claim.on(printed_dataset(network))
+    ]
     known = [margin for margin in margins if not math.isnan(margin)]
     if not known:
         return "not printed"
     if len(known) == 1:
         return f"{'holds' if known[0] > 0 else 'does not hold'} ({format_value(known[0], 'points')})"
     return f"holds for {sum(margin > 0 for margin in known)} of {len(known)} networks"
+
+
+def printed_dataset(network: str) -> str:
+    """The dataset of a printed network, as ours are called; networks of several datasets say theirs at the end.
+
+    >>> printed_dataset("SegNet (VGG), VOC")
+    'voc'
+    """
+    return network.rpartition(", ")[2].lower()
 
 
 def parts_of(claim: Claim, figures: Figures) -> list[tuple[str, Figures]]:

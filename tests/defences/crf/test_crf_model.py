@@ -47,8 +47,8 @@ def test_every_size_gives_logits_of_that_size_and_a_gradient(height: int, width:
 
 def test_exact_up_to_16384_pixels(tiny_model: SegmentationModel) -> None:
     model = Crf(tiny_model)
-    assert model._exact(128 * 128)
-    assert not model._exact(128 * 128 + 1)
+    assert model.settings.exact(128 * 128)
+    assert not model.settings.exact(128 * 128 + 1)
 
 
 @pytest.mark.parametrize("method", ["exact", "cells"])

@@ -339,6 +339,17 @@ def test_identity_is_that_of_the_files_and_known_without_loading(folder: Path, t
     assert resolve_model(f"hf:{tmp_path / 'my-segformer'}").identity.digest != source.identity.digest
 
 
+@pytest.mark.parametrize("options", [{}, {"outputs": [4, 0, 2]}, {"num_classes": 3, "ignore_index": None}])
+def test_classes_are_known_without_loading(folder: Path, options: dict[str, Any]) -> None:
+    source = resolve_model(f"hf:{folder}", **options)
+    assert source.label_space == source.load().label_space
+
+
+def test_an_ensemble_of_other_classes_is_told_without_loading_it(folder: Path) -> None:
+    with pytest.raises(GauntletError, match="cannot be an ensemble: they have 5 and 11 classes"):
+        resolve_model(f"ensemble:[hf:{folder}]+[streets/enet]")
+
+
 def test_what_is_not_there_is_said_in_one_sentence(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,19 +13,13 @@ from gauntlet.defences.crf.dense import DenseKernel
 from gauntlet.defences.crf.mean_field import Kernel, NormalisedKernel, Term, mean_field
 from gauntlet.defences.crf.parameters import CrfParameters, load_parameters
 from gauntlet.defences.crf.separable import SeparableKernel
-from gauntlet.defences.crf.settings import AUTO, EXACT, CrfSettings
+from gauntlet.defences.crf.settings import CrfSettings
 from gauntlet.defences.transform import check_range
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
 
 GREY_LEVELS = 255
 """Colours of the kernel are in grey levels, images in [0, 1]."""
-
-EXACT_PIXELS = 16_384
-"""Up to this many pixels method=auto is exact."""
-
-EXACT_BYTES = 4 * 2**30
-"""Largest exact kernel that is kept."""
 
 REFERENCE_SIDE = 500
 """Longer side of the images that published bandwidths were found on (Pascal VOC)."""
@@ -53,7 +47,7 @@ class Crf(Defence):
 
     def defend(self, images: torch.Tensor) -> torch.Tensor:
         check_range(images, self.prefix)
-        self._check_size(images)
+        self.settings.check_size(images.shape[-2], images.shape[-1], images.element_size())
         logits: torch.Tensor = self.model(images)
         if not bool(logits.detach().isfinite().all()):
             raise GauntletError(f"'{self.model.identity.name}' gave NaN or infinite logits to 'crf:'.")
@@ -94,24 +88,12 @@ class Crf(Defence):
         size = (image.shape[-2], image.shape[-1])
         alpha, beta = cast(float, settings.theta_alpha) * self._scale(size), cast(float, settings.theta_beta)
         features = bilateral_features(image if settings.image_gradient else image.detach(), alpha, beta)
-        if self._exact(size[0] * size[1]):
+        if settings.exact(size[0] * size[1]):
             return DenseKernel(features)
         return CellKernel(features, cast(float, settings.side))
 
     def _scale(self, size: tuple[int, int]) -> float:
         return max(size) / REFERENCE_SIDE if self.settings.scale == "auto" else 1.0
-
-    def _exact(self, pixels: int) -> bool:
-        return self.settings.method == EXACT or (self.settings.method == AUTO and pixels <= EXACT_PIXELS)
-
-    def _check_size(self, images: torch.Tensor) -> None:
-        height, width = images.shape[-2:]
-        needed = (height * width) ** 2 * max(4, images.element_size())
-        if self._exact(height * width) and self.settings.w_bilateral != 0 and needed > EXACT_BYTES:
-            raise GauntletError(
-                f"the exact kernel of crf: for {height}x{width} pixels takes {needed / 2**30:.0f} GiB, more than "
-                f"{EXACT_BYTES // 2**30}; use method=cells."
-            )
 
 
 def bilateral_features(image: torch.Tensor, theta_alpha: float, theta_beta: float) -> torch.Tensor:

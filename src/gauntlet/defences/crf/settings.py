@@ -54,6 +54,10 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 AUTO, EXACT, CELLS = "auto", "exact", "cells"
 METHODS = (AUTO, EXACT, CELLS)
+EXACT_PIXELS = 16_384
+"""Up to this many pixels method=auto is exact."""
+EXACT_BYTES = 4 * 2**30
+"""Largest exact kernel that is kept."""
 LARGEST_SIDE = 4.0
 """Of a cell, in standard deviations: coarser ones have little to do with the kernel."""
 
@@ -149,6 +153,18 @@ class CrfSettings(DefenceSettings):
     @property
     def neutral(self) -> bool:
         return self.iterations == 0 or (self.w_bilateral == 0 and self.w_spatial == 0)
+
+    def exact(self, pixels: int) -> bool:
+        """Whether every pixel of so many hears every other one."""
+        return self.method == EXACT or (self.method == AUTO and pixels <= EXACT_PIXELS)
+
+    def check_size(self, height: int, width: int, bytes_per_number: int = 4) -> None:
+        needed = (height * width) ** 2 * max(4, bytes_per_number)
+        if self.exact(height * width) and self.w_bilateral != 0 and needed > EXACT_BYTES:
+            raise GauntletError(
+                f"the exact kernel of crf: for {height}x{width} pixels takes {needed / 2**30:.0f} GiB, more than "
+                f"{EXACT_BYTES // 2**30}; use method=cells."
+            )
 
 
 def _positive(value: Number, name: str) -> float:

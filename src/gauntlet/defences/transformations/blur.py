@@ -19,9 +19,8 @@ def radius_of(sigma: float) -> int:
     return math.ceil(4 * sigma) if sigma >= NO_BLUR else 0
 
 
-def check_reach(sigma: float, images: torch.Tensor) -> None:
-    """An error where a blur reaches beyond the mirrored images (N, 3, H, W)."""
-    height, width = images.shape[-2:]
+def check_reach(sigma: float, height: int, width: int) -> None:
+    """An error where a blur reaches beyond mirrored images of a size."""
     reach = radius_of(sigma)
     if reach >= min(height, width):
         raise GauntletError(
@@ -37,7 +36,7 @@ def blur(images: torch.Tensor, sigmas: Sequence[float]) -> torch.Tensor:
         images: any values.
         sigmas: bandwidths in pixels, one per image.
     """
-    check_reach(max(sigmas), images)
+    check_reach(max(sigmas), *images.shape[-2:])
     if len(set(sigmas)) == 1:
         return _blurred(images, sigmas[0])
     return torch.cat([_blurred(image, sigma) for image, sigma in zip(images[:, None], sigmas, strict=True)])

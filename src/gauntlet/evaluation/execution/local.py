@@ -274,6 +274,9 @@ class LoadedOnce(ModelSource):
     def origin(self) -> Mapping[str, Any] | None:
         return self.source.origin
 
+    def check_size(self, height: int, width: int) -> None:
+        self.source.check_size(height, width)
+
     def load(self) -> GauntletModel:
         if self._model is None:
             self._model = self.source.load() if isinstance(self.source, ModelSource) else self.source

@@ -10,7 +10,7 @@ from typing import Any
 
 from gauntlet.errors import GauntletError, first_line
 from gauntlet.models import architectures
-from gauntlet.models.contract import GauntletModel, ModelIdentity
+from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.wrapping import Normalisation, WrappedSegmentation
 
@@ -51,6 +51,12 @@ class CardAndWeights(ModelSource):
     @property
     def task(self) -> str:
         return str(self.card["model"].get("task", "segmentation"))
+
+    @property
+    def label_space(self) -> LabelSpace | None:
+        described = self.card["model"]
+        names = described.get("class_names")
+        return LabelSpace(tuple(names), described.get("ignore_index")) if isinstance(names, list) else None
 
     def load(self) -> GauntletModel:
         card = self.card

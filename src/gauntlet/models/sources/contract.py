@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gauntlet.errors import GauntletError
-from gauntlet.models.contract import GauntletModel, ModelIdentity
+from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity
 from gauntlet.registry import Registry, callable_as
 from gauntlet.tasks import SEGMENTATION
 
@@ -39,6 +39,14 @@ class ModelSource(ABC):
         """Whether nobody said how many classes the model has; those of a dataset are assumed then."""
         return False
 
+    @property
+    def label_space(self) -> LabelSpace | None:
+        """Its classes and the label of void; None where they are only known once it is loaded."""
+        return None
+
+    def check_size(self, height: int, width: int) -> None:  # noqa: B027 - most models take every size
+        """An error where the model cannot take images of a size, told without loading it."""
+
     @abstractmethod
     def load(self) -> GauntletModel:
         """The model: frozen, in eval mode, on the CPU."""
@@ -57,6 +65,13 @@ class LoadedModel(ModelSource):
     @property
     def task(self) -> str:
         return self.model.task
+
+    @property
+    def label_space(self) -> LabelSpace:
+        return self.model.label_space
+
+    def check_size(self, height: int, width: int) -> None:
+        self.model.check_size(height, width)
 
     def load(self) -> GauntletModel:
         self.model.freeze()
@@ -90,6 +105,13 @@ class DescribedModel(ModelSource):
     @property
     def needs_num_classes(self) -> bool:
         return self.source.needs_num_classes
+
+    @property
+    def label_space(self) -> LabelSpace | None:
+        return self.source.label_space
+
+    def check_size(self, height: int, width: int) -> None:
+        self.source.check_size(height, width)
 
     def load(self) -> GauntletModel:
         model = self.source.load()

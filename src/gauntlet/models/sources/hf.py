@@ -27,7 +27,7 @@ from torch import nn
 from torch.nn import functional
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.models.contract import GauntletModel, ModelIdentity
+from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity, default_names
 from gauntlet.models.sources import grounding_dino, hf_detection
 from gauntlet.models.sources.adapting import (
     OPTIONS,
@@ -86,6 +86,18 @@ class HuggingFaceModel(ModelSource):
     @property
     def task(self) -> str:
         return "detection" if self._config.model_type in DETECTORS else "segmentation"
+
+    @property
+    def label_space(self) -> LabelSpace:
+        chosen = Adapter(self._config.num_labels, class_names=self._labels).overruled(self.options)
+        names = default_names(chosen.num_classes) if chosen.class_names is None else tuple(chosen.class_names)
+        return LabelSpace(names, chosen.ignore_index)
+
+    @property
+    def _labels(self) -> list[str]:
+        """The classes of the checkpoint, whatever the user's options choose of them."""
+        names = self._config.id2label
+        return [str(names[index]) for index in sorted(names)]
 
     @cached_property
     def _config(self) -> Any:
@@ -182,13 +194,12 @@ class HuggingFaceModel(ModelSource):
         mean, std = _normalisation(kind, processor, self.location, self.options)
         # Older files have the name without "order".
         swapped = processor.get("do_flip_channel_order", processor.get("do_flip_channels", kind in _SWAPPED))
-        names = config.id2label
         return Adapter(
             num_classes=config.num_labels,
             mean=mean,
             std=std,
             channel_order="BGR" if swapped else "RGB",
-            class_names=[str(names[index]) for index in sorted(names)],
+            class_names=self._labels,
             stride=int(processor.get("size_divisor") or 32) if kind in MASK_CLASSIFICATION else 1,
             input_size=_one_size(kind, config, processor),
             resampling=_RESAMPLING.get(processor.get("resample", 2), "bilinear"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gauntlet.errors import GauntletError, unknown_name
-from gauntlet.models.contract import GauntletModel, ModelIdentity, SegmentationModel
+from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity, SegmentationModel
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.models.tiling import TiledModel, tile_settings, tiled_identity
 
@@ -29,6 +29,10 @@ class TiledSource(ModelSource):
     @property
     def needs_num_classes(self) -> bool:
         return self.inner.needs_num_classes
+
+    @property
+    def label_space(self) -> LabelSpace | None:
+        return self.inner.label_space
 
     def load(self) -> GauntletModel:
         model = self.inner.load()

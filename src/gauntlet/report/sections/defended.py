@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gauntlet.models.defended_names import address_of, defences_in, draws_in, read_name
+from gauntlet.models.defended_names import address_of, defences_in, draws_in, noise_alone, read_name
 from gauntlet.report.document import Finding
 from gauntlet.report.scope import Scope
 from gauntlet.results.descriptions import is_plain, read_description, threat_settings
@@ -35,7 +35,16 @@ def never_attacked_adaptively(scope: Scope) -> Iterator[Finding]:
             for kind, digest, description in of_model[["kind", "digest", "description"]].itertuples(index=False)
         ]
         own = of_model[on_itself]
-        if draws_in(name):
+        if "smoothed" in defences_in(name):  # votes have no gradient: what can be attacked is the noise before them
+            if not any(_averaged_through_noise(name, description) for description in of_model["description"]):
+                yield Finding(
+                    "warning",
+                    model,
+                    "It votes over noisy copies and was never shown an attack made on 'noise:' around the same model, "
+                    "with the same sigma and gradients averaged over draws (samples: 10): its figures say nothing "
+                    "about robustness.",
+                )
+        elif draws_in(name):
             averaged = any(_samples(description) > 1 for description in own["description"])
             if not averaged:
                 yield Finding(
@@ -155,6 +164,13 @@ def _follows_gradient(description: str) -> bool:
 def _made_on(digest: str, description: str) -> bool:
     """Whether a transferred attack was made on the model of this digest, the evaluated one."""
     return f'"source_digest": "{digest}"' in description
+
+
+def _averaged_through_noise(name: str, description: str) -> bool:
+    """Whether a transferred attack knows of the votes of a smoothed model: made on its noise, averaged over draws."""
+    source = str(json.loads(description or "{}").get("transfer", {}).get("source_model", ""))
+    made_on_noise = "noise" in defences_in(source) and noise_alone(source) == noise_alone(name)
+    return made_on_noise and _samples(description) > 1 and _follows_gradient(description)
 
 
 def _has_target(description: Mapping[str, Any]) -> bool:

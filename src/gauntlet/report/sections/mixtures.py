@@ -12,6 +12,7 @@ from gauntlet.models.defended_names import address_of, read_name
 from gauntlet.report.charts import Axis, Chart, LineChart, Panel, Series
 from gauntlet.report.document import Section
 from gauntlet.report.scope import Scope
+from gauntlet.report.sections.distributions import ImagesOf
 from gauntlet.report.tables import Cell, Column, Table
 
 LEAST_WEIGHTS = 3
@@ -36,8 +37,13 @@ class Mixture:
     models: dict[float, str] = field(default_factory=dict)
 
 
-def section(scope: Scope) -> Section | None:
-    """Errors over the weight for every pair with three weights at least; None where there is none."""
+def section(scope: Scope, images: ImagesOf | None = None) -> Section | None:
+    """Errors over the weight for every pair with three weights at least; None where there is none.
+
+    Args:
+        scope: what is compared.
+        images: what is known of every image, for the share of zero gradients.
+    """
     rows = scope.frame[scope.frame["view"].eq("all") | scope.frame["metric"].isin([INSIDE, OUTSIDE])]
     rows = rows[rows["class_name"].eq("") & rows["metric"].isin([WHOLE, INSIDE, OUTSIDE])]
     rows = rows.sort_values("created", kind="stable")
@@ -61,8 +67,9 @@ def section(scope: Scope) -> Section | None:
             Axis("relative error (%)", percent=True),
             series=series,
         )
+        zeros = zero_gradients(scope, mixture, images or {})
         cells += [
-            [mixture.title, weight, *(lines[name][place] if name in lines else None for name in LINES)]
+            [mixture.title, weight, *(lines[name][place] if name in lines else None for name in LINES), zeros[place]]
             for place, weight in enumerate(weights)
         ]
     if not charts:
@@ -72,13 +79,21 @@ def section(scope: Scope) -> Section | None:
         "they are localized. Adversarial: relative to the first model, each attacked on itself, outside the region "
         "where one is attacked. Clean: relative to the better of the two; below 0 where the ensemble beats both."
     )
-    columns = [Column("ensemble"), Column("weight", "number"), *(Column(name, "percent") for name in LINES)]
-    table = Table(f"mixtures-table-{scope.id}", "Errors of ensembles", columns, cells, caption)
+    columns = [Column("ensemble"), Column("weight", "number"), *(Column(name, "percent") for name in (*LINES, ZEROS))]
+    if all(row[-1] is None for row in cells):
+        columns, cells, told = columns[:-1], [row[:-1] for row in cells], caption
+    else:
+        told = (
+            f"{caption} Zero gradients: elements of the gradient that are exactly 0, mean over images and over attacks "
+            "on the ensemble itself; where they are many, a saturated member may hide the gradient of the other."
+        )
+    table = Table(f"mixtures-table-{scope.id}", "Errors of ensembles", columns, cells, told)
     panel = Panel(f"mixtures-{scope.id}", "Errors of ensembles over the weight", caption, charts, "ensemble")
     return Section(f"mixtures-section-{scope.id}", "Ensembles", [panel, table])
 
 
 LINES = ("clean error", "natural error", "adversarial error")
+ZEROS = "zero gradients"
 
 
 def mixtures(scope: Scope) -> list[Mixture]:
@@ -126,3 +141,18 @@ def errors(scope: Scope, mixture: Mixture, accuracy: Accuracy) -> dict[str, list
                 for each in models
             ]
     return {name: line for name, line in lines.items() if not np.isnan(line).all()}
+
+
+def zero_gradients(scope: Scope, mixture: Mixture, images: ImagesOf) -> list[float | None]:
+    """The share of exactly zero gradient elements at every weight in ascending order; None where none is known.
+
+    Means over images, then over the attacks that every one of them met; transferred ones tell of their source.
+    """
+    models = [mixture.models[weight] for weight in sorted(mixture.models)]
+    shares = {
+        pair: float(np.nanmean(told))
+        for pair, of_pair in images.items()
+        if not np.isnan(told := of_pair.detail("zero_gradient_share")).all()
+    }
+    attacks = [each for each in scope.of_kind("attack") if all((model, each) in shares for model in models)]
+    return [float(np.mean([shares[model, each] for each in attacks])) if attacks else None for model in models]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -15,10 +15,13 @@ from pydantic import BaseModel, ConfigDict
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
+from gauntlet.models.defended_names import defences_in
+from gauntlet.models.randomness import random_parts
 from gauntlet.samples import Batch, Boxes
 from gauntlet.seeding import ImageSeed
 from gauntlet.tasks import DETECTION, task_of
 from gauntlet.threats import attacks
+from gauntlet.threats.asking import label_maps
 from gauntlet.threats.attacks import Attack, Battery, RegionAware
 from gauntlet.threats.attacks.detection.targets import wanted_boxes
 from gauntlet.threats.attacks.engine.outcome import Outcome
@@ -64,6 +67,9 @@ class AttackThreat(Threat):
         """The options of all attacks, and those of the regions that attacks are kept to."""
         schemas = dict.fromkeys(getattr(make, "kind", None) for _, make in attacks.attacks.items())
         return merged([*(options_of(schema) for schema in schemas if isinstance(schema, type)), mask_options()])
+
+    def check_model(self, name: str) -> None:
+        check_gradient(self.name, [self.attack], name)
 
     def passes(self, task: str = "segmentation") -> Passes:
         return self.attack.passes(task) + self.region.looks * LOOK
@@ -134,6 +140,9 @@ class BatteryThreat(Threat):
             return False
         usual = attacks.build_battery(self.battery.name, epsilon=epsilon)
         return bool(usual.describe()["members"] == self.battery.describe()["members"])
+
+    def check_model(self, name: str) -> None:
+        check_gradient(self.name, self.battery.members.values(), name)
 
     def passes(self, task: str = "segmentation") -> Passes:
         return self.battery.passes(task) + (len(self.battery.members) + 1) * LOOK
@@ -209,8 +218,12 @@ class RegionAwareThreat(Threat):
     def declared_options(cls) -> dict[str, Option]:
         return options_of(RegionAwareOptions)
 
+    def check_model(self, name: str) -> None:
+        check_gradient(self.name, [self.attack.attack], name)
+
     def passes(self, task: str = "segmentation") -> Passes:
-        return self.attack.passes(task) + LOOK  # the rounds give the predictions; the figures need the clean ones
+        # The rounds give the predictions, the figures need the clean ones; a random model is looked at anew after each.
+        return self.attack.passes(task) + LOOK
 
     def describe(self) -> dict[str, Any]:
         described = {"attack": self.attack.attack.describe(), "rounds": self.attack.rounds}
@@ -227,8 +240,11 @@ class RegionAwareThreat(Threat):
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
         outcome, masks = self.outcome(model, batch, seeds), self.region.masks(batch, seeds)
         details = {name: values for name, values in outcome.details.items() if name != "clean_fooled"}
-        seen = outcome.predictions if outcome.detections is None else outcome.detections
-        return Perturbed(outcome.images, masks, predictions=seen, details=details)
+        said = outcome.predictions if outcome.detections is None else outcome.detections
+        if outcome.judge is not None and random_parts(model):  # no figure is of draws that the attack saw
+            shown = (batch.images, *(each.images for each in outcome.rounds))
+            said = outcome.judge([label_maps(model, images, seeds) for images in shown])
+        return Perturbed(outcome.images, masks, predictions=said, details=details)
 
 
 class Region:
@@ -282,6 +298,15 @@ def attack_name(attack: Attack) -> str:
             named_options[key] = described[key]
             usual = attacks.build(**named_options).describe()
     return " ".join(words)
+
+
+def check_gradient(threat: str, members: Iterable[Attack], model: str) -> None:
+    """An error where attacks follow a gradient and the model of a stored name counts votes, which have none."""
+    if "smoothed" in defences_in(model) and any(attack.needs_gradient for attack in members):
+        raise GauntletError(
+            f"'{model}' counts votes and has no gradient for '{threat}'; make the attack on 'noise:' with the same "
+            "sigma and several samples and transfer its images, or leave it out (--skip)."
+        )
 
 
 def truth_of(model: GauntletModel, batch: Batch) -> torch.Tensor | list[Boxes]:

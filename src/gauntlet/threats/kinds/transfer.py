@@ -106,12 +106,15 @@ class TransferThreat(Threat):
 
     def check_model(self, name: str) -> None:
         if self.options.source_model != INNER:
+            self.inner.check_model(self._source_name)
             return
         read = read_name(name)
         # Other models without a defence in their name may have one inside all the same: `perturb` looks at them.
         inside = len(read.inner) if read is not None else 0 if name in shipped.names() else 1
         if inside != 1:
             raise _not_one_inside(name, inside)
+        if read is not None:
+            self.inner.check_model(read.inner[0])
 
     def passes(self, task: str = "segmentation") -> Passes:
         return self.inner.passes(task) + Passes(forward=1)  # at most: cached images cost the last look only

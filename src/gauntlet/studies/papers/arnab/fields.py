@@ -47,6 +47,7 @@ def crf_drawing(results: Figures) -> list[Block]:
         "clean mIoU": lambda part, member: part.miou(member, "clean"),
         "confidence, clean": lambda part, member: part.certainty("confidence", member, "clean"),
         "confidence, FGSM": lambda part, member: part.certainty("confidence", member, "fgsm"),
+        "entropy, clean (hundredths of a nat)": lambda part, member: part.certainty("entropy", member, "clean"),
         ZERO: lambda part, member: part.zero_gradients(member, "fgsm"),
     }
     return [

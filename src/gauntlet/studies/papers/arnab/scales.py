@@ -112,6 +112,25 @@ def single_scales_transfer_badly(name: str, results: Figures) -> FloatArray:
     )
 
 
+def neighbours_transfer_better(name: str, results: Figures) -> FloatArray:
+    """Ratio between 50 and 100 % minus ratio on 75 %, the smaller of both directions."""
+    first, middle, last = SINGLE
+    return smallest(
+        [
+            results.ratio(far, made_on(name, source)) - results.ratio(middle, made_on(name, source))
+            for source, far in ((first, last), (last, first))
+        ]
+    )
+
+
+def multiscale_attacks_are_nearly_white_box(name: str, results: Figures) -> FloatArray:
+    """Five points minus what a single scale keeps more under the multiscale attack than under its own, the largest."""
+    return np.asarray(
+        0.05
+        - largest([results.ratio(each, made_on(name, MULTISCALE)) - own_ratio(results, name, each) for each in SINGLE])
+    )
+
+
 def multiscale_attacks_transfer_best(name: str, results: Figures) -> FloatArray:
     """Mean ratio of single scales under the other scales' attacks minus under the multiscale attack."""
     others = [results.ratio(target, made_on(name, source)) for target, source in itertools.permutations(SINGLE, 2)]
@@ -203,6 +222,17 @@ def scale_study(
                 partial(single_scales_transfer_badly, name),
             )
             for name in names
+        ),
+        *(
+            Claim(
+                f"{name} transfers worst between 50 and 100 %: more is left there than on 75 %.",
+                partial(neighbours_transfer_better, name),
+            )
+            for name in names
+        ),
+        Claim(
+            f"{names[-1]} made on the multiscale network leaves no single scale 5 points more than its own attack.",
+            partial(multiscale_attacks_are_nearly_white_box, names[-1]),
         ),
         Claim(
             f"{names[-1]} made on the multiscale network is stronger on single scales than what other scales make.",

@@ -189,7 +189,16 @@ class WorstPixels:
             predictions=self.predictions,
             rounds=tuple(self.rounds),
             originals=problem.images,
+            judge=self.judge,
         )
+
+    def judge(self, predictions: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The worst case per pixel of other predictions: for the clean images, then for those of every round."""
+        clean, *of_rounds = predictions
+        again = WorstPixels(self.problem, clean, self.literal)
+        for outcome, each in zip(self.rounds, of_rounds, strict=True):
+            again.add(outcome, each)
+        return again.predictions
 
 
 def _by_image(counts: Sequence[torch.Tensor], images: int) -> list[list[int]]:

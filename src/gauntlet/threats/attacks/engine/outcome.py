@@ -57,6 +57,9 @@ class Outcome:
         predictions: int64 (N, H, W), the per-pixel worst case of the region-aware attack, or None.
         detections: one `Boxes` per image, the worst case per object of the region-aware attack on a detector, or None.
         rounds: one outcome per round of the region-aware attack.
+        judge: from other predictions for the clean images and for those of every round, int64 (N, H, W) each, to their
+            worst case per pixel: those of a random model on draws that the region-aware attack has not seen. None for
+            other attacks and for detectors.
         originals: (N, 3, H, W), the images before the attack, or None where nobody kept them.
     """
 
@@ -73,6 +76,7 @@ class Outcome:
     detections: Sequence[Boxes] | None = None
     rounds: Sequence[Outcome] = ()
     originals: torch.Tensor | None = None
+    judge: Callable[[Sequence[torch.Tensor]], torch.Tensor] | None = field(default=None, repr=False)
 
     def to(self, device: torch.device) -> Outcome:
         """The same with everything that is as large as an image on a device."""

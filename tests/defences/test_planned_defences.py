@@ -1,0 +1,88 @@
+"""What a defence cannot do with images of a size, or with members, is one sentence before anything is computed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from defence_cases import model
+from gauntlet.defences import Crf, MultiscaleModel, TransformedModel
+from gauntlet.errors import GauntletError
+from gauntlet.evaluation import evaluate
+from gauntlet.evaluation.plan import parse_plan, plan_jobs
+from gauntlet.models.sources.shipped import ShippedModel
+from gauntlet.results import Store
+from tiny import TinyDataset
+
+
+def plan_of(address: str, size: tuple[int, int], **options: Any) -> Any:
+    data = {"name": "streets", "options": {"size": list(size), "length": 1}}
+    models = ["streets/enet", {"address": address, "options": options}]
+    return plan_jobs(parse_plan({"models": models, "datasets": [data], "threats": ["clean"]}))
+
+
+@pytest.mark.parametrize(
+    ("address", "size", "sentence"),
+    [
+        ("transform:kind=blur,sigma=0+9:streets/enet", (32, 64), "sigma 9 reaches 36 pixels, but an image is 32x64"),
+        ("transform:kind=blur,fixed=9:streets/enet", (32, 64), "sigma 9 reaches 36 pixels"),
+        ("multiscale:scales=0.5+1:transform:kind=blur,sigma=0+4:streets/enet", (32, 64), "an image is 16x32"),
+        ("ensemble:[streets/enet]+[transform:kind=blur,sigma=0+9:streets/enet]", (32, 64), "an image is 32x64"),
+        ("crf:method=exact:streets/enet", (160, 256), "for 160x256 pixels takes 6 GiB, more than 4; use method=cells"),
+    ],
+)
+def test_images_of_a_wrong_size_are_told_when_a_plan_is_made(
+    address: str, size: tuple[int, int], sentence: str
+) -> None:
+    with pytest.raises(GauntletError, match=sentence):
+        plan_of(address, size)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "transform:kind=blur,sigma=0+7:streets/enet",
+        "crf:method=exact,iterations=0:streets/enet",
+        "crf:streets/enet",
+        "tiled:size=64x64:crf:method=exact:streets/enet",
+    ],
+)
+def test_images_of_a_right_size_are_planned(address: str) -> None:
+    assert len(plan_of(address, (160, 256) if "crf" in address else (32, 64))) == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"class_names": ["road", "sky"], "num_classes": 2}, "they have 11 and 2 classes"),
+        ({"class_names": [f"thing {index}" for index in range(11)]}, "a class is 'sky' in one and 'thing 0' in the"),
+        ({"ignore_index": 255}, "their ignore indices are 11 and 255"),
+    ],
+)
+def test_members_of_other_classes_are_told_without_loading_them(
+    tmp_path: Path, changed: dict[str, Any], sentence: str
+) -> None:
+    card = ShippedModel("streets/enet").card
+    (tmp_path / "card.json").write_text(json.dumps({**card, "model": {**card["model"], **changed}}))
+    (tmp_path / "model.safetensors").write_bytes(b"never read")
+    for member in (str(tmp_path), f"tiled:size=32:crf:iterations=1:{tmp_path}"):
+        with pytest.raises(GauntletError, match=f"cannot be an ensemble: {sentence}"):
+            plan_of(f"ensemble:[streets/enet]+[{member}]", (32, 64))
+
+
+def test_a_model_at_hand_is_told_before_the_first_of_several_threats() -> None:
+    asked = []
+    wide = TransformedModel(model(), kind="blur", sigma=(0, 9))
+    wide.register_forward_pre_hook(lambda *_: asked.append(1))
+    data, store = TinyDataset(2), Store()
+    models: Any
+    for models in (wide, [model(), wide]):
+        with pytest.raises(GauntletError, match="reaches 36 pixels, but an image is 16x24"):
+            evaluate(models, data, ["clean", "pgd"], store=store)
+    assert not asked
+    assert not list(store.keys())
+    with pytest.raises(GauntletError, match="for 256x256 pixels takes 16 GiB"):
+        MultiscaleModel(Crf(model(), method="exact"), scales=(0.5, 2)).check_size(128, 128)
