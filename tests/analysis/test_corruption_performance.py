@@ -17,7 +17,13 @@ from gauntlet.analysis.corruption_performance import (
     mean_corruption_error,
     relative_corruption_errors,
 )
-from gauntlet.analysis.optimality import complementarity, ensemble_gain, optimality, optimality_table
+from gauntlet.analysis.optimality import (
+    complementarity,
+    ensemble_gain,
+    mean_optimality,
+    optimality,
+    optimality_table,
+)
 from gauntlet.analysis.scoring.benchmark_sets import COMMON_CORRUPTIONS
 from gauntlet.errors import GauntletError
 from gauntlet.results import published
@@ -97,8 +103,11 @@ def test_errors_of_the_published_detectors(name: str) -> None:
 
 
 def test_relative_errors_reward_a_bad_clean_figure() -> None:
-    stylized = SUMMARIES["coco|faster_rcnn_r50_fpn_1x_scoco|relative to faster_rcnn_r50_fpn_1x_coco|bbox AP"]
-    assert stylized["mCE"] > 1 > stylized["relative_mCE"]
+    figures, clean = cells("coco", "faster_rcnn_r50_fpn_1x_scoco")
+    base, base_clean = cells("coco", "faster_rcnn_r50_fpn_1x_coco")
+    assert clean < base_clean
+    assert np.mean(list(corruption_errors(figures, base).values())) > 1
+    assert np.mean(list(relative_corruption_errors(figures, clean, base, base_clean).values())) < 1
 
 
 def frame(reference: bool = True) -> pd.DataFrame:
@@ -215,6 +224,21 @@ def test_a_worse_attack_changes_nothing() -> None:
     table = optimality_table(pd.DataFrame(rows, columns=["view", "image_id", "minimum"])).set_index("attack")
     assert table["optimality"][["a", "b"]].tolist() == pytest.approx([1.0, case["b"]["exact"]], abs=EXACT)
     assert table.loc["a", "best_of"] == "a, b, worse"
+
+
+def test_the_passes_and_the_mean_over_models_stand_beside_it() -> None:
+    rows = [("a", 0, 1.0, 3, 2), ("a", 1, 2.0, 5, 4), ("b", 0, 2.0, 1, 1), ("b", 1, 2.0, 1, 1), ("c", 0, np.inf, 9, 0)]
+    minimum = pd.DataFrame(rows, columns=["view", "image_id", "minimum", "forwards", "backwards"])
+    table = optimality_table(minimum).set_index("attack")
+    assert table["queries"].tolist() == [7, 2, 9]
+    assert table["images"].tolist() == [2, 2, 1]
+    assert optimality_table(minimum.drop(columns="backwards"))["queries"].isna().all()
+    first = pd.DataFrame({"attack": ["a", "b"], "optimality": [1.0, 0.5]})
+    second = pd.DataFrame({"attack": ["b", "c"], "optimality": [0.25, 1.0]})
+    found = mean_optimality({"one": first, "two": second}).set_index("attack")
+    assert found["models"].to_dict() == {"a": 1, "b": 2, "c": 1}
+    assert found["optimality"]["b"] == 0.375
+    assert found["optimality"][["a", "c"]].isna().all()
 
 
 def test_attacks_that_make_up_for_each_other() -> None:

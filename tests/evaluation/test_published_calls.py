@@ -294,12 +294,29 @@ def test_tasks_by_their_printed_name(task: str, name: str) -> None:
     assert attack.get("random_start", False) == (name == "pgd")
 
 
+@pytest.mark.parametrize("dataset", ["VOC", "voc2007", "voc0712"])
+def test_published_detectors_of_voc_are_found_by_its_short_name(dataset: str) -> None:
+    _, result = evaluate_detector(model_name="atss", backbone="r50", dataset=dataset, task="BIM")
+    rows = find("ATSS", "R-50-FPN", "voc0712")
+    row = rows[rows["threat"].eq("bim linf 8/255 x20") & rows["metric"].eq("mAP")]
+    assert result.figures["mAP"] == float(row["value"].iloc[0])
+    assert (result.task, result.dataset) == ("detection", "voc0712")
+
+
+def test_a_segmentation_model_of_voc_stays_one_of_voc_2012() -> None:
+    assert set(find("PSPNet", "ResNet50", "VOC")["dataset"]) == {"voc"}
+    with pytest.raises(GauntletError, match="published model on voc 'yolo'"):
+        find("yolo", "ResNet50", "VOC")
+
+
 @pytest.mark.parametrize(
     ("task", "family", "members"),
     [
         ("CommonCorruptions", "2DCommonCorruptions", COMMON),
         ("2DCommonCorruptions", "2DCommonCorruptions", COMMON),
         ("3DCommonCorruptions", "3DCommonCorruptions", COMMON_3D),
+        ("all", "2DCommonCorruptions", COMMON),
+        ("cc3d_all", "3DCommonCorruptions", COMMON_3D),
         (corruptions.CommonCorruption(name="all", severity=3), "2DCommonCorruptions", COMMON),
         (corruptions.CommonCorruption3d(name="all", severity=3), "3DCommonCorruptions", COMMON_3D),
     ],
@@ -335,6 +352,13 @@ def test_the_prefix_of_3d_names_is_optional(name: str) -> None:
     expected = {"corruption": {"name": "near_focus", "severity": 3, "depth_rule": "estimated"}}
     assert corruptions.CommonCorruption3d(name=name).describe() == expected
     assert corruptions.CommonCorruption(name="cc3d_near_focus").describe() == expected
+
+
+def test_a_task_may_be_a_name_with_the_prefix_of_3d() -> None:
+    (case,) = detecbench_tasks.task_cases("cc3d_near_focus").cases
+    assert case.threat.describe() == corruptions.CommonCorruption3d(name="near_focus").describe()
+    with pytest.raises(GauntletError, match="unknown 3D common corruption 'none_such'"):
+        detecbench_tasks.task_cases("cc3d_none_such")
 
 
 def test_a_logger_is_told(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -129,7 +129,6 @@ def test_other_bins_groups_and_classes() -> None:
     assert calibration.calibration_errors(*of_ten)["ECE"] == pytest.approx(
         REFERENCE["torchmetrics_l1_10_bins"], abs=1e-6
     )
-    assert np.mean((confidence - right) ** 2) == pytest.approx(REFERENCE["brier_top_label"], abs=EXACT)
     valid = LABELS != VOID
     probabilities = np.moveaxis(PROBABILITIES, 1, -1)[valid]
     assert calibration.classwise_error(probabilities, LABELS[valid]) == pytest.approx(
@@ -155,9 +154,34 @@ def test_curves_of_unbinned_pixels_are_those_of_sklearn_and_bravo() -> None:
     assert calibration.fpr_at_95(right, wrong) == pytest.approx(REFERENCE["fpr95_exact"], abs=EXACT)
     assert calibration.fpr_at_95(right, wrong) == pytest.approx(bravo["fpr95"], abs=2e-5)
     assert pooled(counts()).figures()["ECE"][0] == pytest.approx(bravo["ece15"], abs=2e-5)
-    # The area over a curve of risk over coverage: the mean share of wrong pixels among the n most confident.
-    risk = np.cumsum(wrong[::-1]) / np.arange(1, len(wrong) + 1)
-    assert risk.mean() == pytest.approx(REFERENCE["AURC_exact"], abs=EXACT)
+
+
+def test_the_even_rule_is_near_the_exact_areas_on_many_pixels() -> None:
+    """Confidences piled up near 1, as networks have them; exact is the mean precision at the positives, unbinned."""
+    generator = np.random.default_rng(0)
+    odds = generator.normal(4, 2.5, 200_000).clip(min=0)
+    right = generator.random(len(odds)) < 1 / (1 + np.exp(-0.6 * odds))
+    nothing = np.zeros(len(odds))
+    said = DensePrediction(1 - right, 1 / (1 + np.exp(-odds)), None, odds, lambda labels: (nothing, nothing))
+    of_image = SegmentationMetric(["a", "b"]).update(said, np.zeros(len(odds), int))
+    found = pooled([of_image]).figures()
+    for name, positive, order in (("AUPR_success", right, -odds), ("AUPR_error", ~right, odds)):
+        ranked = positive[np.argsort(order, kind="stable")]
+        exact = (np.cumsum(ranked) / np.arange(1, len(ranked) + 1))[ranked].mean()
+        assert found[name][0] == pytest.approx(exact, abs=5e-4), name
+
+
+def test_a_model_that_is_as_often_right_as_it_says_has_no_calibration_error() -> None:
+    """Of the pixels with confidence k/20, k of 20 are right; with one right pixel more in each group it is 1/20."""
+    levels = np.repeat(np.arange(11, 20) / 20, 20)
+    place = np.tile(np.arange(20), 9)
+    nothing = np.zeros(len(levels))
+    for more, expected in ((0, 0.0), (1, 0.05)):
+        right = place < np.round(20 * levels) + more
+        said = DensePrediction(1 - right, levels, None, nothing, lambda labels: (nothing, nothing))
+        errors = pooled([SegmentationMetric(["a", "b"]).update(said, np.zeros(len(levels), int))]).figures()
+        assert [errors[name][0] for name in ("ECE", "ECE_max")] == pytest.approx([expected] * 2, abs=EXACT)
+        assert errors["overconfidence"][0] == pytest.approx(0, abs=EXACT)
 
 
 def test_figures_from_bins_are_those_of_the_specification() -> None:
@@ -311,6 +335,15 @@ def model_of(logits: FloatArray) -> SegmentationModel:
 def said(logits: FloatArray) -> list[DensePrediction]:
     count, _, height, width = logits.shape
     return predict_dense(model_of(logits), torch.zeros(count, 3, height, width), [str(n) for n in range(count)])
+
+
+def test_brier_of_two_classes_is_twice_that_of_the_top_label() -> None:
+    """A model of two classes that gives the first the confidence of the fixture; it is right where the fixture is."""
+    right, _, confidence = unbinned()
+    logits = np.log(np.stack([confidence, 1 - confidence]))[None, :, None]  # (1, 2, 1, pixels)
+    (of_image,) = said(logits)
+    value = pooled([SegmentationMetric(["a", "b"]).update(of_image, 1 - right.astype(int)[None])]).figures()["Brier"]
+    assert value[0] == pytest.approx(2 * REFERENCE["brier_top_label"], abs=FLOAT32)
 
 
 def test_what_a_model_says_in_float32_has_the_same_histograms() -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from gauntlet.errors import GauntletError
 from gauntlet.studies import Study, studies
-from gauntlet.studies.relations import FigureStudy
+from gauntlet.studies.relations import PUBLISHED, FigureStudy, draw_figures, figures_page
 from program import Call
 
 
@@ -59,3 +60,22 @@ def test_those_that_need_what_nobody_ships_say_so() -> None:
         study = studies[f"detecbench/figure-{number}"]
         assert isinstance(study, FigureStudy)
         assert "your own detectors" in study.needs
+
+
+FIGURE_STUDIES = [name for name in studies.names() if isinstance(studies[name], FigureStudy)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIGURE_STUDIES)
+def test_every_study_of_figures_is_drawn_from_the_published_ones(name: str) -> None:
+    """All but those that say that nobody has published what they need."""
+    study: FigureStudy = studies[name]
+    if study.needs:
+        with pytest.raises(GauntletError, match="these figures are not published"):
+            draw_figures(study, study.published(), PUBLISHED)
+        return
+    drawn = draw_figures(study, study.published(), PUBLISHED)
+    assert any(section.blocks for section in drawn.sections)
+    claimed = [*(pair for pair in study.pairs if pair.claim), *(group for group in study.groups if group.first)]
+    assert bool(drawn.judged) == bool(claimed or study.cases)
+    assert study.title in figures_page(study, drawn, PUBLISHED, "gauntlet study run").title

@@ -38,6 +38,10 @@ def test_the_page_is_up_to_date(made: dict[str, list[PaperClaim]]) -> None:
         ("How often PSPNet is best, VOC", ["not confirmed", "not confirmed"]),
         ("PSPNet on Cityscapes", ["partly confirmed (2 of 4)", "partly confirmed (3 of 4)"]),
         ("Clean mIoU and real weather, Cityscapes", ["no claim", "no claim"]),
+        ("Real weather and synthetic corruptions at equal clean mIoU, Cityscapes", ["confirmed", "confirmed"]),
+        ("InternImage generalizes best", ["partly confirmed (5 of 6)", "partly confirmed (5 of 6)"]),
+        ("Iterative attacks transfer worse", ["partly confirmed (1 of 2)", "cannot be judged"]),
+        ("Max or average pooling over scales", ["partly confirmed (4 of 5)", "partly confirmed (3 of 5)"]),
     ],
 )
 def test_verdicts(made: dict[str, list[PaperClaim]], title: str, expected: list[str]) -> None:

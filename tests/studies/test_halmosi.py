@@ -143,6 +143,16 @@ def test_smallest_perturbations_are_drawn_on_a_logarithmic_axis(
     assert [row[0] for row in table.rows] == [*MINIMUM, "aggregated"]
     assert [column.name for column in table.columns][-1] == "optimality"
     assert table.rows[-1][-1] is None  # the best of all is what the others are measured by
+    assert "smallest of alma-prox, dag-0.001, dag-0.003, pdpgd" in str(table.caption)
+    passes = [row[[column.name for column in table.columns].index("passes per image")] for row in table.rows]
+    assert all(isinstance(each, float) and each >= 2 for each in passes[:-1])
+    together: Drawing | None = studies["halmosi/figure-15"].together
+    assert together is not None
+    (of_all,) = together(results)
+    assert isinstance(of_all, Table)
+    assert [row[0] for row in of_all.rows] == list(MINIMUM)
+    means, own = (pd.DataFrame(each.rows).iloc[: len(MINIMUM)] for each in (of_all, table))
+    assert np.array_equal(means[1].astype(float), own.iloc[:, -1].astype(float), equal_nan=True)  # of one model
     lead = alma_leads(results, "all")[0]
     assert np.isnan(lead) or -1 <= lead <= 1  # three steps fool too few images here to have a quarter of them
     assert list(panel.charts) == ["99 % wrong", "90 % wrong"]

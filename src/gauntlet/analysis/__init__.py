@@ -21,7 +21,7 @@ from gauntlet.analysis.distribution import (
     perturbation_cdf,
 )
 from gauntlet.analysis.localized import mean_over_corruptions, position_differences, region_errors
-from gauntlet.analysis.optimality import complementarity, ensemble_gain, optimality, optimality_table
+from gauntlet.analysis.optimality import complementarity, ensemble_gain, mean_optimality, optimality, optimality_table
 from gauntlet.analysis.scoring.leaderboard import leaderboard, threat_table
 from gauntlet.analysis.scoring.rem_gam import gam, rem
 from gauntlet.analysis.scoring.scores import scores, summaries
@@ -57,6 +57,7 @@ __all__ = [
     "image_to_dataset_ratio",
     "leaderboard",
     "mean_corruption_error",
+    "mean_optimality",
     "mean_over_corruptions",
     "mean_performance_under_corruption",
     "median_perturbation",

@@ -47,21 +47,47 @@ def optimality_table(minimum: pd.DataFrame) -> pd.DataFrame:
     An attack more can change everybody's figure: `best_of` says which attacks form the best.
 
     Args:
-        minimum: as `minimum_norms` gives it: image_id, view (the attack), minimum (infinite where it failed).
+        minimum: as `minimum_norms` gives it: image_id, view (the attack), minimum (infinite where it failed); with
+            forwards and backwards, as `Evaluation.per_image` has them, the passes are counted too.
 
     Returns:
-        attack, optimality, images (on which the attack was run), best_of (names of the attacks).
+        attack, optimality, images (on which the attack was run), queries (forward and backward passes per image, NaN
+        where nobody counted), best_of (names of the attacks).
     """
     require_columns(minimum, ["image_id", "view", "minimum"], "the optimality of attacks")
     wide = minimum.pivot(index="image_id", columns="view", values="minimum")[list(dict.fromkeys(minimum["view"]))]
     distances: Mapping[str, FloatArray] = {str(name): wide[name].to_numpy(np.float64) for name in wide}
     best = wide.min(axis=1).to_numpy(np.float64)
     names = ", ".join(distances)
+    passes = minimum.reindex(columns=["forwards", "backwards"]).astype(float).sum(axis=1, min_count=2)
+    queries = passes.groupby(minimum["view"].astype(str)).mean()
     rows = [
-        {"attack": name, "optimality": optimality(values, best), "images": _counted(values), "best_of": names}
+        {
+            "attack": name,
+            "optimality": optimality(values, best),
+            "images": _counted(values),
+            "queries": float(queries[name]),
+            "best_of": names,
+        }
         for name, values in distances.items()
     ]
-    return pd.DataFrame(rows, columns=["attack", "optimality", "images", "best_of"])
+    return pd.DataFrame(rows, columns=["attack", "optimality", "images", "queries", "best_of"])
+
+
+def mean_optimality(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The optimality of every attack in the mean over models, NaN unless each of them has a figure of it.
+
+    Args:
+        tables: by model, what `optimality_table` gives.
+
+    Returns:
+        attack, optimality (the mean), models (how many have a figure), and a column per model.
+    """
+    wide = pd.DataFrame({model: table.set_index("attack")["optimality"] for model, table in tables.items()})
+    means = wide.mean(axis=1, skipna=False).rename("optimality")
+    order = dict.fromkeys(attack for table in tables.values() for attack in table["attack"])
+    found = pd.concat([means, wide.notna().sum(axis=1).rename("models"), wide], axis=1)
+    return found.loc[list(order)].rename_axis("attack").reset_index()
 
 
 def _counted(distances: FloatArray) -> int:

@@ -44,8 +44,11 @@ def task_cases(task: ThreatLike | list[Threat]) -> Cases:
         in_3d = all(isinstance(each, CorruptionThreat) and registry[each.options.name].group == "3d" for each in task)
         return corruption_family("3DCommonCorruptions" if in_3d else "2DCommonCorruptions", task)
     if isinstance(task, str):
-        if task.strip().lower() in _NAMED:
-            return find_cases(_NAMED[task.strip().lower()]())
+        name = task.strip().lower()
+        if name == detecbench.corruptions.ALL or name.startswith(detecbench.corruptions.PREFIX_3D):
+            return task_cases(detecbench.corruptions.CommonCorruption(name))
+        if name in _NAMED:
+            return find_cases(_NAMED[name]())
         if semsegbench.family_name(task) is not None:
             return find_cases({"threat_model": task})
     return find_cases(task)

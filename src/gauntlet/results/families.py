@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
+from statistics import fmean
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.contract import Figure
@@ -14,7 +14,9 @@ KIND = "family"
 
 
 def combine(name: str, members: Mapping[str, Evaluation]) -> Evaluation:
-    """The evaluation of a family: its figures are the means over the members, undefined ones left out.
+    """The evaluation of a family: its figures are the means over the members, NaN unless every member has a figure.
+
+    A mean without the members that failed would be one of another, easier family.
 
     Args:
         name: of the family ("2DCommonCorruptions").
@@ -33,7 +35,7 @@ def combine(name: str, members: Mapping[str, Evaluation]) -> Evaluation:
         description={KIND: {"name": name, "members": [dict(each.description) for each in every]}},
         images=sum(each.images for each in every),
         views=("all",),
-        all_figures=[Figure(metric, _mean([each.figures[metric] for each in every])) for metric in shared],
+        all_figures=[Figure(metric, fmean(each.figures[metric] for each in every)) for metric in shared],
         duration=sum(each.duration for each in every),
         from_store=all(each.from_store for each in every),
         provenance=_shared_provenance(every),
@@ -47,14 +49,10 @@ def flatten(evaluations: list[Evaluation]) -> list[Evaluation]:
     return [each for one in evaluations for each in (one.members.values() or [one])]
 
 
-def _mean(values: list[float]) -> float:
-    defined = [value for value in values if not math.isnan(value)]
-    return sum(defined) / len(defined) if defined else math.nan
-
-
 def _shared_provenance(every: list[Evaluation]) -> dict[str, object]:
     """What the provenances of all members agree on, and every flag of any of them."""
     first = every[0].provenance
     shared = {key: value for key, value in first.items() if all(each.provenance.get(key) == value for each in every)}
-    flags = sorted({flag for each in every for flag in each.provenance.get("flags", ())})
-    return {**shared, "flags": flags} if "flags" in first else shared
+    if any("flags" in each.provenance for each in every):
+        shared["flags"] = sorted({flag for each in every for flag in each.provenance.get("flags", ())})
+    return shared

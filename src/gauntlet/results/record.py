@@ -129,12 +129,15 @@ class Evaluation:
     def minimum(self) -> dict[str, float]:
         """The smallest headline figures among the members of a family; the figures themselves for one threat.
 
-        Of fifteen corruptions at one severity this is GAM (docs/specs/corruptions.md, 5).
+        Of fifteen corruptions at one severity this is GAM (docs/specs/corruptions.md, 5). NaN unless every member has a
+        figure: the one without may be the smallest.
         """
         if not self.members:
             return self.figures
         rows = [each.figures for each in self.members.values()]
-        return {name: min((row[name] for row in rows if row[name] == row[name]), default=NAN) for name in self.figures}
+        return {
+            name: NAN if math.isnan(mean) else min(row[name] for row in rows) for name, mean in self.figures.items()
+        }
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:

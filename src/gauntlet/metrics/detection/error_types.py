@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import BoolArray, FloatArray, divide, nan_mean
 from gauntlet.metrics.detection.figures import IOU, SCORE
-from gauntlet.metrics.detection.overlap import ignored_objects
+from gauntlet.metrics.detection.overlap import box_iou, ignored_objects
 from gauntlet.metrics.detection.table import IntArray, ObjectTable
 from gauntlet.samples import Boxes
 
@@ -197,6 +197,7 @@ def object_fates(
 
     Detections of at least the score take, in score order, the object of their class that they overlap most; those left
     over take objects of other classes in the same way. What then overlaps no object is hallucinated, the rest repeats.
+    Of equal scores the one that overlaps an object of its class most goes first, whatever order they are given in.
 
     Args:
         truths, detections: of every image.
@@ -204,7 +205,8 @@ def object_fates(
         score: least score of a detection that counts.
     """
     confident = [each if each.scores is None else each.select(each.scores >= score) for each in detections]
-    table = ObjectTable.of(truths, confident, by_class=False)
+    ordered = [_by_content(truth, found) for truth, found in zip(truths, confident, strict=True)]
+    table = ObjectTable.of(truths, ordered, by_class=False)
     from gauntlet.metrics.detection.kernels import fate_groups
 
     states, fates = fate_groups(
@@ -224,6 +226,16 @@ def object_fates(
         repeated=repeated,
         states=_in_order(truths, states),
     )
+
+
+def _by_content(truth: Boxes, found: Boxes) -> Boxes:
+    """Detections of one image by score; equal ones by their largest overlap with an object of their class, by box."""
+    if found.scores is None or len(np.unique(found.scores)) == len(found):
+        return found
+    same = found.classes[:, None] == truth.classes[~ignored_objects(truth)]
+    overlaps = np.where(same, box_iou(found.xyxy, truth.xyxy[~ignored_objects(truth)]), 0.0)
+    nearest = overlaps.max(axis=1, initial=0.0)
+    return found.select(np.lexsort((found.classes, *found.xyxy.T, -nearest, -found.scores)))
 
 
 def _in_order(truths: Sequence[Boxes], states: npt.NDArray[np.int8]) -> list[npt.NDArray[np.int8]]:

@@ -41,12 +41,21 @@ def find(model_name: str, backbone: str, dataset: str, crop_size: str | None = N
     if label:
         rows = rows[rows["model"].eq(label)]
     else:
-        rows = _keep(rows, "dataset", dataset, canonical_dataset, "dataset of the published models")
+        trained_on = _trained_on(rows, model_name, dataset)
+        rows = _keep(rows, "dataset", trained_on, canonical_dataset, "dataset of the published models")
         where = f"on {rows['dataset'].iloc[0]}"
         rows = _keep(rows, "architecture", model_name, canonical_architecture, f"published model {where}")
         where = f"of the published {rows['architecture'].iloc[0]} {where}"
         rows = _keep(rows, "backbone", backbone, canonical_backbone, f"backbone {where}")
     return _of_crop_size(rows, crop_size, f"{model_name} with {backbone} on {dataset}").reset_index(drop=True)
+
+
+def _trained_on(rows: pd.DataFrame, model_name: str, dataset: str) -> str:
+    """The dataset as the tables call it: "VOC" is VOC 2012, but VOC 2007 + 2012 for what only detectors are called."""
+    if canonical_dataset(dataset) != "voc":
+        return dataset
+    same_name = rows["architecture"].map(canonical_architecture).eq(canonical_architecture(model_name))
+    return "voc0712" if set(rows[same_name]["dataset"]) & {"voc", "voc0712"} == {"voc0712"} else dataset
 
 
 def _label(model_name: str, backbone: str, dataset: str) -> str:

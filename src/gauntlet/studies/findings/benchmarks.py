@@ -46,6 +46,7 @@ from gauntlet.studies.findings.evidence import (
     counted,
     group_rows,
     in_both,
+    partial_rows,
     percent,
 )
 
@@ -131,14 +132,10 @@ def _scores(tables: Figures) -> list[PaperClaim]:
             "InternImage generalizes best",
             "InternImage has the best generalization, though it drops much from its clean performance",
             "Sec. 4.1.1",
-            counted(
-                tables,
-                lambda table: {
-                    str(dataset): [str(rows.sort_values(GAM)["backbone"].iloc[-1]).startswith("internimage")]
-                    for dataset, rows in table.dropna(subset=[GAM]).groupby("dataset")
-                },
-            ),
-            "Whether the model with the best GAM of a dataset has such a backbone.",
+            counted(tables, _intern_image),
+            "Whether the model with the best GAM of a dataset has such a backbone, and whether each of them loses more "
+            "than a quarter of its clean mIoU (the rule is ours). On ADE20K and Cityscapes their median loss is still "
+            "smaller than that of all other models.",
         ),
         PaperClaim(
             "DeepLabV3 generalizes poorly",
@@ -157,6 +154,16 @@ def _scores(tables: Figures) -> list[PaperClaim]:
             "InternImage has left in places are too few to be judged.",
         ),
     ]
+
+
+def _intern_image(table: pd.DataFrame) -> dict[str, list[bool]]:
+    """By dataset: whether InternImage has the best GAM, and which of its models lose more than a quarter."""
+    found = {}
+    for dataset, rows in table.dropna(subset=[GAM]).groupby("dataset"):
+        own = rows["backbone"].str.startswith("internimage")
+        found[f"{dataset}: best GAM"] = [bool(own.iloc[int(rows[GAM].argmax())])]
+        found[f"{dataset}: loses much"] = [bool(share < 0.75) for share in rows.loc[own, "retained"]]
+    return found
 
 
 def _within(tables: Figures, architecture: str, backbone: str, scores: Sequence[str], judge: Judge) -> Evidence:
@@ -232,6 +239,16 @@ def _real_weather(tables: Figures) -> list[PaperClaim]:
         weather("ACDC and brightness", "a weak positive correlation", "brightness 3", judge_weak),
         weather("ACDC and fog", "a weak positive correlation", "fog 3", judge_weak),
         weather("ACDC and snow", "a strong correlation", "snow 3", judge_strong),
+        PaperClaim(
+            "Real weather and synthetic corruptions at equal clean mIoU, Cityscapes",
+            "synthetic corruptions are a proxy for real shifts",
+            "App. A.1; to hold clean mIoU fixed is ours",
+            partial_rows(
+                tables, on(["cityscapes"], ("acdc all", MEAN), ("acdc all", "snow 3")), "clean", judge_positive
+            ),
+            "Better models are better in both, so that a correlation could be that with the clean figure alone. "
+            "Confirmed means that corruptions say something of real weather that clean mIoU does not.",
+        ),
         PaperClaim(
             "Clean mIoU and real weather, Cityscapes",
             "nothing: a control that the paper does not have",
@@ -491,8 +508,13 @@ def _detection() -> list[PaperClaim]:
         name: metric_table(rows, ("mAP", "mAP_small", "mAP_medium", "mAP_large"))
         for name, rows in both(published.frame(source="detecbench_interim")).items()
     }
-    pairs = [(f"clean {first}", f"clean {second}") for first, second in itertools.combinations(
-        ("mAP", "mAP_small", "mAP_medium", "mAP_large"), 2)]  # fmt: skip
+    threats = {"coco": ("clean", "pgd linf 8/255 x1"), "voc0712": ("clean", "fgsm linf 8/255 x1", "bim linf 8/255 x20")}
+    pairs = [
+        (dataset, f"{threat} {first}", f"{threat} {second}")
+        for dataset, of_dataset in threats.items()
+        for threat in of_dataset
+        for first, second in itertools.combinations(("mAP", "mAP_small", "mAP_medium", "mAP_large"), 2)
+    ]
     return [
         PaperClaim(
             "Detection: clean mAP and ReM",
@@ -516,8 +538,8 @@ def _detection() -> list[PaperClaim]:
             "Detection: metrics agree",
             "mAP and its parts by size are very strongly correlated",
             "App. B.3, Fig. 13",
-            correlation_rows(metrics, on(["coco", "voc0712"], *pairs), judge_very_strong),
-            "On clean images; figures under corruptions are not published.",
+            correlation_rows(metrics, pairs, judge_very_strong),
+            "Clean and under attacks of the interim exports; figures under corruptions are not published.",
         ),
         PaperClaim(
             "Detection: transformer backbones, clean",

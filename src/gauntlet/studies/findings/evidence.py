@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from gauntlet import analysis
+from gauntlet.analysis.correlation import RESAMPLES
 from gauntlet.results import published
 from gauntlet.studies.correlation_rules import NO, OPEN, YES, Judge
 from gauntlet.studies.figure_tables import PAPER_TYPE, TYPE, label
@@ -83,6 +85,45 @@ def correlation_rows(tables: Figures, pairs: Sequence[tuple[str, str, str]], jud
             pair = f"{dataset}: {label(x)}, {label(y)}"
             rows.append({"pair": pair, "cells": name, **correlation_row(chosen, x, y, judge)})
     return pd.DataFrame(rows)
+
+
+def partial_rows(tables: Figures, pairs: Sequence[tuple[str, str, str]], fixed: str, judge: Judge) -> Evidence:
+    """Spearman's partial correlations of (dataset, x, y) with a third figure held fixed, with both selections."""
+    rows = []
+    for dataset, x, y in pairs:
+        for name, table in tables.items():
+            values = table.loc[table["dataset"].eq(dataset), [x, y, fixed]].dropna().to_numpy(float)  # (models, 3)
+            found = partial_correlation(values)
+            pair = f"{dataset}: {label(x)}, {label(y)} at equal {label(fixed)}"
+            rows.append(
+                {
+                    "pair": pair,
+                    "cells": name,
+                    "models": str(len(values)),
+                    "partial rho": interval(found),
+                    "verdict": judge(found),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def partial_correlation(values: npt.NDArray[np.float64], resamples: int = RESAMPLES) -> dict[Hashable, Any]:
+    """Correlation of the ranks of two columns with the ranks of the third held fixed, with a percentile interval.
+
+    Args:
+        values: (n, 3), without NaN.
+        resamples: bootstrap samples of the rows, seed 0.
+    """
+    draws = np.random.default_rng(0).integers(0, len(values), (resamples, len(values)))
+    found = [_partial(values), *(_partial(values[draw]) for draw in draws)]
+    low, high = np.nanpercentile(found[1:], [2.5, 97.5])
+    return {"value": found[0], "low": float(low), "high": float(high), "n": len(values), "warning": ""}
+
+
+def _partial(values: npt.NDArray[np.float64]) -> float:
+    xy, xz, yz = np.corrcoef(pd.DataFrame(values).rank().to_numpy(), rowvar=False)[[0, 0, 1], [1, 2, 2]]
+    with np.errstate(divide="ignore", invalid="ignore"):  # a resample in which two columns rank alike
+        return float((xy - xz * yz) / np.sqrt((1 - xz**2) * (1 - yz**2)))
 
 
 def group_rows(tables: Figures, scores: Sequence[str], *, datasets: Sequence[str]) -> Evidence:

@@ -36,6 +36,7 @@ from gauntlet.studies.figure_tables import (
     detector_table,
     metric_table,
 )
+from gauntlet.studies.papers.benchmark_models import CONFIGURATION, listed_models, models_table
 from gauntlet.studies.relations import Case, FigureStudy, Groups, Lines, Pair
 
 SETTING = (
@@ -186,8 +187,12 @@ for number, dataset in ((22, "voc"), (23, "cityscapes"), (24, "ade20k")):
         "Weakly on Cityscapes, to some extent on VOC and ADE20K; exceptions are failed runs.", on=dataset,
         pairs=[Pair(name, "parameters", judge_weak if dataset == "cityscapes" else judge_positive, "App. I.2")
                for name in CORRUPTED])  # fmt: skip
-add("table-2", "The models", "Which models are there?", "76 checkpoints of 71 rows.", kind="list", least_models=1,
-    listed=("model", "architecture", "backbone", "backbone_type", "crop_size", "parameters", "clean"))  # fmt: skip
+add("table-2", "The models", "Which models are there?",
+    "71 rows; seven have two checkpoints, and two, Mask2Former with ResNets on VOC, have no figures.",
+    kind="list", least_models=1, published=partial(listed_models, "semsegbench"), table=models_table,
+    listed=("model", "architecture", "backbone", "backbone_type", "date", "crop_size", "parameters", "clean",
+            CONFIGURATION),
+    unknown="Its dates are those of the backbone's row; the figures by year date the architecture.")  # fmt: skip
 add("table-3", "Adversarially trained models", "What does adversarial training keep?",
     "PSPNet without, with SAT, with DDC-AT under CosPGD: 0.13, 17.05, 23.04 mIoU; UPerNet with PIR-AT 34.6 under SEA.",
     kind="list", least_models=1, published=figures("adversarially_trained"),
@@ -260,5 +265,8 @@ add_detection("figure-30", "Each corruption against size, COCO", "Do larger dete
 add_detection("figure-31", "Each corruption in 3D against size, COCO", "Do larger detectors bear corruptions better?",
     "3D motion blurs and 3D fog are a complete failure.", pairs=CORRUPTED_DETECTORS[15:], needs=OWN_DETECTORS,
     cases=[breaks(name) for name in ("xy_motion_blur", "z_motion_blur", "fog_3d")])  # fmt: skip
-add_detection("table-4", "The models", "Which detectors are there?", "61 detectors.", kind="list", least_models=1,
-    listed=("model", "architecture", "backbone", "backbone_type", "proposal_type", "clean"))  # fmt: skip
+add_detection("table-4", "The models", "Which detectors are there?",
+    "61 detectors; the damaged text of the table gives 62.", kind="list", least_models=1,
+    published=partial(listed_models, "detecbench"), table=models_table,
+    listed=("model", "architecture", "backbone", "backbone_type", "proposal_type", "date", "clean", CONFIGURATION),
+    unknown="Clean figures are those of the interim exports; 21 detectors are in none.")  # fmt: skip

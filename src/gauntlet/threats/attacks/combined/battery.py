@@ -51,6 +51,9 @@ class Battery(BatchAttack[BatteryOutcome]):
     ) -> None:
         if not members:
             raise GauntletError("a battery needs at least one attack.")
+        for option, value in {"skip": skip, "table": table, "keep": keep, "together": together}.items():
+            if not isinstance(value, bool):
+                raise GauntletError(f"{option} of a battery must be true or false, not {value!r}.")
         self.name = name
         self.members = dict(members)
         self.skip = skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -42,21 +42,23 @@ def describe_target(target: Target) -> dict[str, Any] | int | str | None:
         return target  # type: ignore[return-value]
     if is_target_file(target):
         return _described_file(target)
-    if isinstance(target, (int, np.integer)) and not isinstance(target, bool):
+    if _is_whole(target):
         if target < 0:
             raise GauntletError(f"target must be a class index of at least 0, not {target}.")
         return int(target)
-    if isinstance(target, Mapping):
-        if set(target) == {"rank"} and isinstance(target["rank"], int) and target["rank"] >= 1:
-            return {"rank": int(target["rank"])}
-        if set(target) == {"permutation"}:
-            return {"permutation": [int(each) for each in target["permutation"]]}
-    elif isinstance(target, Sequence) and not isinstance(target, str):
-        return {"permutation": [int(each) for each in target]}
+    if isinstance(target, Mapping) and set(target) == {"rank"} and _is_whole(target["rank"]) and target["rank"] >= 1:
+        return {"rank": int(target["rank"])}
+    classes = target["permutation"] if isinstance(target, Mapping) and set(target) == {"permutation"} else target
+    if isinstance(classes, (Sequence, np.ndarray)) and not isinstance(classes, str) and all(map(_is_whole, classes)):
+        return {"permutation": [int(each) for each in classes]}
     raise GauntletError(
         f"target must be a class index, '{LEAST_LIKELY}', {{'rank': n}} with n >= 1 or {{'permutation': [...]}}, "
         f"for detectors also True or a .pt or .npz file, not {target!r}; give a label map when calling the attack."
     )
+
+
+def _is_whole(value: Any) -> TypeGuard[int]:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def target_text(target: Target) -> str:
