@@ -19,6 +19,8 @@ from gauntlet.studies.figures import Figures
 from gauntlet.studies.results import Results
 from gauntlet.studies.verdicts import LEAST_IMAGES, judge, printed_words
 
+_NAMED = 24
+"""So many things that a page leaves out are named; more are counted."""
 _ENDINGS = {"image/png": "png", "image/jpeg": "jpg"}
 
 
@@ -166,7 +168,11 @@ def _left_out(study: Study, results: Results) -> list[Text]:
     """What of the study was not run."""
     missing = [label for label in study.members if label not in results.members]
     missing += [label for label in study.threats if label not in results.threats]
-    return [Text(f"Left out: {', '.join(missing)}.")] if missing else []
+    if not missing:
+        return []
+    everything = len(study.members) + len(study.threats)
+    names = ", ".join(missing) if len(missing) <= _NAMED else f"{len(missing)} of {everything} members and threats"
+    return [Text(f"Left out: {names}.")]
 
 
 def _settings(results: Results) -> Table:

@@ -1,0 +1,57 @@
+"""Writes the table of study pages into docs/studies.md, from the pages in docs/studies.
+
+python scripts/study_index.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGE = DOCS / "studies.md"
+BEGIN, END = "<!-- table: python scripts/study_index.py -->\n", "<!-- end of the table -->\n"
+VERDICTS = {"reproduces": "reproduce", "does not reproduce": "do not", "cannot be told": "cannot be told"}
+
+
+def verdicts(text: str) -> Counter[str]:
+    """How often each verdict is given in the table of claims of a page."""
+    cells = (cell.strip() for line in text.splitlines() if line.startswith("|") for cell in line.split("|"))
+    return Counter(verdict for cell in cells for verdict in VERDICTS if re.match(rf"{verdict}( with \d|:|$)", cell))
+
+
+def rows() -> Iterator[str]:
+    """A row of the table per page that was measured; pictures are linked below it."""
+    for path in sorted(DOCS.joinpath("studies").glob("*.md"), key=place):
+        text = path.read_text(encoding="utf-8")
+        name, title = re.match(r"# (\S+): (.+)", text).groups()  # type: ignore[union-attr]
+        counted = re.search(r"(\d+) models?, (\d+) images", text)
+        if counted is None:
+            continue
+        found = verdicts(text)
+        claims = ", ".join(f"{found[verdict]} {short}" for verdict, short in VERDICTS.items() if found[verdict])
+        part = " (in part)" if "\nLeft out: " in text else ""
+        link = f"[{name}](studies/{path.name}){part}"
+        yield f"| {link} | {title} | {counted[1]} | {counted[2]} | {claims or 'a list'} |"
+
+
+def place(path: Path) -> list[str | int]:
+    """By paper, then tables, figures and texts, each by number."""
+    paper, kind, *number = path.stem.split("-", 2)
+    digits = re.match(r"\d+", "".join(number))
+    return [paper, ("table", "figure", "text").index(kind) if kind in ("table", "figure", "text") else 3,
+            int(digits[0]) if digits else 0, path.stem]  # fmt: skip
+
+
+def with_table(text: str) -> str:
+    """The page with a table of the present pages."""
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    header = "| study | of what | models | scenes | claims |\n|---|---|---|---|---|\n"
+    return before + BEGIN + "\n" + header + "".join(f"{row}\n" for row in rows()) + "\n" + END + after
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
