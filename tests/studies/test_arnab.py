@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -16,10 +16,12 @@ from gauntlet.report.document import Gallery, of_type
 from gauntlet.report.tables import Table
 from gauntlet.results import Store
 from gauntlet.studies import Study, run_study, studies
+from gauntlet.studies.figures import FloatArray
 from gauntlet.studies.page import published_page, study_page
 from gauntlet.studies.papers.arnab import fields, model_list, transformations
 from gauntlet.studies.papers.arnab.networks import NETWORK
 from gauntlet.studies.picturing import picture_page
+from gauntlet.studies.printed import Printed
 from gauntlet.studies.running import study_jobs
 from gauntlet.studies.verdicts import parts_of, printed_words
 from program import Call
@@ -166,6 +168,55 @@ def test_a_level_or_a_source_can_be_run_alone(name: str, part: str) -> None:
     assert results.threats == ["clean", part]
     document = study_page(study, results, "gauntlet study run")
     assert any(table.id.startswith("table-here") for table in of_type(document, Table))
+
+
+FIELD = fields.PARTIAL
+SWEPT = {
+    fields.member(theta_gamma=width, w_spatial=weight): 0.3 + 0.01 * weight
+    for width in fields.SPATIAL_WIDTHS
+    for weight in fields.SPATIAL_WEIGHTS
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "ratios", "margins"),
+    [
+        (
+            "arnab/figure-9",
+            {
+                ("plain", "fgsm"): 0.30, (FIELD, "fgsm"): 0.50, (FIELD, "fgsm from plain"): 0.32,
+                ("plain", "ifgsm-ll"): 0.10, (FIELD, "ifgsm-ll"): 0.12,
+            },
+            [0.20, 0.18, 0.03],
+        ),
+        ("arnab/figure-21", {("theta_alpha 1", "fgsm 8/255"): 0.4, ("theta_alpha 160", "fgsm 8/255"): 0.3}, [0.1]),
+        ("arnab/figure-22", {("theta_beta 1", "fgsm 8/255"): 0.3, ("theta_beta 160", "fgsm 8/255"): 0.4}, [-0.1]),
+        ("arnab/figure-23", {(member, "fgsm 8/255"): ratio for member, ratio in SWEPT.items()}, [0.09, 0.01]),
+        (
+            "arnab/figure-16",
+            {(NETWORK, "rank 2"): 0.5, (NETWORK, "rank 3"): 0.45, (NETWORK, "least likely"): 0.3},
+            [-0.2, 0.05],
+        ),
+    ],
+)  # fmt: skip
+def test_margins_of_claims_by_hand(name: str, ratios: dict[tuple[str, str], float], margins: list[float]) -> None:
+    figures = Printed("by hand", {}, {("model", *place): value for place, value in ratios.items()}).of("model")
+    found = [float(claim.margin(figures)[0]) for claim in studies[name].claims]
+    assert found == pytest.approx(margins)
+
+
+def test_confidence_explains_robustness_where_both_rise() -> None:
+    @dataclass(frozen=True)
+    class Sure(Printed):
+        def certainty(self, name: str, member: str, threat: str, model: str | None = None) -> FloatArray:
+            place = list(fields.EVERY_MEMBER).index(member)
+            return np.array([place if name == "confidence" else -place], float)
+
+    ratios = {("model", each, "fgsm 8/255"): 0.01 * place for place, each in enumerate(fields.EVERY_MEMBER)}
+    figures = Sure("by hand", {}, ratios).of("model")
+    for name in ("arnab/figure-24", "arnab/figure-25"):
+        (claim,) = studies[name].claims
+        assert claim.margin(figures)[0] == pytest.approx(1)
 
 
 def test_targets_are_swept_over_the_ranks_that_the_dataset_has() -> None:

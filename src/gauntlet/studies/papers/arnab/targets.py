@@ -7,7 +7,7 @@ import numpy as np
 from gauntlet.report.document import Block
 from gauntlet.studies.contract import Claim, Study, on_objects, on_streets
 from gauntlet.studies.drawings import curves, figures
-from gauntlet.studies.figures import Figures
+from gauntlet.studies.figures import Figures, FloatArray
 from gauntlet.studies.papers.arnab.networks import MEMBERS, NETWORK
 from gauntlet.studies.papers.arnab.shared import RATIO_AXIS, attack
 
@@ -34,6 +34,12 @@ def rank_drawing(results: Figures) -> list[Block]:
     ]
 
 
+def second_hurts_least(results: Figures) -> FloatArray:
+    """Ratio of rank 2 minus the largest of the others, ranks that the dataset lacks or nobody ran left out."""
+    others = [results.ratio(NETWORK, label) for label in (*map(rank_label, RANKS[1:]), LEAST)]
+    return results.ratio(NETWORK, rank_label(2)) - np.fmax.reduce(np.stack(others))
+
+
 STUDIES = (
     Study(
         name="arnab/figure-16",
@@ -57,8 +63,8 @@ STUDIES = (
                 on=on_streets,
             ),
             Claim(
-                "The second most likely class hurts less than the least likely (as on VOC).",
-                lambda results: results.ratio(NETWORK, rank_label(2)) - results.ratio(NETWORK, LEAST),
+                "The second most likely class hurts less than every other (as on VOC).",
+                second_hurts_least,
                 on=on_objects,
             ),
         ],
