@@ -37,7 +37,7 @@ def rank_drawing(results: Figures) -> list[Block]:
 def second_hurts_least(results: Figures) -> FloatArray:
     """Ratio of rank 2 minus the largest of the others, ranks that the dataset lacks or nobody ran left out."""
     others = [results.ratio(NETWORK, label) for label in (*map(rank_label, RANKS[1:]), LEAST)]
-    return results.ratio(NETWORK, rank_label(2)) - np.fmax.reduce(np.stack(others))
+    return np.asarray(results.ratio(NETWORK, rank_label(2)) - np.fmax.reduce(np.stack(others)))
 
 
 STUDIES = (
