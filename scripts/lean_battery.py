@@ -117,11 +117,13 @@ def compute(store: str, models: Sequence[str], images: int, kinds: Sequence[str]
 def stored(addresses: Sequence[str], images: int) -> Stored:
     """Complete evaluations of all stores on at most so many images; of two, the one with more."""
     found: Stored = {}
+    threats = [*map(battery, BATTERIES), *map(attack, EQUAL_STEPS)]
+    wanted = {as_text(build_threat(each).describe()) for each in threats}
     for address in addresses:
         with gauntlet.open_store(address, read_only=True) as store:
             for key in store.keys():  # noqa: SIM118 - a store is no mapping
                 evaluation = store.load(key)
-                if evaluation is None or not on_scenes(evaluation):
+                if evaluation is None or not on_scenes(evaluation) or as_text(evaluation.description) not in wanted:
                     continue
                 made, place = WorstCase(evaluation), (evaluation.model, as_text(evaluation.description))
                 known = len(found[place].images) if place in found else 0
@@ -131,11 +133,9 @@ def stored(addresses: Sequence[str], images: int) -> Stored:
 
 
 def on_scenes(evaluation: Evaluation) -> bool:
-    """Whether it belongs to the scenes and threats of this page."""
-    scenes = (evaluation.dataset, evaluation.split, evaluation.seed) == ("streets", "val", 0)
-    threats = [*map(battery, BATTERIES), *map(attack, EQUAL_STEPS)]
-    known = [as_text(build_threat(each).describe()) for each in threats]
-    return scenes and evaluation.task == "segmentation" and as_text(evaluation.description) in known
+    return (evaluation.task, evaluation.dataset, evaluation.split, evaluation.seed) == (
+        "segmentation", "streets", "val", 0,
+    )  # fmt: skip
 
 
 def as_text(description: Mapping[str, Any]) -> str:

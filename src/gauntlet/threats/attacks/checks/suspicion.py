@@ -42,13 +42,3 @@ class Trial(NamedTuple):
     ignore_index: int | str | None = MODEL_IGNORE_INDEX
     seed: int = 0
     queries: int = 100
-
-    def gradients(self, *, wrapped: bool = False, random: int = 1) -> int:
-        """About how many gradients per image the checks take: the attack twice, stronger twice, without a bound.
-
-        Args:
-            wrapped: whether the model is a wrapper, which is attacked in three more ways.
-            random: over how many draws one more attack averages.
-        """
-        ways = 5 + (2 + (random if random > 1 else 0) if wrapped else 0)
-        return ways * self.steps + self.whole_box_steps + 1
