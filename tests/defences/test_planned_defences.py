@@ -77,7 +77,7 @@ def test_members_of_other_classes_are_told_without_loading_them(
 @pytest.fixture
 def script(tmp_path: Path) -> str:
     """The address of a network that does not say how many classes it has."""
-    torch.jit.script(torch.nn.Conv2d(3, 11, 1)).save(str(tmp_path / "net.pt"))
+    torch.jit.script(torch.nn.Conv2d(3, 11, 1)).save(str(tmp_path / "net.pt"))  # type: ignore[no-untyped-call]
     return f"script:{tmp_path}/net.pt"
 
 

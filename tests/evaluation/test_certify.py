@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from gauntlet import certify
+from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.defences import MultiscaleModel, NoisyModel, TransformedModel
 from gauntlet.errors import GauntletError
@@ -124,9 +125,9 @@ def test_the_figures_do_not_depend_on_the_batch_and_go_through_workers() -> None
 
 @pytest.mark.slow
 def test_two_workers_give_the_same_votes() -> None:
-    data = {"sigma": 0.1, "n": 75, "limit": 2, "batch_size": 1}
-    one = certify("streets/enet", **data)  # type: ignore[arg-type]
-    assert certify("streets/enet", workers=2, **data).all_figures == one.all_figures  # type: ignore[arg-type]
+    data = load_dataset("streets", split="val", size=(32, 64), length=2)
+    one, two = (certify("streets/enet", data, sigma=0.1, n=75, batch_size=1, workers=workers) for workers in (1, 2))
+    assert two.all_figures == one.all_figures
 
 
 def test_what_is_kept_of_an_interrupted_evaluation_is_not_voted_on_again() -> None:
