@@ -23,8 +23,6 @@ from gauntlet.studies.figures import FloatArray
 from gauntlet.studies.pages.contract import Runs
 
 Labels = npt.NDArray[np.integer]
-NAME = "no image at all"
-"""What its rows and columns are called."""
 MOST_MAPS = 400
 """Label maps of the training split, at most: the first ones."""
 
@@ -42,6 +40,8 @@ class Blind:
     maps: int
     table: CountTable
     weights: FloatArray
+
+    name = "no image at all"  # what its rows and columns are called
 
     @property
     def accuracy(self) -> FloatArray:
@@ -66,8 +66,8 @@ class Blind:
     def words(self) -> str:
         """What it is, in a sentence."""
         return (
-            f"*{NAME[0].upper()}{NAME[1:]}* is a map that never looks: at every pixel the class that is most frequent "
-            f"there in {self.maps} label maps of the training split; no attack moves it."
+            f"*{self.name[0].upper()}{self.name[1:]}* is a map that never looks: at every pixel the class that is most "
+            f"frequent there in {self.maps} label maps of the training split; no attack moves it."
         )
 
 

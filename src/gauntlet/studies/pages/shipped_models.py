@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from gauntlet.studies.contract import studies
 from gauntlet.studies.figures import FloatArray, mean_of, smallest
+from gauntlet.studies.pages.blind import blind
 from gauntlet.studies.pages.contract import NETWORK, PageRuns, PageStudy, Part, Runs, suite_threats
 from gauntlet.studies.pages.markdown import cards_section, judged, percent, section, short, table, with_interval
 from gauntlet.studies.pages.shipped import entries, localized_noise, region_aware
+from gauntlet.studies.pages.small_objects import pooling_section
 from gauntlet.studies.pages.worst_case import (
     BATTERY,
     CLEAN,
@@ -20,7 +22,6 @@ from gauntlet.studies.pages.worst_case import (
     is_normal,
     lean_battery,
     pgd,
-    pooling_section,
     share_section,
 )
 from gauntlet.tasks import SEGMENTATION
@@ -46,12 +47,13 @@ def parts() -> dict[str, Part]:
 def write(runs: PageRuns, command: str) -> str:
     """The page."""
     worst = runs["worst"]
+    no_image = blind(worst)
     sections = [
         introduction({label: len(each.dataset) for label, each in runs.items()}, command),
         cards_section("The models", worst.models, ("mIoU",)),
         quick_section(runs["quick"]),
-        battery_section(worst, EPSILON),
-        share_section(worst, runs["shares"], PGD, SHARES),
+        battery_section(worst, EPSILON, no_image),
+        share_section(worst, runs["shares"], PGD, SHARES, EPSILON, no_image),
         pooling_section(worst),
         localized_section(runs["noise"], worst),
         rounds_section(worst),
