@@ -15,10 +15,10 @@ from gauntlet.metrics.segmentation.counts import SCALARS, CountTable
 from gauntlet.models.sources import shipped
 from gauntlet.results import Store
 from gauntlet.results.record import Evaluation
-from gauntlet.studies.pages import camvid_trained
+from gauntlet.studies.pages import camvid_trained, shipped_models
 from gauntlet.studies.pages.blind import Blind
 from gauntlet.studies.pages.contract import NETWORK, Runs
-from gauntlet.studies.pages.markdown import cards_section
+from gauntlet.studies.pages.markdown import cards_section, judged
 from gauntlet.studies.pages.small_objects import kept_recall, pooling_section
 from gauntlet.studies.pages.worst_case import BATTERY, CLEAN, FULL, HALF, battery_section, share_section
 from gauntlet.studies.results import ACCURACY, MEAN_IOU
@@ -141,6 +141,57 @@ def test_the_kept_share_of_recall_by_hand() -> None:
     assert small[:2] == pytest.approx([1.0 / 1.5, 1.0])
     assert np.isnan(small[2])  # the image that is drawn has no object
     assert kept_recall(objects, ["a", "b", "c"], weights, 0.05, np.inf)[0] == pytest.approx(0.9)
+
+
+def localized_page(transformers: Mapping[str, float]) -> str:
+    """The accuracy outside under noise is told, of the CNNs it is 60 %; of all models 80 % are right when clean."""
+    outside = {**transformers, "streets/enet": 60, "streets/pspnet": 60}
+    runs = [
+        runs_of({}, {
+            (model, threat, view): alike(right)
+            for model, right in outside.items()
+            for view, right in (("inside", 10), ("outside", right), ("clean outside", 80))
+        }, transformers)
+        for threat in (shipped_models.NOISE, shipped_models.FIRST)
+    ]  # fmt: skip
+    return shipped_models.localized_section(*runs)
+
+
+def test_one_architecture_is_no_kind_of_network() -> None:
+    page = localized_page({"streets/segformer": 70})
+    assert page.count("**Cannot be told: 1 transformer**") == 2
+    assert "(margin +12.5 (+12.5 to +12.5) points)" in page  # 60 and 70 left of 80: a quarter and an eighth are lost
+    assert "they lose 12.5 (12.5 to 12.5) % of their accuracy there, the CNNs 25.0 (25.0 to 25.0) %" in page
+    # As if DDRNet were a second transformer, whose loss counts in the mean.
+    page = localized_page({"streets/segformer": 70, "streets/ddrnet": 74})
+    assert "**Reproduces** (margin +15.0 (" in page
+    assert "**Does not reproduce** (margin -15.0 (" in page
+
+
+def test_further_rounds_are_measured_and_not_judged() -> None:
+    left = {shipped_models.FIRST: 70, shipped_models.LAST: 64}
+    page = shipped_models.rounds_section(
+        runs_of({("streets/enet", threat): alike(right) for threat, right in left.items()})
+    )
+    assert "| `streets/enet` | 70.0 (70.0 to 70.0) | 64.0 (64.0 to 64.0) | +6.0 (+6.0 to +6.0) |" in page
+    assert "eproduce" not in page
+
+
+def test_what_a_verdict_lacks_comes_before_its_margin() -> None:
+    assert judged(np.full(11, 0.1), 64, "1 CNN").startswith("**Cannot be told: 1 CNN** (margin +10.0 (")
+
+
+def test_the_largest_difference_from_the_cards_is_named() -> None:
+    runs = runs_of({(model, threat): alike(0) for model in ("streets/enet", "streets/ddrnet")
+                    for threat in ("clean", "fog 3")})  # fmt: skip
+    for model in runs.models:
+        said = shipped.find(model).card["figures"]["quick"]["threats"]
+        for threat in runs.threats:
+            moved = 0.0123 if (model, threat) == ("streets/ddrnet", "fog 3") else -0.001
+            runs(model, threat).figures["mIoU"] = said[threat] + moved
+    assert "differ by 1.23 points at most (`streets/ddrnet`, fog 3)" in shipped_models.card_words(runs)
+    other = Runs(runs.evaluations, SCENES.subset(8), runs.sources, runs.threats, runs.store)
+    assert shipped_models.card_words(other) == ""
 
 
 def test_the_table_of_models_says_on_how_many_images_they_were_measured() -> None:
