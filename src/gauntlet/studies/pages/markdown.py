@@ -72,7 +72,7 @@ def cards_section(title: str, models: Sequence[str], figures: Sequence[str]) -> 
              *(percent(clean[figure]) for figure in figures), str(images)]
         )  # fmt: skip
     header = ["model", "training", "parameters", "file", *(f"clean {figure} %" for figure in figures), "images"]
-    return section(title, "As in the cards, on so many validation images as the last column says.", table(header, rows))
+    return section(title, "As in the cards; the last column is the number of validation images.", table(header, rows))
 
 
 def save_sheet(path: Path, tiles: Sequence[Tile], columns: int) -> None:

@@ -135,8 +135,8 @@ def localized_section(noise: Runs, attack: Runs) -> str:
     names = "; ".join(f"{kind}s: {', '.join(short(models))}" for kind, models in kinds.items())
     return section(
         "Transformer against CNN, one region changed",
-        f"Normally trained networks only ({names}). A verdict about a kind of network takes {LEAST_NETWORKS} "
-        "architectures of each kind at least.",
+        f"Compared are the normally trained networks ({names}). A verdict about a kind of network takes at least "
+        f"{LEAST_NETWORKS} architectures of each kind.",
         f"{judged(noisy_others - noisy, len(noise.dataset), lacking)} Transformers bear localized natural corruptions "
         "better (Marchiori Pietrosanti et al.): outside the noisy patches they lose "
         f"{with_interval(noisy)} % of their accuracy there, the CNNs {with_interval(noisy_others)} % in the mean.",
