@@ -19,7 +19,7 @@ from gauntlet.studies.pages import camvid_trained, shipped_models
 from gauntlet.studies.pages.blind import Blind
 from gauntlet.studies.pages.contract import NETWORK, Runs
 from gauntlet.studies.pages.markdown import cards_section, judged
-from gauntlet.studies.pages.small_objects import kept_recall, pooling_section
+from gauntlet.studies.pages.small_objects import kept_recall, pooling_section, size_section
 from gauntlet.studies.pages.worst_case import BATTERY, CLEAN, FULL, HALF, battery_section, share_section
 from gauntlet.studies.results import ACCURACY, MEAN_IOU
 
@@ -141,6 +141,24 @@ def test_the_kept_share_of_recall_by_hand() -> None:
     assert small[:2] == pytest.approx([1.0 / 1.5, 1.0])
     assert np.isnan(small[2])  # the image that is drawn has no object
     assert kept_recall(objects, ["a", "b", "c"], weights, 0.05, np.inf)[0] == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("kept", "verdict"), [(1.0, "Does not reproduce** (margin -20.0 ("), (0.5, "Reproduces** (margin +30.0 (")]
+)
+def test_objects_are_judged_by_the_recall_that_is_kept(
+    kept: float, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On every image a small object keeps what is told of its recall, a large one 0.8 of 1; between them none counts."""
+    found = pd.DataFrame(
+        [(name, 1, fraction, clean, worst) for name in SCENES.ids()
+         for fraction, clean, worst in ((0.005, 0.4, 0.4 * kept), (0.02, 1.0, 0.0), (0.1, 1.0, 0.8))],
+        columns=["image_id", "area", "fraction", "clean_recall", "recall"],
+    )  # fmt: skip
+    monkeypatch.setattr("gauntlet.studies.pages.small_objects.objects_of", lambda runs, model: found)
+    page = size_section(runs_of({("streets/enet-at", threat): alike(50) for threat in (CLEAN, BATTERY)}))
+    assert f"**{verdict}" in page
+    assert "| 80.0 (80.0 to 80.0) |" in page
 
 
 def localized_page(transformers: Mapping[str, float]) -> str:

@@ -94,8 +94,9 @@ def share_section(worst: Runs, weak: Runs, label: str, shares: Mapping[str, str]
         + " Models trained with 50 % attacked images show no robustness by any metric (Halmosi et al.). Called "
         "reproduced where their CmIoU in the worst case is below that of a map that never sees an image: here "
         f"{with_interval(left[HALF])} % against {with_interval(no_image.miou)} %; the model trained with 100 % keeps "
-        f"{with_interval(left[FULL])} %, {in_points(left[FULL] - no_image.miou)} points compared with the map. In pixel accuracy the model trained with "
-        f"50 % has {in_points(right[HALF] - no_image.accuracy)} points compared with the map.{other}",
+        f"{with_interval(left[FULL])} %, {in_points(left[FULL] - no_image.miou)} points compared with the map. "
+        f"In pixel accuracy the model trained with 50 % has {in_points(right[HALF] - no_image.accuracy)} points "
+        f"compared with the map.{other}",
         table(
             ["E-Net, %", *shares, no_image.name], [[name, *map(with_interval, cells)] for name, cells in rows.items()]
         ),
