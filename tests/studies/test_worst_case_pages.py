@@ -149,7 +149,7 @@ def test_the_kept_share_of_recall_by_hand() -> None:
 def test_objects_are_judged_by_the_recall_that_is_kept(
     kept: float, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On every image a small object keeps what is told of its recall, a large one 0.8 of 1; between them none counts."""
+    """On every image a small object keeps what is told of its recall, a large one 0.8; one between them is left out."""
     found = pd.DataFrame(
         [(name, 1, fraction, clean, worst) for name in SCENES.ids()
          for fraction, clean, worst in ((0.005, 0.4, 0.4 * kept), (0.02, 1.0, 0.0), (0.1, 1.0, 0.8))],
