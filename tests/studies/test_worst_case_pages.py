@@ -99,6 +99,7 @@ def test_the_battery_is_set_beside_what_is_right_without_an_image() -> None:
     runs = runs_of({(model, threat): alike(right) for model, right in left.items() for threat in (CLEAN, BATTERY)})
     page = battery_section(runs, "8/255", no_image(48, runs))
     assert "the least robust keeps 45.0 (45.0 to 45.0) %, which is -3.0 (-3.0 to -3.0) points" in page
+    assert "CmIoU of theirs is 45.0 (45.0 to 45.0) %, -3.0 (" in page
     assert "| no image at all | 48.0 | 48.0 | 48.0 | 48.0 (48.0 to 48.0) |" in page
     assert "in 400 label maps of the training split" in page
 

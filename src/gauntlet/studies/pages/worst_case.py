@@ -56,11 +56,15 @@ def battery_section(runs: Runs, epsilon: str, no_image: Blind) -> str:
     without = (no_image.accuracy, no_image.miou, no_image.nmiou)
     rows.append([no_image.name, *(percent(float(each[0])) for each in without), *map(with_interval, without)])
     normal = largest([accuracy(runs, BATTERY, model) for model in runs.models if is_normal(model)])
-    least = smallest([accuracy(runs, BATTERY, model) for model in fully_attacked(runs.models)])
+    attacked = fully_attacked(runs.models)
+    least = smallest([accuracy(runs, BATTERY, model) for model in attacked])
+    least_miou = smallest([results.miou(NETWORK, BATTERY, model) for model in attacked])
     words = (
         f"In the worst case the best of the normally trained models keeps {with_interval(normal)} % of its pixels; of "
         f"those trained on nothing but attacked images, the least robust keeps {with_interval(least)} %, which is "
-        f"{in_points(least - no_image.accuracy)} points compared with what is right without any image. {no_image.words}"
+        f"{in_points(least - no_image.accuracy)} points compared with what is right without any image; the least CmIoU "
+        f"of theirs is {with_interval(least_miou)} %, {in_points(least_miou - no_image.miou)} points compared with it. "
+        f"{no_image.words}"
     )
     header = ["model", "clean aAcc", "clean CmIoU", "clean NmIoU", "worst aAcc", "worst CmIoU", "worst NmIoU"]
     return section(f"The battery at {epsilon}: worst case per image", words, table(header, rows))
