@@ -119,11 +119,18 @@ class Defence(SegmentationModel):
         return cls(inner[0], **given)  # type: ignore[arg-type] # a defence of one model takes it and its settings
 
     @classmethod
+    def version_with(cls, settings: DefenceSettings) -> int:
+        """The version for some settings; another than the others have where only these give other logits."""
+        return cls.version
+
+    @classmethod
     def identity_of(cls, inner: Sequence[ModelIdentity], settings: DefenceSettings) -> ModelIdentity:
         """The identity of a defended model, without loading it."""
         words = settings.words
         digests = "|".join(each.digest for each in inner)
-        digest = hashlib.sha256(f"{digests}|{cls.prefix}|{words}|{cls.version}".encode()).hexdigest()[:16]
+        digest = hashlib.sha256(f"{digests}|{cls.prefix}|{words}|{cls.version_with(settings)}".encode()).hexdigest()[
+            :16
+        ]
         name = inner[0].name if len(inner) == 1 else "+".join(f"[{each.name}]" for each in inner)
         return ModelIdentity(" ".join(part for part in (name, cls.prefix, words) if part), digest)
 
