@@ -80,7 +80,7 @@ class Defence(SegmentationModel):
     def __init__(self, inner: Sequence[GauntletModel], settings: DefenceSettings) -> None:
         for each in inner:
             refuse_detector(self.prefix, task_of(each), each.identity.name)
-            self.check_inner(each.identity.name, settings)
+            self.check_inner(each, settings)
         first = inner[0]
         super().__init__(
             num_classes=first.num_classes,
@@ -100,9 +100,9 @@ class Defence(SegmentationModel):
         return first
 
     @classmethod
-    def check_inner(cls, name: str, settings: DefenceSettings) -> None:
-        """An error where it cannot stand around the model of a stored name; `adds_noise` says which."""
-        bounded = bounded_in(name) if cls.adds_noise and not settings.neutral else None
+    def check_inner(cls, inner: GauntletModel | ModelSource, settings: DefenceSettings) -> None:
+        """An error where it cannot stand around a model, told without loading it."""
+        bounded = bounded_in(inner.identity.name) if cls.adds_noise and not settings.neutral else None
         if bounded is not None:
             raise GauntletError(
                 f"the noise of '{cls.prefix}:' is not clipped, and '{bounded}:' inside it takes images in [0, 1] only; "
@@ -192,7 +192,7 @@ class Addressed:
         inner = tuple(self.inner(address, options))
         for each in inner:
             refuse_detector(prefix, each.task, each.identity.name)
-            self.defence.check_inner(each.identity.name, settings)
+            self.defence.check_inner(each, settings)
         return DefendedSource(self.defence, inner, settings)
 
     @property
@@ -245,6 +245,8 @@ def parse_settings(text: str, defence: type[Defence]) -> dict[str, str]:
             raise unknown_name(f"setting of {defence.prefix}:", name, known)
         if name in given:
             raise GauntletError(f"the setting '{name}' of {defence.prefix}: is given twice.")
+        if equals and not value:
+            raise GauntletError(f"the setting '{name}' of {defence.prefix}: has no value behind its '='.")
         given[name] = value if equals else "true"
     return given
 

@@ -17,6 +17,7 @@ from gauntlet.defences.crf.settings import CrfSettings
 from gauntlet.defences.transform import check_range
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
+from gauntlet.models.sources.contract import ModelSource
 
 GREY_LEVELS = 255
 """Colours of the kernel are in grey levels, images in [0, 1]."""
@@ -40,10 +41,18 @@ class Crf(Defence):
     def __init__(self, model: GauntletModel, **settings: Any) -> None:
         checked = CrfSettings(**settings)
         super().__init__([model], checked)
-        self.parameters_found: CrfParameters | None = None
-        if checked.parameters is not None:
-            self.parameters_found = load_parameters(checked.parameters)
-            self.parameters_found.check(self.num_classes)
+        given = checked.parameters
+        self.parameters_found: CrfParameters | None = None if given is None else load_parameters(given)
+
+    @classmethod
+    def check_inner(cls, inner: GauntletModel | ModelSource, settings: DefenceSettings) -> None:
+        super().check_inner(inner, settings)
+        assert isinstance(settings, CrfSettings)
+        labels = inner.label_space
+        if settings.parameters is not None:
+            found = load_parameters(settings.parameters)
+            if labels is not None:  # else it is told once the model is loaded
+                found.check(len(labels.names))
 
     @classmethod
     def version_with(cls, settings: DefenceSettings) -> int:

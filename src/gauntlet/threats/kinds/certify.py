@@ -100,6 +100,10 @@ class CertifyThreat(Threat):
         chosen = self.options.model_dump(mode="json", include={"sigma", "tau", "alpha", "correction", "tolerated"})
         return "certification", chosen
 
+    def check_task(self, task: str) -> None:
+        if task != SEGMENTATION:
+            raise GauntletError(f"certificates are of pixels, and a {task} model has none; use a segmentation model.")
+
     def check_model(self, name: str) -> None:
         if "smoothed" in defences_in(name):
             raise _smoothed_already(name)
