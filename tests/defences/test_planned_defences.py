@@ -111,7 +111,7 @@ def test_parameters_of_a_field_that_do_not_fit_are_told_before_anything_is_compu
 def test_a_detector_is_not_certified_and_that_is_told_when_planned() -> None:
     data = {"name": "streets", "options": {"size": [32, 64], "length": 1}}
     threats = ["clean", {"certify": {"sigma": 0.25, "n": 100}}]
-    with pytest.raises(GauntletError, match="certificates are of pixels, and a detection model has none"):
+    with pytest.raises(GauntletError, match="certificates are of pixels, and detection has none"):
         plan_jobs(parse_plan({"models": ["streets/fcos"], "datasets": [data], "threats": threats}))
 
 

@@ -102,7 +102,7 @@ class CertifyThreat(Threat):
 
     def check_task(self, task: str) -> None:
         if task != SEGMENTATION:
-            raise GauntletError(f"certificates are of pixels, and a {task} model has none; use a segmentation model.")
+            raise GauntletError(f"certificates are of pixels, and {task} has none; give a segmentation model.")
 
     def check_model(self, name: str) -> None:
         if "smoothed" in defences_in(name):
@@ -143,8 +143,7 @@ class CertifyThreat(Threat):
                 )
 
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
-        if task_of(model) != SEGMENTATION:
-            raise GauntletError(f"certificates are for segmentation models, and '{model.identity.name}' is none.")
+        self.check_task(task_of(model))
         parts = random_parts(model)
         self.check_model(model.identity.name)
         if any(part.draw_name == "smoothing" for part in parts):  # a wrapper of another kind around it hides its name
