@@ -1,4 +1,4 @@
-"""What we believe: twenty sentences, and every figure in them stands on the page that the sentence links."""
+"""What we believe: twenty sentences, and every figure in them stands on a page that the sentence links."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from gauntlet.studies import Study, studies
 from paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -17,12 +18,14 @@ def test_there_are_twenty() -> None:
 
 
 @pytest.mark.parametrize("sentence", SENTENCES, ids=range(1, 1 + len(SENTENCES)))
-def test_a_sentence_has_its_figures_from_the_page_that_it_links_and_a_command(sentence: str) -> None:
-    (page,) = re.findall(r"\]\(([\w./-]+\.md)\)", sentence)
-    text = " ".join((DOCS / page).read_text(encoding="utf-8").split())
+def test_a_sentence_has_its_figures_from_the_pages_that_it_links_and_a_command(sentence: str) -> None:
+    pages = re.findall(r"\]\(([\w./-]+\.md)\)", sentence)
+    text = " ".join(" ".join((DOCS / page).read_text(encoding="utf-8").split()) for page in pages)
     figures = re.findall(r"\*\*(.+?)\*\*", " ".join(sentence.split()))
     assert figures
     for figure in figures:
-        assert re.search(rf"(?<![\d.+-]){re.escape(figure)}(?!\.?\d)", text), f"{figure} does not stand on {page}"
-    assert re.search(r"`gauntlet [a-z]", sentence) or "command on the page" in sentence
+        assert re.search(rf"(?<![\d.+-]){re.escape(figure)}(?!\.?\d)", text), f"{figure} does not stand on {pages}"
+    assert re.search(r"`gauntlet [a-z]|the command of \d+", sentence)
+    for name, rest in re.findall(r"`gauntlet study run (\S+?)(`| [^`]*`)", " ".join(sentence.split())):
+        assert ("--model" in rest) == isinstance(studies[name], Study), f"{name} is not a command that runs"
     assert re.search(r"\d+ (scenes|images|models|photographs)", " ".join(sentence.split()))

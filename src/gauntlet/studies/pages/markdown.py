@@ -11,6 +11,7 @@ from gauntlet import pictures
 from gauntlet.models.sources import shipped
 from gauntlet.pictures import Tile
 from gauntlet.report.tables import format_cell
+from gauntlet.results import Evaluation
 from gauntlet.studies.figures import FloatArray, interval
 from gauntlet.studies.verdicts import OPEN, decide
 
@@ -28,6 +29,13 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def percent(value: float | None, digits: int = 1) -> str:
     """A fraction as per cent; nothing where there is none."""
     return "" if value is None else f"{100 * value:.{digits}f}"
+
+
+def figure_of(result: Evaluation, name: str) -> str:
+    """A figure of an evaluation as per cent, with its 95 % interval where it has one: "51.2 (48.0 to 54.1)"."""
+    bounds = result.intervals.get(name)
+    around = "" if bounds is None else f" ({percent(bounds[0])} to {percent(bounds[1])})"
+    return percent(result.figures[name]) + around
 
 
 def with_interval(values: FloatArray) -> str:

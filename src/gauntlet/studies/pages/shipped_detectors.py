@@ -19,7 +19,7 @@ from gauntlet.samples import collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.studies.contract import studies
 from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, Runs, suite_threats
-from gauntlet.studies.pages.markdown import cards_section, percent, save_sheet, section, short, table
+from gauntlet.studies.pages.markdown import cards_section, figure_of, percent, save_sheet, section, short, table
 from gauntlet.studies.pages.shipped import entries, localized_noise, region_aware
 from gauntlet.threats import build_threat
 from gauntlet.threats.build import ThreatLike
@@ -67,8 +67,8 @@ Written by a study from real runs on streets/val (generated street scenes, 128x2
 
     {command}
 
-{some} images for the suite `detecbench`, {few} for everything else. So few images and such
-small networks show tendencies; they prove nothing about detectors of other sizes.
+{some} images for the suite `detecbench`, {few} for everything else, with 95 % intervals over images. So few
+images and such small networks show tendencies; they prove nothing about detectors of other sizes.
 
 ![Objects, clean detections, detections under PGD, the perturbation](images/detectors.jpg)
 
@@ -80,7 +80,7 @@ def suite_section(runs: Runs) -> str:
     """Every row of the suite, then ReM and GAM over them."""
     models = runs.models
     results = [runs.row(threat) for threat in runs.threats]
-    rows = [[row[0].threat, *(percent(each.figures["mAP"]) for each in row)] for row in results]
+    rows = [[row[0].threat, *(figure_of(each, "mAP") for each in row)] for row in results]
     figures = pd.DataFrame(
         [
             {"task": each.task, "model": each.model, "kind": each.kind, "description": json.dumps(each.description)}
@@ -103,7 +103,7 @@ def suite_section(runs: Runs) -> str:
 
 def budget_section(runs: Runs) -> str:
     """PGD by epsilon."""
-    rows = [[label, *(percent(each.figures["mAP"]) for each in runs.row(label))] for label in ("clean", *EPSILONS)]
+    rows = [[label, *(figure_of(each, "mAP") for each in runs.row(label))] for label in ("clean", *EPSILONS)]
     return section(
         "PGD by budget",
         "20 steps of a quarter of epsilon, mAP in %.",
@@ -139,7 +139,7 @@ def battery_section(runs: Runs) -> str:
     """The strong battery for detectors, and which of its attacks wins."""
     models, results, clean = runs.models, runs.row(BATTERY), runs.row("clean")
     figures = [
-        [figure, *(f"{percent(each.figures[figure])} of {percent(whole.figures[figure])}"
+        [figure, *(f"{figure_of(each, figure)} of {figure_of(whole, figure)}"
                    for each, whole in zip(results, clean, strict=True))]
         for figure in ("mAP", "mAP50", "F1_images")
     ]  # fmt: skip

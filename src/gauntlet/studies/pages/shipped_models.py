@@ -15,6 +15,7 @@ from gauntlet.studies.pages.blind import blind
 from gauntlet.studies.pages.contract import NETWORK, PageRuns, PageStudy, Part, Runs, suite_threats
 from gauntlet.studies.pages.markdown import (
     cards_section,
+    figure_of,
     in_points,
     judged,
     percent,
@@ -93,7 +94,7 @@ Which single attack wins on which image takes the full battery: `gauntlet study 
 
 def quick_section(runs: Runs) -> str:
     """Every threat of the suite."""
-    rows = [[name, *(percent(result.figures["mIoU"]) for result in runs.row(name))] for name in runs.threats]
+    rows = [[name, *(figure_of(result, "mIoU") for result in runs.row(name))] for name in runs.threats]
     return section("The suite `quick`", f"mIoU in %.{card_words(runs)}", table(["threat", *short(runs.models)], rows))
 
 
