@@ -9,10 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from gauntlet.studies.contract import Condition
+
 VERY_STRONG, STRONG, SUPPORT, MODERATE = 0.9, 0.7, 0.5, 0.4
 LEAST_JUDGED = 6
 """Of fewer models no correlation is judged; six that are in one order are so by chance once in 720 times."""
 YES, NO, OPEN = "confirmed", "not confirmed", "cannot be judged"
+
+ENOUGH_MODELS = Condition(
+    f"a rank correlation over models {LEAST_JUDGED} models at least, as its interval knows of images only",
+    lambda figures: (
+        "" if len(figures.models) >= LEAST_JUDGED else f"{len(figures.models)} models, {LEAST_JUDGED} at least"
+    ),
+)
+"""Of claims about Spearman's rho over models."""
 
 Judge = Callable[[Mapping[Hashable, Any]], str]
 """A verdict on a row of `analysis.correlate`: n, value, low, high, warning."""

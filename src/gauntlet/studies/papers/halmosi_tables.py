@@ -217,7 +217,7 @@ WINNERS = Study(
     members={PLAIN: "{model}"},
     threats=battery(skip=False),
     drawing=measured(winners_drawing),
-    claims=[Claim("No attack wins on 99 % of the images or more (by mIoU).", measured(none_dominates))],
+    claims=[Claim("No attack wins on 99 % (bound ours) of the images or more (by mIoU).", measured(none_dominates))],
     also=tuple(f"halmosi/figure-{number}" for number in (12, 13, 14)),
 )
 
