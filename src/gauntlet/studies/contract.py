@@ -43,6 +43,7 @@ class Claim:
             where it cannot be computed.
         models: how many models of one's own its margin takes.
         on: whether it is made of a dataset of this name; None for every dataset.
+        of: whether a claim that takes one model is made of a model of this name; None for every model.
         conditions: what a verdict takes more; the margin is told without them too.
         unit: of the margin: "points" (a difference of fractions, printed times 100) or "rho" (a rank correlation).
     """
@@ -51,6 +52,7 @@ class Claim:
     margin: Callable[[Figures], FloatArray]
     models: int = 1
     on: Callable[[str], bool] | None = None
+    of: Callable[[str], bool] | None = None
     conditions: Sequence[Condition] = ()
     unit: Literal["points", "rho"] = "points"
 

@@ -44,7 +44,10 @@ def judge(study: Study, results: Results) -> list[Verdict]:
             reason = f"{OPEN} with {len(results.models)} of {claim.models} models"
             verdicts.append(Verdict("", claim, Interval(math.nan), reason))
             continue
-        for model, part in parts_of(claim, results):
+        parts = parts_of(claim, results)
+        if not parts:
+            verdicts.append(Verdict("", claim, Interval(math.nan), f"{OPEN}: no model of this kind"))
+        for model, part in parts:
             margin = interval(claim.margin(part))
             lacking = lacks(claim, part)
             verdict = f"{OPEN}: {lacking}" if lacking else decide(margin, results.images)
@@ -102,7 +105,7 @@ def parts_of(claim: Claim, figures: Figures) -> list[tuple[str, Figures]]:
     """What a claim is about: each model alone where one is enough, else all of them."""
     if claim.models > 1:
         return [("", figures)]
-    return [(model, figures.of(model)) for model in figures.models]
+    return [(model, figures.of(model)) for model in figures.models if claim.of is None or claim.of(model)]
 
 
 def decide(margin: Interval, images: int) -> str:
