@@ -39,10 +39,11 @@ def row(value: float, low: float, high: float, warning: str = "", n: int = 6) ->
     [
         (rules.judge_very_strong, (0.95, 0.8, 0.99), (0.95, 0.6, 0.99)),
         (rules.judge_strong, (0.8, 0.6, 0.9), (0.8, 0.4, 0.9)),
-        (rules.judge_not_strong, (0.6, 0.1, 0.8), (0.75, 0.5, 0.9)),
-        (rules.judge_moderate, (0.5, 0.1, 0.8), (0.3, 0.1, 0.5)),
-        (rules.judge_weak, (0.3, -0.1, 0.6), (0.5, 0.2, 0.7)),
-        (rules.judge_not_correlated, (0.5, -0.1, 0.8), (0.65, 0.4, 0.8)),
+        (rules.judge_not_strong, (0.5, 0.1, 0.69), (0.8, 0.71, 0.9)),
+        (rules.judge_moderate, (0.5, 0.41, 0.69), (0.3, 0.1, 0.39)),
+        (rules.judge_weak, (0.2, 0.1, 0.39), (0.5, 0.41, 0.7)),
+        (rules.judge_weak, (0.2, 0.1, 0.39), (-0.5, -0.7, -0.1)),
+        (rules.judge_not_correlated, (0.1, -0.5, 0.69), (0.8, 0.71, 0.9)),
         (rules.judge_positive, (0.2, 0.1, 0.3), (0.2, -0.1, 0.4)),
     ],
 )
@@ -52,6 +53,21 @@ def test_the_rules(judge: rules.Judge, holds: Numbers, fails: Numbers) -> None:
     assert judge(row(*holds, warning="floor")) == rules.OPEN
     assert judge(row(*holds, n=5)) == rules.OPEN
     assert judge in rules.WORDS
+
+
+@pytest.mark.parametrize(
+    ("judge", "straddling"),
+    [
+        (rules.judge_not_strong, [(0.6, 0.1, 0.8), (0.75, 0.5, 0.9), (0.3, -0.1, 0.6)]),
+        (rules.judge_moderate, [(0.4, -0.01, 0.71), (0.39, -0.01, 0.71), (0.5, 0.1, 0.6), (0.6, 0.5, 0.8)]),
+        (rules.judge_weak, [(0.4, -0.01, 0.71), (0.39, -0.01, 0.71), (0.3, 0.1, 0.41), (0.3, -0.1, 0.35)]),
+        (rules.judge_not_correlated, [(0.5, -0.1, 0.8), (0.75, 0.4, 0.9)]),
+    ],
+)
+def test_a_word_that_another_draw_of_models_would_change_cannot_be_judged(
+    judge: rules.Judge, straddling: list[Numbers]
+) -> None:
+    assert {judge(row(*each)) for each in straddling} == {rules.OPEN}
 
 
 def figures(values: dict[str, list[float]], **columns: list[str]) -> pd.DataFrame:
