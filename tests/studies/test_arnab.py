@@ -230,6 +230,9 @@ def test_confidence_explains_robustness_where_both_rise() -> None:
     for name in ("arnab/figure-24", "arnab/figure-25"):
         (claim,) = studies[name].claims
         assert claim.margin(figures)[0] == pytest.approx(1)
+        table, _ = studies[name].drawing(figures)  # only at 8/255: the other levels were left out
+        assert table.title == f"IoU ratio under FGSM at 8/255 against {table.title.split()[-1]}"
+        assert "n = 18" in table.caption
 
 
 def test_targets_are_swept_over_the_ranks_that_the_dataset_has() -> None:
