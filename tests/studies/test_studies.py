@@ -108,6 +108,17 @@ def test_rank_correlation_is_spearmans_in_every_resample() -> None:
     assert np.isnan(rank_correlation(first[:2], second[:2])).all()
 
 
+def test_an_interval_of_a_correlation_over_models_draws_models_too() -> None:
+    # The same in every resample of the images: their interval has no width, that over models has.
+    values = [np.full(1001, value) for value in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
+    others = [values[place] for place in (1, 0, 3, 2, 5, 4)]
+    fixed, drawn = (interval(rank_correlation(values, others, redraw=redraw)) for redraw in (False, True))
+    assert fixed.value == pytest.approx(29 / 35)
+    assert fixed.low == fixed.high == fixed.value
+    assert drawn.value == fixed.value
+    assert drawn.low < fixed.value < drawn.high
+
+
 def test_another_threat_or_none_in_one_cell() -> None:
     plain = {"attack": {"name": "fgsm", "epsilon": "4/255"}}
     study = replace(little_study(), exceptions={("plain", "fgsm from half"): plain, ("half", "fgsm from half"): None})

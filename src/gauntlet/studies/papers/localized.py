@@ -327,7 +327,7 @@ def same_order(results: Figures) -> FloatArray:
     few, many = (
         [attacked_error(_BY_STEPS[steps], results, model) for model in results.models] for steps in (50.0, 250.0)
     )
-    return np.asarray(rank_correlation(few, many) - 0.8)
+    return np.asarray(rank_correlation(few, many, redraw=True) - 0.8)
 
 
 CORNER = attacked(position="bottom-left")
@@ -377,7 +377,9 @@ def relation_drawing(results: Figures) -> list[Block]:
 def unrelated(results: Figures) -> FloatArray:
     """(R,) 0.5 minus Spearman's rho of the two robustnesses over networks."""
     rho = rank_correlation(
-        [natural(results, model) for model in results.models], [adversarial(results, model) for model in results.models]
+        [natural(results, model) for model in results.models],
+        [adversarial(results, model) for model in results.models],
+        redraw=True,
     )
     return np.asarray(0.5 - rho)
 

@@ -188,7 +188,7 @@ def scatter_drawing(results: Figures) -> list[Block]:
 def clean_goes_with_robust(results: Figures) -> FloatArray:
     """Spearman's rho of clean mIoU and IoU ratio over networks."""
     points = scatter_points(results).values()
-    return rank_correlation([x for x, _ in points], [y for _, y in points])
+    return rank_correlation([x for x, _ in points], [y for _, y in points], redraw=True)
 
 
 # Sections 5.3 and 5.4.
