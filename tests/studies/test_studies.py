@@ -171,14 +171,15 @@ def test_a_letter_is_a_part_and_a_page_has_the_name_that_was_asked_for(call: Cal
 
 def test_a_condition_that_is_not_met_leaves_the_margin_and_no_verdict(stored: Results) -> None:
     conditions = [
-        Condition("a verdict takes luck", lambda figures: ""),
+        Condition("luck", lambda figures: ""),
         Condition("courage", lambda figures: "a coward"),
+        Condition("time", lambda figures: "too late"),
     ]
     claim = Claim("It is.", lambda results: np.ones(3), conditions=conditions)
     study = replace(little_study(), claims=[claim])
     (verdict,) = judge(study, stored)
-    assert (verdict.verdict, verdict.margin.value) == ("cannot be told: a coward", 1)
-    assert verdict_table(study, stored).caption.endswith("takes (rules of ours): a verdict takes luck; courage.")
+    assert (verdict.verdict, verdict.margin.value) == ("cannot be told: a coward; too late", 1)
+    assert verdict_table(study, stored).caption.endswith("Rules of ours besides: luck; courage; time.")
 
 
 def test_a_correlation_over_models_is_judged_of_six_and_printed_as_rho() -> None:

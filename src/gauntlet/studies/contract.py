@@ -25,7 +25,7 @@ class Condition:
     """What a verdict takes beside enough images.
 
     Attributes:
-        rule: in a sentence, for the page.
+        rule: "a verdict on ... takes ...", for the page.
         lacking: why figures do not meet it, in a few words; "" where they do.
     """
 

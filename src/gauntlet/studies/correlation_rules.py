@@ -18,7 +18,7 @@ LEAST_JUDGED = 6
 YES, NO, OPEN = "confirmed", "not confirmed", "cannot be judged"
 
 ENOUGH_MODELS = Condition(
-    f"a rank correlation over models {LEAST_JUDGED} models at least; its interval resamples images and models",
+    f"a verdict on a rank correlation over models takes {LEAST_JUDGED}, its interval resamples images and models",
     lambda figures: (
         "" if len(figures.models) >= LEAST_JUDGED else f"{len(figures.models)} models, {LEAST_JUDGED} at least"
     ),

@@ -106,7 +106,7 @@ def verdict_table(study: Study, results: Results) -> Table:
         "images."
     )
     rules = list(dict.fromkeys(each.rule for claim in study.claims for each in claim.conditions))
-    caption += f" Besides, a verdict takes (rules of ours): {'; '.join(rules)}." if rules else ""
+    caption += f" Rules of ours besides: {'; '.join(rules)}." if rules else ""
     columns = [Column("claim"), Column("model"), Column("margin", "points"), Column("verdict")]
     if printed is None:
         rows = [row[:-1] for row in rows]

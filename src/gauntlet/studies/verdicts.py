@@ -56,8 +56,8 @@ def judge(study: Study, results: Results) -> list[Verdict]:
 
 
 def lacks(claim: Claim, figures: Figures) -> str:
-    """The first condition of a claim that figures do not meet, in words; "" where they meet all."""
-    return next(filter(None, (condition.lacking(figures) for condition in claim.conditions)), "")
+    """The conditions of a claim that figures do not meet, in words; "" where they meet all."""
+    return "; ".join(filter(None, (condition.lacking(figures) for condition in claim.conditions)))
 
 
 def margin_words(claim: Claim, margin: Interval) -> str:

@@ -153,7 +153,7 @@ def above_floor(view: str) -> Condition:
     def lacking(results: Figures) -> str:
         return "at the floor" if own(results, "aAcc", ATTACKED, view)[0] < FLOOR else ""
 
-    return Condition(f"a comparison of what is left an accuracy of {FLOOR:.0%} at least in the worst case", lacking)
+    return Condition(f"a verdict on what is left takes an accuracy of {FLOOR:.0%} at least in the worst case", lacking)
 
 
 def nothing_left(results: Figures) -> FloatArray:
@@ -231,7 +231,7 @@ FOREGROUND_CLAIMS = [
         of=trained(HALF, WHOLE, SEA),
         conditions=[
             Condition(
-                f"a comparison with the foreground an accuracy of {FLOOR:.0%} at least with background",
+                f"a verdict on the foreground takes an accuracy of {FLOOR:.0%} at least with background",
                 lambda results: "at the floor" if own(results, "aAcc", WITH_BACKGROUND, "all")[0] < FLOOR else "",
             )
         ],
@@ -278,8 +278,8 @@ def attack_claims(view: str, robust: Sequence[str]) -> list[Claim]:
         left = [values[0] for values in alone(results, view, ATTACKS)]
         return "several attacks leave nothing" if left.count(0) > 1 else ""
 
-    room = Condition(f"a gap of {100 * MUCH_STRONGER:g} points a single attack that leaves as much", no_room)
-    tie = Condition("an order of attacks not two of them at 0", tied)
+    room = Condition(f"a verdict on a gap of {100 * MUCH_STRONGER:g} points takes attacks that leave as much", no_room)
+    tie = Condition("a verdict on which attack is the strongest takes not two of them at 0", tied)
     return [
         Claim(
             f"18: together the attacks are much stronger: the worst case per image lies {100 * MUCH_STRONGER:g} points "

@@ -105,7 +105,8 @@ def one_of_a_kind(results: Figures) -> str:
 
 
 TWO_OF_A_KIND = Condition(
-    "a claim about transformers two of them and two other networks, as intervals over images say nothing of a kind",
+    "a verdict on transformers takes two of them and two other networks, as intervals over images tell nothing "
+    "of a kind",
     one_of_a_kind,
 )
 LEAST_EFFECT = 0.05
@@ -285,7 +286,7 @@ def acting(*labels: str) -> Condition:
         most = max(errors)
         return f"the attack hardly acts on these models (RCE outside {most:.3f} at most)" if most < LEAST_EFFECT else ""
 
-    rule = f"a claim about who suffers from an attack one network with an RCE outside of {LEAST_EFFECT:g} at least"
+    rule = f"a verdict on who suffers from an attack takes one network with an RCE outside of {LEAST_EFFECT:g} at least"
     return Condition(rule, lacking)
 
 
