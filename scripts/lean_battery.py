@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 import gauntlet
 from gauntlet.evaluation.execution.progress import Terminal
 from gauntlet.models.sources import shipped
@@ -43,7 +45,7 @@ def shipped_models() -> list[str]:
 
 def robust(model: str) -> bool:
     """Whether a shipped model was trained adversarially, as its card says."""
-    return bool(shipped.find(model).card["kind"] != "clean")
+    return "-at " in shipped.find(model).card["kind"]
 
 
 def battery(name: str) -> dict[str, Any]:
@@ -74,12 +76,13 @@ class WorstCase:
         self.greedy = evaluation.figures.get("mIoU_greedy", evaluation.figures["mIoU"])
 
     def cells(self) -> list[str]:
-        means = self.images.mean()
-        return [
-            str(len(self.images)),
-            f"{means['forwards']:.0f}",
-            *(f"{100 * value:.2f}" for value in (means["accuracy"], means["mIoU"], self.greedy)),
-        ]
+        return [*self.cells_on(self.images.index), f"{100 * self.greedy:.2f}"]
+
+    def cells_on(self, images: pd.Index[str]) -> list[str]:
+        """Number of images, passes, accuracy and mIoU on some of the images."""
+        means = self.images.loc[images].mean()
+        figures = (f"{100 * means[name]:.2f}" for name in ("accuracy", "mIoU"))
+        return [str(len(images)), f"{means['forwards']:.0f}", *figures]
 
 
 Stored = dict[tuple[str, str], WorstCase]
@@ -185,11 +188,15 @@ def verdicts(found: Stored) -> str:
 
 def model_section(model: str, found: Stored) -> str:
     """What was run on a model; "" where nothing was."""
-    rows = []
-    for name, threat in rows_for(model).items():
-        made = look_up(found, model, threat)
-        if made is not None:
-            rows.append([f"`{name if name in BATTERIES else f'{name} x{EQUAL_STEPS[name]}'}`", *made.cells()])
+    made = {name: look_up(found, model, threat) for name, threat in rows_for(model).items()}
+    rows = [
+        [f"`{name if name in BATTERIES else f'{name} x{EQUAL_STEPS[name]}'}`", *each.cells()]
+        for name, each in made.items()
+        if each is not None
+    ]
+    lean, full = made["gauntlet"], made["halmosi"]
+    if lean is not None and full is not None and len(full.images) < len(lean.images):
+        rows.append(["`gauntlet` on the images of `halmosi`", *lean.cells_on(full.images.index), ""])
     header = ["attack", "images", "passes per image", "accuracy", "mean image mIoU", "mIoU, greedy"]
     return section(short([model])[0], table(header, rows)) if rows else ""
 

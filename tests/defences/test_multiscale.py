@@ -140,8 +140,10 @@ def test_spellings_of_one_setting_share_an_identity_and_others_do_not() -> None:
     [
         ("multiscale:scales=0+1:streets/enet", "greater than 0"),
         ("multiscale:scales=-1:streets/enet", "greater than 0"),
+        ("multiscale:scales=1+8.5:streets/enet", "must be at most 8, not 8.5"),
+        ("multiscale:pool=:streets/enet", "'pool' of multiscale: has no value behind its '='"),
         ("multiscale:scales=nan:streets/enet", "finite"),
-        ("multiscale:scales=:streets/enet", "must be a number"),
+        ("multiscale:scales=:streets/enet", "'scales' of multiscale: has no value behind its '='"),
         ("multiscale:scales=0.5+1/2:streets/enet", "a scale twice"),
         ("multiscale:pool=min:streets/enet", "unknown pool"),
         ("multiscale:of=labels:streets/enet", "unknown output"),

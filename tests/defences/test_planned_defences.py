@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from defence_cases import model
 from gauntlet.defences import Crf, MultiscaleModel, TransformedModel
@@ -32,7 +33,12 @@ def plan_of(address: str, size: tuple[int, int], **options: Any) -> Any:
         ("transform:kind=blur,fixed=9:streets/enet", (32, 64), "sigma 9 reaches 36 pixels"),
         ("multiscale:scales=0.5+1:transform:kind=blur,sigma=0+4:streets/enet", (32, 64), "an image is 16x32"),
         ("ensemble:[streets/enet]+[transform:kind=blur,sigma=0+9:streets/enet]", (32, 64), "an image is 32x64"),
-        ("crf:method=exact:streets/enet", (160, 256), "for 160x256 pixels takes 6 GiB, more than 4; use method=cells"),
+        ("crf:method=exact:streets/enet", (128, 256), "for 128x256 pixels takes 4 GiB, and less than 4 are kept"),
+        (
+            "crf:method=exact:streets/enet",
+            (160, 256),
+            "for 160x256 pixels takes 6 GiB, and less than 4 are kept; use method=cells",
+        ),
     ],
 )
 def test_images_of_a_wrong_size_are_told_when_a_plan_is_made(
@@ -89,6 +95,24 @@ def test_a_network_gets_the_classes_of_the_data_inside_a_defence_too(script: str
 def test_a_member_with_classes_of_its_own_cannot_be_given_those_of_the_data(script: str) -> None:
     with pytest.raises(GauntletError, match="num_classes go to every member of ensemble:, but 'streets/enet'"):
         plan_of(f"ensemble:[streets/enet]+[{script}]", (32, 64))
+
+
+def test_parameters_of_a_field_that_do_not_fit_are_told_before_anything_is_computed(tmp_path: Path) -> None:
+    """`streets` has eleven classes; what a network without a card has is only known once it is loaded."""
+    tensors = {"compatibility": torch.eye(3), "w_bilateral": torch.ones(3), "w_spatial": torch.ones(3)}
+    save_file(tensors, tmp_path / "three.safetensors")
+    with pytest.raises(GauntletError, match=r"'compatibility' .* has shape \(3, 3\); 11 classes need \(11, 11\)"):
+        plan_of(f"crf:parameters={tmp_path}/three.safetensors:streets/enet", (32, 64))
+    (tmp_path / "text.safetensors").write_text("no tensors")
+    with pytest.raises(GauntletError, match="cannot be read as safetensors"):
+        plan_of(f"crf:parameters={tmp_path}/text.safetensors:streets/enet", (32, 64))
+
+
+def test_a_detector_is_not_certified_and_that_is_told_when_planned() -> None:
+    data = {"name": "streets", "options": {"size": [32, 64], "length": 1}}
+    threats = ["clean", {"certify": {"sigma": 0.25, "n": 100}}]
+    with pytest.raises(GauntletError, match="certificates are of pixels, and detection has none"):
+        plan_jobs(parse_plan({"models": ["streets/fcos"], "datasets": [data], "threats": threats}))
 
 
 def test_a_source_of_transfers_is_checked_like_a_model() -> None:

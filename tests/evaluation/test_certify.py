@@ -323,7 +323,7 @@ def test_labels_that_are_no_classes_are_told() -> None:
 
 
 def test_detectors_have_no_certificates() -> None:
-    with pytest.raises(GauntletError, match="certificates are for segmentation models"):
+    with pytest.raises(GauntletError, match="certificates are of pixels, and detection has none"):
         evaluate("streets/fcos", "streets", {"certify": {}}, limit=1)
 
 

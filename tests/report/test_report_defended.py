@@ -10,9 +10,10 @@ import torch
 
 import gauntlet
 from gauntlet.analysis import transfer, transform_matrix
-from gauntlet.defences import EnsembleModel, MultiscaleModel, NoisyModel, SmoothedModel, TransformedModel
+from gauntlet.defences import Crf, EnsembleModel, MultiscaleModel, NoisyModel, SmoothedModel, TransformedModel
 from gauntlet.models import SegmentationModel, wrap_model
 from gauntlet.models.defended_names import address_of, defences_in
+from gauntlet.models.tiling import TiledModel
 from gauntlet.report.assembly import build_report
 from gauntlet.report.charts import HeatChart, LineChart, Panel, PointChart
 from gauntlet.report.document import Bullets, Document, Findings, of_type
@@ -47,6 +48,8 @@ def summary(document: Document) -> str:
 def test_the_defences_in_a_name() -> None:
     assert defences_in("streets/enet") == []
     assert defences_in("my noise model") == []
+    assert defences_in("streets/enet transform kind=grey tiled 12x12 every 8x8 mirrored probabilities") == ["transform"]
+    assert defences_in("streets/enet tiled 12x12 every 8x8 crf side=1") == ["crf"]
     assert defences_in("streets/enet noise sigma=0.25,trials=9") == ["noise"]
     mixed = "[a crf side=1]+[[b]+[c] ensemble gamma=0.5,of=logits] ensemble gamma=0.1,of=logits"
     assert defences_in(mixed) == ["crf", "ensemble", "ensemble"]
@@ -65,6 +68,24 @@ def test_a_random_defence_needs_an_attack_that_averages() -> None:
     after = build_report(store)
     assert not any("averaged over draws" in text for text in sentences(after))
     assert "Never attacked adaptively" not in summary(after)
+
+
+def test_a_random_defence_in_tiles_needs_an_attack_that_averages_too() -> None:
+    store = Store()
+    defended = TiledModel(TransformedModel(model(), kind="blur", sigma=(0, 1), trials=2), size=(12, 12))
+    gauntlet.evaluate(defended, TinyDataset(1), {"attack": ATTACK}, store=store, prepare="off")
+    assert any("never attacked with gradients averaged over draws" in text for text in sentences(build_report(store)))
+
+
+def test_a_crf_with_a_part_of_its_gradient_needs_an_attack_along_all_of_it() -> None:
+    store, data, inner = Store(), TinyDataset(1), model()
+    partial, whole = (Crf(inner, iterations=1, image_gradient=flag) for flag in (False, True))
+    gauntlet.evaluate(partial, data, {"attack": ATTACK}, store=store, prepare="off")
+    assert any("(image_gradient=false), and it was never shown" in text for text in sentences(build_report(store)))
+    assert "Never attacked adaptively, so not to be called robust: crf:" in summary(build_report(store))
+    transferred = {"transfer": {"source_model": whole, "attack": ATTACK}}
+    gauntlet.evaluate(partial, data, transferred, store=store, prepare="off")
+    assert not any("image_gradient=false" in text for text in sentences(build_report(store)))
 
 
 def test_a_defence_needs_an_attack_of_its_own() -> None:
@@ -317,3 +338,25 @@ def test_matrices_of_transfers_and_transformations_from_a_store() -> None:
     assert names == list(chart.x.categories or ())  # white boxes on the diagonal
     assert names[0] == "tiny"
     assert names[1].startswith("transform:kind=blur,")
+
+
+def test_transformations_of_one_kind_are_told_apart_by_their_settings() -> None:
+    store, data, inner = Store(), TinyDataset(2), model()
+    weak, strong = (TransformedModel(inner, kind="jpeg", fixed=quality) for quality in (5, 95))
+    crossed = {"transfer": {"source_model": weak, "attack": ATTACK}}
+    figures = {
+        (target, source): gauntlet.evaluate(each, data, threat, store=store, prepare="off").figures["mIoU"]
+        for target, source, each, threat in [
+            ("5", "5", weak, {"attack": ATTACK}),
+            ("95", "95", strong, {"attack": ATTACK}),
+            ("95", "5", strong, crossed),
+        ]
+    }
+    matrix = transform_matrix(store.frame())
+    assert len(matrix.index) == 2
+    assert all(name.startswith("jpeg,") for name in matrix.index)
+    for (target, source), figure in figures.items():
+        row, column = (
+            next(name for name in matrix.index if f"fixed={quality}" in name.split(",")) for quality in (target, source)
+        )
+        assert matrix.loc[row, column] == figure

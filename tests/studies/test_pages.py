@@ -17,7 +17,7 @@ from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.models.sources import shipped
 from gauntlet.results import Store
 from gauntlet.studies import studies
-from gauntlet.studies.pages import shipped_models, worst_case
+from gauntlet.studies.pages import shipped_models, small_objects, worst_case
 from gauntlet.studies.pages.attack_strength import ATTACK_STRENGTH, BATTERY
 from gauntlet.studies.pages.camvid import CAMVID, spread
 from gauntlet.studies.pages.camvid_trained import CAMVID_TRAINED, MODELS, SHARES
@@ -100,7 +100,7 @@ def test_intervals_of_a_page_are_around_the_figures_of_its_evaluations() -> None
         assert values.shape == (RESAMPLES + 1,)
         assert values[0] == pytest.approx(figures[name])
     assert worst_case.accuracy(runs, "clean", model)[0] == pytest.approx(runs(model, "clean").figures["aAcc"])
-    road = worst_case.class_iou(runs, "clean", model, ["road", "sky"])
+    road = small_objects.class_iou(runs, "clean", model, ["road", "sky"])
     assert road[0] == pytest.approx((iou["road"] + iou["sky"]) / 2)
 
 
@@ -161,6 +161,9 @@ def test_the_page_of_networks_trained_on_camvid_has_every_model_and_its_figures(
         assert f"| `{model}` |" in page
         assert re.search(rf"\| `{model}` \| .* \| {100 * figures['aAcc']:.1f} \(", page)
     assert "## Half of the batch attacked" in page
+    assert "in 4 label maps of the training split" in page
+    assert page.count("\n| no image at all |") == 2  # under the battery and under PGD
+    assert "`camvid/enet-sea`, `camvid/bisenetv2`" in page.partition("but not run yet: ")[2]
     assert sorted(MODELS) == sorted(shipped.names("camvid"))
     assert list(runs["worst"].dataset.ids()) == [open_dataset(SMALL).ids()[index] for index in (0, 2)]
     winners, sizes = (

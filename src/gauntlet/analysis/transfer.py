@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
 from gauntlet.analysis.frames import of_metric, one_each, require_columns, unit_columns, with_clean
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import divide
-from gauntlet.models.defended_names import read_name, source_name
+from gauntlet.models.defended_names import DefendedName, read_name, source_name
 from gauntlet.results.descriptions import threat_settings
 
 RATIO = "IoU ratio"
@@ -127,8 +130,9 @@ def with_transformations(frame: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["class_name"].eq("")] if "class_name" in rows else rows
     rows = rows[rows["view"].eq("all")] if "view" in rows else rows
     sources = threat_settings(rows)["source_model"]
-    inside = [_transformation(name) for name in rows["model"]]
-    made = [_transformation(name) for name in _makers(rows, sources)]
+    targets, makers = list(rows["model"]), _makers(rows, sources)
+    words = _words_of_transformations([*targets, *makers])
+    inside, made = ([words[name] for name in names] for names in (targets, makers))
     rows = rows.assign(
         model=[model for model, _ in inside],
         transform=[kind for _, kind in inside],
@@ -146,12 +150,26 @@ def _makers(rows: pd.DataFrame, sources: pd.Series) -> list[str]:
     return [source_name(source, target) if source else target for source, target in pairs]
 
 
-def _transformation(name: str) -> tuple[str, str]:
-    """The model inside `transform:` and the kind of transformation; "none" for another model."""
+def _words_of_transformations(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """The model inside `transform:` and the transformation of every name; "none" for another model.
+
+    A transformation goes by its kind, and by all its settings where a kind occurs with several.
+    """
+    found = {name: _transformation(name) for name in names}
+    settings = {(each.values["kind"], each.settings) for each in found.values() if each is not None}
+    several = {kind for kind, count in Counter(kind for kind, _ in settings).items() if count > 1}
+
+    def words(read: DefendedName) -> str:
+        kind = read.values["kind"]
+        return read.settings.removeprefix("kind=") if kind in several else kind
+
+    return {name: (name, "none") if read is None else (read.inner[0], words(read)) for name, read in found.items()}
+
+
+def _transformation(name: str) -> DefendedName | None:
+    """The `transform:` that is outermost in a stored name, if one is."""
     read = read_name(name)
-    if read is None or read.prefix != "transform":
-        return name, "none"
-    return read.inner[0], read.values["kind"]
+    return read if read is not None and read.prefix == "transform" else None
 
 
 def _matrix(rows: pd.DataFrame, index: str, columns: str, values: str, what: str) -> pd.DataFrame:

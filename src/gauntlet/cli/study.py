@@ -67,7 +67,11 @@ def run_one_study(
     item: Annotated[str, typer.Argument(help="A study; 'gauntlet study list' shows them.")],
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="A model; several may be given.")] = None,
     second_model: Annotated[
-        str, typer.Option("--second-model", help="The other model of studies that mix two (spatial/figure-11).")
+        str,
+        typer.Option(
+            "--second-model",
+            help="The other model of studies that mix two (spatial/figure-11, where it is streets/segformer).",
+        ),
     ] = "",
     only: Annotated[
         list[str] | None,

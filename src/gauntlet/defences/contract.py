@@ -80,7 +80,7 @@ class Defence(SegmentationModel):
     def __init__(self, inner: Sequence[GauntletModel], settings: DefenceSettings) -> None:
         for each in inner:
             refuse_detector(self.prefix, task_of(each), each.identity.name)
-            self.check_inner(each.identity.name, settings)
+            self.check_inner(each, settings)
         first = inner[0]
         super().__init__(
             num_classes=first.num_classes,
@@ -100,9 +100,9 @@ class Defence(SegmentationModel):
         return first
 
     @classmethod
-    def check_inner(cls, name: str, settings: DefenceSettings) -> None:
-        """An error where it cannot stand around the model of a stored name; `adds_noise` says which."""
-        bounded = bounded_in(name) if cls.adds_noise and not settings.neutral else None
+    def check_inner(cls, inner: GauntletModel | ModelSource, settings: DefenceSettings) -> None:
+        """An error where it cannot stand around a model, told without loading it."""
+        bounded = bounded_in(inner.identity.name) if cls.adds_noise and not settings.neutral else None
         if bounded is not None:
             raise GauntletError(
                 f"the noise of '{cls.prefix}:' is not clipped, and '{bounded}:' inside it takes images in [0, 1] only; "
@@ -119,11 +119,18 @@ class Defence(SegmentationModel):
         return cls(inner[0], **given)  # type: ignore[arg-type] # a defence of one model takes it and its settings
 
     @classmethod
+    def version_with(cls, settings: DefenceSettings) -> int:
+        """The version for some settings; another than the others have where only these give other logits."""
+        return cls.version
+
+    @classmethod
     def identity_of(cls, inner: Sequence[ModelIdentity], settings: DefenceSettings) -> ModelIdentity:
         """The identity of a defended model, without loading it."""
         words = settings.words
         digests = "|".join(each.digest for each in inner)
-        digest = hashlib.sha256(f"{digests}|{cls.prefix}|{words}|{cls.version}".encode()).hexdigest()[:16]
+        digest = hashlib.sha256(f"{digests}|{cls.prefix}|{words}|{cls.version_with(settings)}".encode()).hexdigest()[
+            :16
+        ]
         name = inner[0].name if len(inner) == 1 else "+".join(f"[{each.name}]" for each in inner)
         return ModelIdentity(" ".join(part for part in (name, cls.prefix, words) if part), digest)
 
@@ -185,7 +192,7 @@ class Addressed:
         inner = tuple(self.inner(address, options))
         for each in inner:
             refuse_detector(prefix, each.task, each.identity.name)
-            self.defence.check_inner(each.identity.name, settings)
+            self.defence.check_inner(each, settings)
         return DefendedSource(self.defence, inner, settings)
 
     @property
@@ -238,6 +245,8 @@ def parse_settings(text: str, defence: type[Defence]) -> dict[str, str]:
             raise unknown_name(f"setting of {defence.prefix}:", name, known)
         if name in given:
             raise GauntletError(f"the setting '{name}' of {defence.prefix}: is given twice.")
+        if equals and not value:
+            raise GauntletError(f"the setting '{name}' of {defence.prefix}: has no value behind its '='.")
         given[name] = value if equals else "true"
     return given
 

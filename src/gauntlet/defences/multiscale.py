@@ -21,6 +21,10 @@ OUTPUTS = (LOGITS, PROBABILITIES)
 """What can be pooled or mixed."""
 
 
+LARGEST_SCALE = 8.0
+"""64 times the pixels: beyond it a slip of the pen is likelier than a wish."""
+
+
 @dataclass(frozen=True)
 class MultiscaleSettings(DefenceSettings):
     """At which sizes, and how answers become one.
@@ -41,6 +45,8 @@ class MultiscaleSettings(DefenceSettings):
             raise GauntletError("multiscale: needs at least one scale, such as scales=0.5+0.75+1.")
         if min(scales) <= 0:
             raise GauntletError(f"a scale of multiscale: must be greater than 0, not {min(scales):g}.")
+        if max(scales) > LARGEST_SCALE:
+            raise GauntletError(f"a scale of multiscale: must be at most {LARGEST_SCALE:g}, not {max(scales):g}.")
         if len(set(scales)) < len(scales):
             raise GauntletError(f"multiscale: has a scale twice in {'+'.join(f'{each:g}' for each in scales)}.")
         parse_choice(self.pool, "pool of multiscale:", POOLS)

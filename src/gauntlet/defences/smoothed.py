@@ -13,6 +13,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.defended_names import defences_in, draws_in
 from gauntlet.models.randomness import RandomPart, random_parts
+from gauntlet.models.sources.contract import ModelSource
 from gauntlet.numbers import Number, parse_number
 
 
@@ -69,8 +70,9 @@ class SmoothedModel(Defence, RandomPart):
             raise _draws(model.identity.name)
 
     @classmethod
-    def check_inner(cls, name: str, settings: DefenceSettings) -> None:
-        super().check_inner(name, settings)
+    def check_inner(cls, inner: GauntletModel | ModelSource, settings: DefenceSettings) -> None:
+        super().check_inner(inner, settings)
+        name = inner.identity.name
         if draws_in(name) or cls.prefix in defences_in(name):
             raise _draws(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ class Probe:
     """Seconds per image that were measured: loading, a forward pass, a forward and backward pass.
 
     Attributes:
-        gradient: NaN for a model that has no gradient.
+        gradient: NaN for a model that has no gradient, and where no threat takes one.
         trials: how often a random model is asked for the figures.
     """
 
@@ -39,12 +40,14 @@ class Probe:
 def estimate(jobs: Sequence[PlannedJob]) -> list[float]:
     """Seconds that one worker will take for each job, at most; NaN for a model that cannot be loaded.
 
-    Every model is probed once per dataset and images of a pass, prepared as it will be, after a warm-up.
+    Every model is probed once per dataset and images of a pass, prepared as it will be, after a warm-up; its gradient
+    only where a threat takes one, since that of a CRF takes seconds.
     """
-    probes: dict[tuple[int, int, int], Probe | None] = {}
+    probes: dict[tuple[int, int, int, bool], Probe | None] = {}
     seconds = []
     for planned in jobs:
-        key = (id(planned.model), id(planned.dataset), planned.threat.images_per_pass(planned.settings.batch_size))
+        images = planned.threat.images_per_pass(planned.settings.batch_size)
+        key = (id(planned.model), id(planned.dataset), images, takes_gradients(planned))
         if key not in probes:
             with one_thread(choose_device(planned.settings.device)):
                 probes[key] = probe(planned)
@@ -59,6 +62,11 @@ def estimate(jobs: Sequence[PlannedJob]) -> list[float]:
     return seconds
 
 
+def takes_gradients(planned: PlannedJob) -> bool:
+    """Whether a job asks for the gradient of its model."""
+    return planned.threat.passes(planned.job.task).backward > 0
+
+
 def probe(planned: PlannedJob) -> Probe | None:
     """Measures one batch of a job's dataset on its model; None where the model cannot be loaded or does not fit."""
     device = choose_device(planned.settings.device)
@@ -68,7 +76,7 @@ def probe(planned: PlannedJob) -> Probe | None:
         return None
     unit = Unit(0, min(planned.threat.images_per_pass(planned.settings.batch_size), len(planned.dataset)))
 
-    steps = parse_steps(planned.settings.prepare)
+    steps = parse_steps(planned.settings.prepare) if takes_gradients(planned) else ()
     if steps is None:
         steps = steps_for(model, planned.dataset, planned.threat, planned.settings.batch_size)
     prepared = prepare(model, steps)
@@ -96,11 +104,11 @@ def probe(planned: PlannedJob) -> Probe | None:
         torch.autograd.grad(losses.sum(), images)
 
     images = len(batch)
-    try:
-        gradient()
-        differentiating = _timed(gradient)[0] / images
-    except GauntletError:  # a model without a gradient says so when it is attacked
-        differentiating = math.nan
+    differentiating = math.nan  # a model without a gradient says so when it is attacked
+    if takes_gradients(planned):
+        with contextlib.suppress(GauntletError):
+            gradient()
+            differentiating = _timed(gradient)[0] / images
     trials = max((part.trials for part in random_parts(model)), default=1)
     return Probe(loading / images, _timed(forward)[0] / images, differentiating, trials)
 

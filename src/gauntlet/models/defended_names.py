@@ -12,6 +12,8 @@ from gauntlet.models.loading import DEFENCES
 
 _OUTERMOST = re.compile(rf"(?P<inner>.+) (?P<prefix>{'|'.join(DEFENCES)}) (?P<settings>\S*=\S*)")
 
+_TILED = re.compile(r"(?P<inner>.+) tiled \S+ every \S+.*")
+
 _NOISE = re.compile(r" (?:noise|smoothed) sigma=([^,\s\]]+)[^\s\]]*")
 
 
@@ -93,6 +95,8 @@ def defences_in(name: str) -> list[str]:
 
     >>> defences_in("streets/enet transform kind=jpeg,quality=50+100 multiscale scales=0.5+1")
     ['transform', 'multiscale']
+    >>> defences_in("streets/enet crf iterations=5 tiled 64x64 every 32x32")
+    ['crf']
     """
     return [each.prefix for each in _all_in(name)]
 
@@ -117,6 +121,15 @@ def noise_alone(name: str) -> str:
     return _NOISE.sub(r" noise sigma=\1", name)
 
 
+def with_whole_gradient(name: str) -> str:
+    """A stored name whose CRFs have a gradient through the colours of the image as well; they give the same logits.
+
+    >>> with_whole_gradient("a crf iterations=5,image_gradient=false")
+    'a crf iterations=5,image_gradient=true'
+    """
+    return name.replace("image_gradient=false", "image_gradient=true")
+
+
 def bounded_in(name: str) -> str | None:
     """The prefix of a defence in a stored name that refuses images outside [0, 1]; None where there is none.
 
@@ -128,6 +141,9 @@ def bounded_in(name: str) -> str | None:
 
 
 def _all_in(name: str) -> list[DefendedName]:
-    """Every defence in a stored name, the innermost first."""
+    """Every defence in a stored name, also of a model in tiles, the innermost first."""
+    tiled = _TILED.fullmatch(name)
     read = read_name(name)
+    if tiled is not None and read is None:
+        return _all_in(tiled["inner"])
     return [] if read is None else [*(found for each in read.inner for found in _all_in(each)), read]

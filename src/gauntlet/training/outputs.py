@@ -102,9 +102,9 @@ def own_code(architecture: str) -> dict[str, str]:
 
 
 def training_kind(config: TrainingConfig) -> str:
-    """A few words for a list of models: "clean", "pgd-at 100 %, pgd 8/255"."""
+    """A few words for a list of models: "clean", "noise 0.25", "pgd-at 100 %, pgd 8/255"."""
     if config.adversarial is None:
-        return "clean"
+        return f"noise {config.augmentation.noise:g}" if config.augmentation.noise else "clean"
     attack = config.adversarial.attack
     budget = f" {attack['epsilon']}" if "epsilon" in attack else ""
     return f"{config.adversarial.method} {100 * config.adversarial.share:g} %, {attack['name']}{budget}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -26,7 +28,7 @@ def values_of(pixels: int, classes: int = 3) -> torch.Tensor:
     return torch.rand(pixels, classes, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("make", [DenseKernel, lambda features: CellKernel(features, 1.0)])
+@pytest.mark.parametrize("make", [DenseKernel, functools.partial(CellKernel, side=1.0)])
 @pytest.mark.parametrize("normalisation", NORMALISATIONS)
 @pytest.mark.parametrize("self_term", [True, False])
 def test_derivatives_to_values_and_features_are_those_of_the_function(make, normalisation, self_term) -> None:  # type: ignore[no-untyped-def]
@@ -34,7 +36,7 @@ def test_derivatives_to_values_and_features_are_those_of_the_function(make, norm
     values = values_of(5, 2).requires_grad_()
 
     def heard(values: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
-        return NormalisedKernel(make(features), normalisation, self_term=self_term)(values)
+        return NormalisedKernel(make(features, self_term=self_term), normalisation, values)(values)
 
     assert torch.autograd.gradcheck(heard, (values, features), atol=1e-6, rtol=1e-4)
 
@@ -54,6 +56,33 @@ def test_dense_kernel_of_two_pixels() -> None:
     assert heard.flatten().tolist() == pytest.approx([1 + 10 * np.exp(-2), np.exp(-2) + 10])
 
 
+@pytest.mark.parametrize("apart", [2.0, 6.0, 12.0, 20.0])
+def test_far_neighbours_count_in_full_where_a_pixel_does_not_hear_itself(apart: float) -> None:
+    """Three pixels in a row, k = exp(-d²/2) of one step and of two: the middle one hears the mean of its neighbours,
+    the first one weighs them 1 to exp(-3 d²/2)."""
+    features = torch.zeros(3, 5, dtype=torch.float64)
+    features[:, 0] = apart * torch.arange(3)
+    values = torch.tensor([[1.0], [10.0], [4.0]], dtype=torch.float64)
+    exact = DenseKernel(features, self_term=False)
+    spatial = SeparableKernel((1, 3), 1 / apart, values, self_term=False)
+    near, far = np.exp(-(apart**2) / 2), np.exp(-2 * apart**2)
+    for kernel in (exact, spatial):
+        heard = NormalisedKernel(kernel, "after", values)(values).flatten().tolist()
+        assert heard == pytest.approx([(10 * near + 4 * far) / (near + far), 2.5, (10 * near + far) / (near + far)])
+        mean = NormalisedKernel(kernel, "mean", values)(values).flatten().tolist()
+        scale = 3 / (4 * near + 2 * far)
+        assert mean == pytest.approx([scale * (10 * near + 4 * far), scale * 5 * near, scale * (10 * near + far)])
+
+
+def test_a_pixel_alone_hears_nothing_and_has_a_gradient() -> None:
+    features = torch.tensor([[0.0] * 5, [1e3] * 5], requires_grad=True)
+    for normalisation in NORMALISATIONS:
+        heard = NormalisedKernel(DenseKernel(features, self_term=False), normalisation, features)(torch.ones(2, 1))
+        assert heard.tolist() == [[0.0], [0.0]]
+        (gradient,) = torch.autograd.grad(heard.sum(), features)
+        assert gradient.isfinite().all()
+
+
 def test_dense_kernel_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     features, values = features_of(50).requires_grad_(), values_of(50)
     whole = torch.autograd.grad(DenseKernel(features)(values).square().sum(), features)[0]
@@ -63,12 +92,13 @@ def test_dense_kernel_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(deadline=None)
-@given(height=st.integers(1, 9), width=st.integers(1, 9), theta=st.floats(0.3, 20))
-def test_separable_kernel_is_the_dense_one_of_positions(height: int, width: int, theta: float) -> None:
+@given(height=st.integers(1, 9), width=st.integers(1, 9), theta=st.floats(0.05, 20), self_term=st.booleans())
+def test_separable_kernel_is_the_dense_one_of_positions(height: int, width: int, theta: float, self_term: bool) -> None:
     positions = torch.cartesian_prod(torch.arange(height).double(), torch.arange(width).double()).view(-1, 2) / theta
     values = values_of(height * width)
-    exact = DenseKernel(positions)(values)
-    torch.testing.assert_close(SeparableKernel((height, width), theta, values)(values), exact)
+    exact = DenseKernel(positions, self_term=self_term)(values)
+    separable = SeparableKernel((height, width), theta, values, self_term=self_term)(values)
+    torch.testing.assert_close(separable, exact, rtol=1e-7, atol=0)
 
 
 def test_separable_kernel_in_blocks_of_rows() -> None:

@@ -242,5 +242,7 @@ def test_logits_that_are_not_finite_are_refused(value: float) -> None:
 
 
 def test_exact_beyond_its_bound_is_refused(tiny_model: SegmentationModel) -> None:
-    with pytest.raises(GauntletError, match=r"512x1024 pixels takes 1024 GiB, more than 4; use method=cells\."):
+    with pytest.raises(
+        GauntletError, match=r"512x1024 pixels takes 1024 GiB, and less than 4 are kept; use method=cells\."
+    ):
         Crf(tiny_model, method="exact")(torch.zeros(1, 3, 512, 1024))

@@ -27,6 +27,9 @@ from gauntlet.defences.crf.neighbours import bins_in_reach, keys_of, near_cells
 RADIUS = 3.5
 """How far a pixel hears, from centroid to centroid, in standard deviations."""
 
+ISOLATED = 1e-5
+"""Smallest sum of weights: what is left when a pixel's own weight is taken away again is known to that only."""
+
 CLASSES_AT_ONCE = 32
 FORWARD_BLOCKS, BACKWARD_BLOCKS = 16, 4
 """More blocks share the work better; on the way back every block adds up in memory of its own."""
@@ -61,14 +64,20 @@ class CellKernel:
     """The kernel of features (P, 5), applied to values (P, K); differentiable in both.
 
     Attributes:
-        own: with how much of itself a pixel hears itself, exp(-|f_i - its centroid|² / 2), (P, 1).
+        own: with how much of itself a pixel hears itself, exp(-|f_i - its centroid|² / 2), (P, 1), where it is to be
+            taken away again; else None.
     """
 
-    def __init__(self, features: torch.Tensor, side: float, radius: float = RADIUS) -> None:
+    floor = ISOLATED
+
+    def __init__(self, features: torch.Tensor, side: float, radius: float = RADIUS, *, self_term: bool = True) -> None:
         self.features = features
+        self.pixels = len(features)
+        self.own: torch.Tensor | None = None
         self.partition, self.centroids = _cut(features, side, radius)
-        apart = features - self.centroids[self.partition.cell]
-        self.own = torch.exp(-apart.square().sum(dim=1, keepdim=True) / 2)
+        if not self_term:
+            apart = features - self.centroids[self.partition.cell]
+            self.own = torch.exp(-apart.square().sum(dim=1, keepdim=True) / 2)
 
     def __call__(self, values: torch.Tensor) -> torch.Tensor:
         """What every pixel hears, (P, K)."""
@@ -77,7 +86,8 @@ class CellKernel:
             _Hear.apply(part, self.features, self.centroids, self.partition)  # type: ignore[no-untyped-call]
             for part in torch.split(sums, CLASSES_AT_ONCE, dim=1)
         ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        heard = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        return heard if self.own is None else heard - self.own * values
 
 
 def _cut(features: torch.Tensor, side: float, radius: float) -> tuple[Partition, torch.Tensor]:

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from gauntlet.defences.crf.mean_field import smallest_sum
+
 CHUNK = 2**24
 """Entries of the kernel that are worked on at once."""
 
@@ -13,16 +15,16 @@ CHUNK = 2**24
 class DenseKernel:
     """k(i, j) = exp(-|f_i - f_j|² / 2) of features (P, D), applied to values (P, K); differentiable in both.
 
-    The matrix is kept, P² numbers, and shared by all iterations.
-
-    Attributes:
-        own: k(i, i), (P, 1).
+    The matrix is kept, P² numbers, and shared by all iterations. Without the self term its diagonal is 0: beside a 1
+    that is taken away again, the weights of far neighbours would be lost.
     """
 
-    def __init__(self, features: torch.Tensor) -> None:
+    def __init__(self, features: torch.Tensor, *, self_term: bool = True) -> None:
         self.features = features
-        self.own = features.new_ones(len(features), 1)
+        self.pixels, self.floor = len(features), smallest_sum(features.dtype)
         self.matrix = _matrix(features.detach())
+        if not self_term:
+            self.matrix.fill_diagonal_(0)
 
     def __call__(self, values: torch.Tensor) -> torch.Tensor:
         """Sum over j of k(i, j) values_j, (P, K)."""

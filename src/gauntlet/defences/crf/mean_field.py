@@ -14,18 +14,18 @@ import torch
 NONE, MEAN, BEFORE, AFTER, SYMMETRIC = "none", "mean", "before", "after", "symmetric"
 NORMALISATIONS = (NONE, MEAN, BEFORE, AFTER, SYMMETRIC)
 
-ISOLATED = 1e-5
-"""Sums of weights below this count as this much: a pixel without neighbours hears nothing, rather than noise."""
-
 
 class Kernel(Protocol):
-    """Weights k(i, j) between pixels.
+    """Weights k(i, j) between pixels, with those of pixels for themselves or without.
 
     Attributes:
-        own: the weight of a pixel for itself, (P, 1).
+        pixels: how many there are, P.
+        floor: sums of weights below this count as this much: a pixel without neighbours hears nothing, rather than
+            noise.
     """
 
-    own: torch.Tensor
+    pixels: int
+    floor: float
 
     def __call__(self, values: torch.Tensor) -> torch.Tensor:
         """Sum over j of k(i, j) values_j, (P, K)."""
@@ -38,20 +38,21 @@ class NormalisedKernel:
         kernel: the weights.
         normalisation: "none" k_ij, "mean" k_ij N / sum of s, "before" k_ij / s_j, "after" k_ij / s_i, "symmetric"
             k_ij / sqrt(s_i s_j).
-        self_term: whether a pixel hears itself.
+        like: a tensor of the type and device of the values.
     """
 
-    def __init__(self, kernel: Kernel, normalisation: str, *, self_term: bool) -> None:
+    def __init__(self, kernel: Kernel, normalisation: str, like: torch.Tensor) -> None:
         self.kernel = kernel
-        self.self_term = self_term
         self.before: torch.Tensor | None = None  # (P, 1), multiplies what is said
         self.after: torch.Tensor | None = None  # (P, 1) or (), multiplies what is heard
         if normalisation == NONE:
             return
-        sums = self._hear(torch.ones_like(kernel.own)).clamp(min=ISOLATED)
+        sums = kernel(like.new_ones(kernel.pixels, 1))
         if normalisation == MEAN:
-            self.after = len(sums) / sums.sum()
-        elif normalisation == BEFORE:
+            self.after = kernel.pixels / sums.sum().clamp(min=kernel.floor)
+            return
+        sums = sums.clamp(min=kernel.floor)
+        if normalisation == BEFORE:
             self.before = 1 / sums
         elif normalisation == AFTER:
             self.after = 1 / sums
@@ -60,12 +61,13 @@ class NormalisedKernel:
 
     def __call__(self, values: torch.Tensor) -> torch.Tensor:
         """Messages (P, K) from values (P, K)."""
-        heard = self._hear(values if self.before is None else values * self.before)
+        heard = self.kernel(values if self.before is None else values * self.before)
         return heard if self.after is None else heard * self.after
 
-    def _hear(self, values: torch.Tensor) -> torch.Tensor:
-        heard = self.kernel(values)
-        return heard if self.self_term else heard - self.kernel.own * values
+
+def smallest_sum(kind: torch.dtype) -> float:
+    """The floor of a kernel that is exact: 1 / s and its derivative -1 / s² are still numbers of the type."""
+    return float(torch.finfo(kind).tiny ** (1 / 3))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import torch
 
-from gauntlet.defences.contract import Defence
+from gauntlet.defences.contract import Defence, DefenceSettings
 from gauntlet.defences.crf.cells import CellKernel
 from gauntlet.defences.crf.dense import DenseKernel
 from gauntlet.defences.crf.mean_field import Kernel, NormalisedKernel, Term, mean_field
@@ -17,6 +17,7 @@ from gauntlet.defences.crf.settings import CrfSettings
 from gauntlet.defences.transform import check_range
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
+from gauntlet.models.sources.contract import ModelSource
 
 GREY_LEVELS = 255
 """Colours of the kernel are in grey levels, images in [0, 1]."""
@@ -40,10 +41,24 @@ class Crf(Defence):
     def __init__(self, model: GauntletModel, **settings: Any) -> None:
         checked = CrfSettings(**settings)
         super().__init__([model], checked)
-        self.parameters_found: CrfParameters | None = None
-        if checked.parameters is not None:
-            self.parameters_found = load_parameters(checked.parameters)
-            self.parameters_found.check(self.num_classes)
+        given = checked.parameters
+        self.parameters_found: CrfParameters | None = None if given is None else load_parameters(given)
+
+    @classmethod
+    def check_inner(cls, inner: GauntletModel | ModelSource, settings: DefenceSettings) -> None:
+        super().check_inner(inner, settings)
+        assert isinstance(settings, CrfSettings)
+        labels = inner.label_space
+        if settings.parameters is not None:
+            found = load_parameters(settings.parameters)
+            if labels is not None:  # else it is told once the model is loaded
+                found.check(len(labels.names))
+
+    @classmethod
+    def version_with(cls, settings: DefenceSettings) -> int:
+        """Sums without the self term were rounded otherwise in version 1."""
+        assert isinstance(settings, CrfSettings)
+        return cls.version if settings.self_term else cls.version + 1
 
     def defend(self, images: torch.Tensor) -> torch.Tensor:
         check_range(images, self.prefix)
@@ -73,15 +88,14 @@ class Crf(Defence):
         spatial = settings.w_spatial if found is None else found.w_spatial.to(like)
         size = (image.shape[-2], image.shape[-1])
         if isinstance(bilateral, torch.Tensor) or bilateral:
-            yield self._term(self._bilateral(image), bilateral)
+            yield self._term(self._bilateral(image), bilateral, like)
         if isinstance(spatial, torch.Tensor) or spatial:
             theta = cast(float, settings.theta_gamma) * self._scale(size)
-            yield self._term(SeparableKernel(size, theta, like.detach()), spatial)
+            kernel = SeparableKernel(size, theta, like.detach(), self_term=bool(settings.self_term))
+            yield self._term(kernel, spatial, like)
 
-    def _term(self, kernel: Kernel, weight: Any) -> Term:
-        settings = self.settings
-        normalised = NormalisedKernel(kernel, str(settings.normalisation), self_term=bool(settings.self_term))
-        return Term(normalised, weight)
+    def _term(self, kernel: Kernel, weight: Any, like: torch.Tensor) -> Term:
+        return Term(NormalisedKernel(kernel, str(self.settings.normalisation), like.detach()), weight)
 
     def _bilateral(self, image: torch.Tensor) -> Kernel:
         settings = self.settings
@@ -89,8 +103,8 @@ class Crf(Defence):
         alpha, beta = cast(float, settings.theta_alpha) * self._scale(size), cast(float, settings.theta_beta)
         features = bilateral_features(image if settings.image_gradient else image.detach(), alpha, beta)
         if settings.exact(size[0] * size[1]):
-            return DenseKernel(features)
-        return CellKernel(features, cast(float, settings.side))
+            return DenseKernel(features, self_term=bool(settings.self_term))
+        return CellKernel(features, cast(float, settings.side), self_term=bool(settings.self_term))
 
     def _scale(self, size: tuple[int, int]) -> float:
         return max(size) / REFERENCE_SIDE if self.settings.scale == "auto" else 1.0

@@ -57,7 +57,7 @@ METHODS = (AUTO, EXACT, CELLS)
 EXACT_PIXELS = 16_384
 """Up to this many pixels method=auto is exact."""
 EXACT_BYTES = 4 * 2**30
-"""Largest exact kernel that is kept."""
+"""An exact kernel must be smaller."""
 LARGEST_SIDE = 4.0
 """Of a cell, in standard deviations: coarser ones have little to do with the kernel."""
 
@@ -160,10 +160,10 @@ class CrfSettings(DefenceSettings):
 
     def check_size(self, height: int, width: int, bytes_per_number: int = 4) -> None:
         needed = (height * width) ** 2 * max(4, bytes_per_number)
-        if self.exact(height * width) and self.w_bilateral != 0 and needed > EXACT_BYTES:
+        if self.exact(height * width) and self.w_bilateral != 0 and needed >= EXACT_BYTES:
             raise GauntletError(
-                f"the exact kernel of crf: for {height}x{width} pixels takes {needed / 2**30:.0f} GiB, more than "
-                f"{EXACT_BYTES // 2**30}; use method=cells."
+                f"the exact kernel of crf: for {height}x{width} pixels takes {needed / 2**30:.0f} GiB, and less than "
+                f"{EXACT_BYTES // 2**30} are kept; use method=cells."
             )
 
 

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gauntlet.models.defended_names import address_of, defences_in, draws_in, noise_alone, read_name
+from gauntlet.models.defended_names import (
+    address_of,
+    defences_in,
+    draws_in,
+    noise_alone,
+    read_name,
+    with_whole_gradient,
+)
 from gauntlet.report.document import Finding
 from gauntlet.report.scope import Scope
 from gauntlet.results.descriptions import is_plain, read_description, threat_settings
@@ -53,6 +60,16 @@ def never_attacked_adaptively(scope: Scope) -> Iterator[Finding]:
                     "It draws at random and was never attacked with gradients averaged over draws (samples: 10): its "
                     "figures say nothing about robustness.",
                 )
+        elif with_whole_gradient(name) != name and not any(
+            _made_along_all_of_it(name, description) for description in of_model["description"]
+        ):
+            yield Finding(
+                "warning",
+                model,
+                "Its gradient leaves out what the colours of the image do in the CRF (image_gradient=false), and it "
+                "was never shown an attack made on the same field with image_gradient=true, or on the model inside: "
+                "its figures say nothing about robustness.",
+            )
         elif own.empty:
             yield Finding(
                 "warning",
@@ -171,6 +188,12 @@ def _averaged_through_noise(name: str, description: str) -> bool:
     source = str(json.loads(description or "{}").get("transfer", {}).get("source_model", ""))
     made_on_noise = "noise" in defences_in(source) and noise_alone(source) == noise_alone(name)
     return made_on_noise and _samples(description) > 1 and _follows_gradient(description)
+
+
+def _made_along_all_of_it(name: str, description: str) -> bool:
+    """Whether an attack on a CRF with a part of its gradient was made on the whole field, or on the model inside it."""
+    source = str(json.loads(description or "{}").get("transfer", {}).get("source_model", ""))
+    return source in ("inner", with_whole_gradient(name)) and _follows_gradient(description)
 
 
 def _has_target(description: Mapping[str, Any]) -> bool:

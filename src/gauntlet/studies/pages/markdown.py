@@ -12,7 +12,7 @@ from gauntlet.models.sources import shipped
 from gauntlet.pictures import Tile
 from gauntlet.report.tables import format_cell
 from gauntlet.studies.figures import FloatArray, interval
-from gauntlet.studies.verdicts import decide
+from gauntlet.studies.verdicts import OPEN, decide
 
 
 def section(title: str, *parts: str) -> str:
@@ -35,14 +35,23 @@ def with_interval(values: FloatArray) -> str:
     return format_cell(interval(values), "percent")
 
 
-def judged(margin: FloatArray, images: int) -> str:
+def in_points(values: FloatArray) -> str:
+    """A difference over resamples (R,) in points, with its 95 % interval: "+3.2 (+1.0 to +5.4)"."""
+    return format_cell(interval(values), "points")
+
+
+def judged(margin: FloatArray, images: int, lacking: str = "") -> str:
     """The verdict on a claim in bold, with the margin (R,) by which it holds.
 
     A claim that holds or fails by its 95 % interval over at least 16 images is told, any other cannot be told.
+
+    Args:
+        margin: (R,).
+        images: how many it was measured on.
+        lacking: why there can be no verdict, whatever the margin; "" where there can.
     """
-    found = interval(margin)
-    verdict = decide(found, images)
-    return f"**{verdict[0].upper()}{verdict[1:]}** (margin {format_cell(found, 'points')} points)."
+    verdict = f"{OPEN}: {lacking}" if lacking else decide(interval(margin), images)
+    return f"**{verdict[0].upper()}{verdict[1:]}** (margin {in_points(margin)} points)."
 
 
 def short(models: Sequence[str]) -> list[str]:
@@ -56,13 +65,14 @@ def cards_section(title: str, models: Sequence[str], figures: Sequence[str]) -> 
     for name in models:
         model = shipped.find(name)
         clean, parameters = model.card["figures"]["clean"], model.card["model"]["parameters"]
+        images = model.card["data"]["validation"]["length"]
         size = model.weights.stat().st_size / 1e6
         rows.append(
             [f"`{name}`", model.card["kind"], f"{parameters / 1e6:.2f} M", f"{size:.1f} MB",
-             *(percent(clean[figure]) for figure in figures)]
+             *(percent(clean[figure]) for figure in figures), str(images)]
         )  # fmt: skip
-    header = ["model", "training", "parameters", "file", *(f"clean {figure} %" for figure in figures)]
-    return section(title, "As in the cards, on the validation images named there.", table(header, rows))
+    header = ["model", "training", "parameters", "file", *(f"clean {figure} %" for figure in figures), "images"]
+    return section(title, "As in the cards; the last column is the number of validation images.", table(header, rows))
 
 
 def save_sheet(path: Path, tiles: Sequence[Tile], columns: int) -> None:

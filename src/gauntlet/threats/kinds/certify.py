@@ -100,6 +100,10 @@ class CertifyThreat(Threat):
         chosen = self.options.model_dump(mode="json", include={"sigma", "tau", "alpha", "correction", "tolerated"})
         return "certification", chosen
 
+    def check_task(self, task: str) -> None:
+        if task != SEGMENTATION:
+            raise GauntletError(f"certificates are of pixels, and {task} has none; give a segmentation model.")
+
     def check_model(self, name: str) -> None:
         if "smoothed" in defences_in(name):
             raise _smoothed_already(name)
@@ -139,8 +143,7 @@ class CertifyThreat(Threat):
                 )
 
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
-        if task_of(model) != SEGMENTATION:
-            raise GauntletError(f"certificates are for segmentation models, and '{model.identity.name}' is none.")
+        self.check_task(task_of(model))
         parts = random_parts(model)
         self.check_model(model.identity.name)
         if any(part.draw_name == "smoothing" for part in parts):  # a wrapper of another kind around it hides its name
