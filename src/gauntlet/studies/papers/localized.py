@@ -283,7 +283,7 @@ def acting(*labels: str) -> Condition:
 
     def lacking(results: Figures) -> str:
         errors = [float(attacked_error(label, results, model)[0]) for label in labels for model in results.models]
-        most = max(errors)
+        most = max((each for each in errors if not np.isnan(each)), default=LEAST_EFFECT)
         return f"the attack hardly acts on these models (RCE outside {most:.3f} at most)" if most < LEAST_EFFECT else ""
 
     rule = f"a verdict on who suffers from an attack takes one network with an RCE outside of {LEAST_EFFECT:g} at least"
