@@ -373,6 +373,37 @@ def test_a_logger_is_told(folder: Path, tmp_path: Path, caplog: pytest.LogCaptur
     assert list((tmp_path / "logs" / "tensorboard").rglob("events*"))
 
 
+def test_wandb_is_told_beside_a_logger(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import logging
+
+    told: list[tuple[str, Path]] = []
+
+    class Remembering:
+        def log(self, figures: dict[str, float], step: int) -> None:
+            assert any(name.endswith("/mAP") for name in figures)
+
+        def close(self) -> None:
+            told.append(("closed", Path()))
+
+    def open_tracker(kind: str, name: str, config: dict[str, Any], folder: Path) -> Remembering:
+        told.append((kind, folder))
+        return Remembering()
+
+    monkeypatch.setattr("gauntlet.evaluation.execution.listeners.open_tracker", open_tracker)
+    caplog.set_level("INFO", "mine")
+    own, logs = logging.getLogger("mine"), tmp_path / "logs"
+    evaluate_detector(task="None", model_folder=folder, log_dir=logs, logger=own, wandb=True)
+    assert told == [("wandb", logs), ("closed", Path())]
+    assert [text for text in caplog.messages if "mAP" in text]
+    evaluate_detector(task="None", model_folder=folder, log_dir=logs, logger="wandb", wandb=True)  # told once
+    evaluate_detector(task="None", model_folder=folder, log_dir=logs, wandb=False)
+    assert told == 2 * [("wandb", logs), ("closed", Path())]
+    with pytest.raises(GauntletError, match="the logger 'wandb' needs a folder"):
+        evaluate_detector(task="None", model_folder=folder, wandb=True)
+
+
 def test_the_folder_of_the_configuration_is_used_where_it_exists(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A COCO-format set with one picture at the data_root of the configuration."""
     monkeypatch.setattr(detecbench_tasks, "load_dataset", gauntlet.load_dataset)

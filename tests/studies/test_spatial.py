@@ -103,6 +103,50 @@ def test_claims_by_hand() -> None:
     assert np.isnan(localized.turned_round(only)).all()
 
 
+def test_a_claim_about_transformers_takes_two_of_each_kind() -> None:
+    for models, words in (
+        (("segformer", "swin"), "no network of a kind"),
+        (("segformer", "pspnet", "enet"), "one network of a kind"),
+        (("segformer", "swin", "pspnet"), "one network of a kind"),
+        (("segformer", "swin", "pspnet", "enet"), ""),
+    ):
+        figures = made_up({(model, "clean", "all"): 0.8 for model in models})
+        assert localized.one_of_a_kind(figures) == words
+    about = [
+        claim
+        for item in ITEMS
+        for claim in getattr(studies[f"spatial/{item}"], "claims", ())
+        if "transformer" in claim.text or "kind" in claim.text
+    ]
+    assert len(about) >= 11
+    assert all(localized.TWO_OF_A_KIND in claim.conditions for claim in about)
+
+
+def test_an_attack_that_hardly_acts_shows_nothing() -> None:
+    values: dict[tuple[str, str, str], float] = {}
+    for model, left in (("segformer", 0.78), ("cnn", 0.77)):
+        values |= {
+            (model, "clean", "all"): 0.8,
+            (model, attacked(), OUTSIDE): left,
+            (model, attacked("100"), OUTSIDE): left,
+        }
+    condition = localized.acting(attacked(), attacked("100"))
+    words = "the attack hardly acts on these models (RCE outside 0.038 at most)"
+    assert condition.lacking(made_up(values)) == words
+    assert condition.lacking(made_up({**values, ("cnn", attacked(), OUTSIDE): 0.75})) == ""
+    assert condition.lacking(made_up({("cnn", "clean", "all"): 0.8})) == ""  # not run: a figure is missing
+    (first, _) = studies["spatial/figure-5"].claims
+    assert [each.rule for each in first.conditions] == [localized.TWO_OF_A_KIND.rule, condition.rule]
+
+
+def test_rounds_must_add_more_than_they_do_by_construction() -> None:
+    claim = studies["spatial/figure-8a"].claims[0]
+    for after, margin in ((0.2, 0.15), (0.4, -0.1)):
+        values = {("cnn", "clean", "all"): 0.8, ("cnn", attacked(rounds=1), OUTSIDE): 0.4}
+        figures = made_up({**values, ("cnn", attacked(rounds=5), OUTSIDE): after})
+        assert claim.margin(figures.of("cnn")) == pytest.approx([margin])
+
+
 def test_the_type_of_a_backbone_counts_before_its_name() -> None:
     class Known(Printed):
         def backbone_type(self, model: str) -> str:

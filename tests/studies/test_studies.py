@@ -15,12 +15,15 @@ from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 from gauntlet.report.tables import Interval
 from gauntlet.results import Store
 from gauntlet.studies import Claim, Study, run_study, studies
+from gauntlet.studies.contract import Condition
+from gauntlet.studies.correlation_rules import ENOUGH_MODELS
 from gauntlet.studies.figures import interval, largest, mean_of, rank_correlation, smallest
-from gauntlet.studies.page import study_page, write_page
+from gauntlet.studies.page import study_page, verdict_table, write_page
+from gauntlet.studies.printed import Printed
 from gauntlet.studies.relations import FigureStudy
 from gauntlet.studies.results import Results
 from gauntlet.studies.running import study_jobs
-from gauntlet.studies.verdicts import decide, judge
+from gauntlet.studies.verdicts import decide, judge, lacks, margin_words, printed_words
 from program import Call
 
 NETWORK = ModelEntry(address="python:nets:street_network", options={"num_classes": 11, "mean": [0.5] * 3})
@@ -105,6 +108,17 @@ def test_rank_correlation_is_spearmans_in_every_resample() -> None:
     assert np.isnan(rank_correlation(first[:2], second[:2])).all()
 
 
+def test_an_interval_of_a_correlation_over_models_draws_models_too() -> None:
+    # The same in every resample of the images: their interval has no width, that over models has.
+    values = [np.full(1001, value) for value in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
+    others = [values[place] for place in (1, 0, 3, 2, 5, 4)]
+    fixed, drawn = (interval(rank_correlation(values, others, redraw=redraw)) for redraw in (False, True))
+    assert fixed.value == pytest.approx(29 / 35)
+    assert fixed.low == fixed.high == fixed.value
+    assert drawn.value == fixed.value
+    assert drawn.low < fixed.value < drawn.high
+
+
 def test_another_threat_or_none_in_one_cell() -> None:
     plain = {"attack": {"name": "fgsm", "epsilon": "4/255"}}
     study = replace(little_study(), exceptions={("plain", "fgsm from half"): plain, ("half", "fgsm from half"): None})
@@ -153,6 +167,59 @@ def test_a_letter_is_a_part_and_a_page_has_the_name_that_was_asked_for(call: Cal
     assert named.name == "halmosi/figure-8"
     assert named.setting.startswith("Figure 8: PSPNet and DeepLabv3 on PASCAL VOC. ")
     assert studies["spatial/figure-9"].named("spatial/figure-9") is studies["spatial/figure-9"]
+
+
+def test_a_condition_that_is_not_met_leaves_the_margin_and_no_verdict(stored: Results) -> None:
+    conditions = [
+        Condition("luck", lambda figures: ""),
+        Condition("courage", lambda figures: "a coward"),
+        Condition("time", lambda figures: "too late"),
+    ]
+    claim = Claim("It is.", lambda results: np.ones(3), conditions=conditions)
+    study = replace(little_study(), claims=[claim])
+    (verdict,) = judge(study, stored)
+    assert (verdict.verdict, verdict.margin.value) == ("cannot be told: a coward; too late", 1)
+    assert verdict_table(study, stored).caption.endswith("Rules of ours besides: luck; courage; time.")
+
+
+def test_a_correlation_over_models_is_judged_of_six_and_printed_as_rho() -> None:
+    claim = studies["arnab/figure-4"].claims[0]
+    for models, verdict in ((4, "4 models, 6 at least"), (5, "5 models, 6 at least"), (6, "")):
+        ratios = {(f"model {n}", "network", "fgsm 8/255"): 0.1 * n for n in range(models)}
+        mious = {(f"model {n}", "network", "clean"): 0.2 * n for n in range(models)}
+        figures = Printed("by hand", mious, ratios)
+        assert lacks(claim, figures) == verdict
+        words = f"cannot be judged: {verdict}" if verdict else "holds (rho 1.00)"
+        assert printed_words(claim, figures) == words
+    assert margin_words(claim, Interval(0.8, 0.2, 0.9)) == "rho 0.80 (0.20 to 0.90)"
+    assert margin_words(claim, Interval(float("nan"))) == "-"
+
+
+def test_every_claim_about_a_correlation_over_models_takes_six() -> None:
+    rho = [
+        (name, claim)
+        for name in studies.names()
+        for claim in getattr(studies[name], "claims", ())
+        if claim.unit == "rho"
+    ]
+    assert {name for name, claim in rho if claim.models == 1} == {"arnab/figure-24", "arnab/figure-25"}  # over fields
+    for name, claim in rho:
+        assert (ENOUGH_MODELS in claim.conditions) == (claim.models > 1), name
+        assert "Spearman's rho" in claim.text
+    named = {
+        claim.text for name in studies.names() for claim in getattr(studies[name], "claims", ()) if "rho" in claim.text
+    }
+    assert named == {claim.text for _, claim in rho}
+
+
+def test_a_network_that_cannot_be_judged_counts_on_neither_side() -> None:
+    floor = Condition("more than 0", lambda figures: "at the floor" if figures.miou("plain", "clean")[0] == 0 else "")
+    claim = Claim("More than a half.", lambda figures: figures.miou("plain", "clean") - 0.5, conditions=[floor])
+    values = {"a": 0.0, "b": 0.4, "c": 0.6, "d": 0.7}
+    figures = Printed("by hand", {(model, "plain", "clean"): value for model, value in values.items()})
+    assert printed_words(claim, figures) == "holds for 2 of 3 networks, 1 cannot be judged"
+    nothing = Printed("by hand", {("a", "plain", "clean"): 0.0})
+    assert printed_words(claim, nothing) == "cannot be judged: at the floor"
 
 
 @pytest.mark.parametrize(("dataset", "expected"), [("streets", "here"), ("voc2012", "elsewhere")])

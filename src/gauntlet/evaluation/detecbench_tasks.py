@@ -1,10 +1,11 @@
-"""DetecBench's own call: evaluate(task=..., model_folder=..., log_dir=..., logger=...)."""
+"""DetecBench's own call: evaluate(task=..., model_folder=..., log_dir=..., logger=..., wandb=...)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,17 +70,23 @@ def folder_dataset(model_folder: str | Path, root: str | Path | None) -> Dataset
 
 
 @contextmanager
-def told_to(logger: str | logging.Logger | None, log_dir: str | Path | None) -> Iterator[Tell]:
-    """Tells evaluations to a tracker by its name ("wandb", "tensorboard", "mlflow"), or to a logger of Python's."""
-    if logger is None:
-        yield lambda evaluation: None
-    elif isinstance(logger, logging.Logger):
-        yield lambda evaluation: logger.info("%s", evaluation)
-    else:
-        if log_dir is None:
-            raise GauntletError(f"the logger '{logger}' needs a folder: log_dir='logs'.")
-        listener = TrackerListener(logger, Path(log_dir))
-        try:
-            yield listener.finished
-        finally:
-            listener.close()
+def told_to(loggers: Sequence[str | logging.Logger | None], log_dir: str | Path | None) -> Iterator[Tell]:
+    """Tells evaluations to trackers by name ("wandb", "tensorboard", "mlflow") and to Python's loggers, each once."""
+    wanted = list(dict.fromkeys(each for each in loggers if each is not None))
+    told: list[Tell] = []
+    with ExitStack() as stack:
+        for logger in wanted:
+            if isinstance(logger, logging.Logger):
+                told.append(partial(logger.info, "%s"))
+                continue
+            if log_dir is None:
+                raise GauntletError(f"the logger '{logger}' needs a folder: log_dir='logs'.")
+            listener = TrackerListener(logger, Path(log_dir))
+            stack.callback(listener.close)
+            told.append(listener.finished)
+
+        def tell(evaluation: Evaluation) -> None:
+            for each in told:
+                each(evaluation)
+
+        yield tell

@@ -95,6 +95,7 @@ def evaluate(  # type: ignore[misc]
     trust: bool = False,
     log_dir: str | Path | None = None,
     logger: str | logging.Logger | None = None,
+    wandb: bool = False,
     store: Store | str | Path | None = None,
     retrieve_existing: bool = True,
     limit: int | None = None,
@@ -133,6 +134,7 @@ def evaluate(  # type: ignore[misc]
         trust: run the code of the configuration and unpickle the weights of a model folder.
         log_dir: folder of the store ("results.db" in it, where `store` is not given) and of what `logger` writes.
         logger: "wandb", "tensorboard" or "mlflow", or a logger of Python's: told every finished evaluation.
+        wandb: the same as logger="wandb", also beside another logger, as DetecBench has it.
         store: where the evaluation is kept and looked up; nothing is kept when it is None.
         retrieve_existing: return the stored evaluation when there is one, and go on with one that was interrupted.
         limit: only the first so many images.
@@ -154,6 +156,7 @@ def evaluate(  # type: ignore[misc]
     wanted: Any = next(each for each in (task, threat_config, threat) if each is not None)
     wanted = list(wanted) if isinstance(wanted, tuple) else wanted
     settings = Settings(seed, batch_size, device, precision, importance, prepare, objects=objects)
+    loggers = (logger, "wandb" if wandb else None)
     progress = progress or Logged(_LOGGER)
     if store is None and log_dir is not None:
         Path(log_dir).mkdir(parents=True, exist_ok=True)
@@ -165,7 +168,7 @@ def evaluate(  # type: ignore[misc]
             raise GauntletError("a triple is evaluated under one threat at a time; leave out the list.")
         cases = find_cases(wanted) if task is None else task_cases(wanted)
         triple = Triple(model_name, backbone, dataset, crop_size)
-        with _opened(store) as opened, told_to(logger, log_dir) as tell:
+        with _opened(store) as opened, told_to(loggers, log_dir) as tell:
             found, result = evaluate_triple(
                 triple,
                 cases,
@@ -200,7 +203,7 @@ def evaluate(  # type: ignore[misc]
     check_sizes(every)
     if workers == 1 and len(every) > 1:
         every = with_kept_samples(every)
-    with _opened(store) as opened, told_to(logger, log_dir) as tell:
+    with _opened(store) as opened, told_to(loggers, log_dir) as tell:
         for key, planned in {planned.job.key: planned for planned in every}.items():
             stored = None
             if retrieve_existing and opened is not None:

@@ -4,7 +4,7 @@ A study is a plan with places for models, what is drawn from its results, and wh
 with `contract`; `papers` has one module per paper, `pages` one per page of the documentation.
 """
 
-from gauntlet.studies.contract import AnyStudy, Claim, Study, studies
+from gauntlet.studies.contract import AnyStudy, Claim, Condition, Study, studies
 from gauntlet.studies.findings import page as _findings  # noqa: F401 - these register themselves
 from gauntlet.studies.pages import attack_strength as _attack_strength  # noqa: F401
 from gauntlet.studies.pages import camvid as _camvid  # noqa: F401
@@ -23,4 +23,4 @@ from gauntlet.studies.papers import semsegbench as _semsegbench  # noqa: F401
 from gauntlet.studies.papers import spatial as _spatial  # noqa: F401
 from gauntlet.studies.running import run_study
 
-__all__ = ["AnyStudy", "Claim", "Study", "run_study", "studies"]
+__all__ = ["AnyStudy", "Claim", "Condition", "Study", "run_study", "studies"]

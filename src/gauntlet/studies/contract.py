@@ -21,6 +21,19 @@ table of models. page: a page of the documentation, on models of its own."""
 
 
 @dataclass(frozen=True)
+class Condition:
+    """What a verdict takes beside enough images.
+
+    Attributes:
+        rule: "a verdict on ... takes ...", for the page.
+        lacking: why figures do not meet it, in a few words; "" where they do.
+    """
+
+    rule: str
+    lacking: Callable[[Figures], str]
+
+
+@dataclass(frozen=True)
 class Claim:
     """What a paper says, as a number that is above 0 where it holds.
 
@@ -28,14 +41,20 @@ class Claim:
         text: the claim in our words, with the printed figures.
         margin: (R,) by how much it holds in R resamples of the images, from `Figures`, a difference of fractions; NaN
             where it cannot be computed.
-        models: how many models of one's own it takes.
+        models: how many models of one's own its margin takes.
         on: whether it is made of a dataset of this name; None for every dataset.
+        of: whether a claim that takes one model is made of a model of this name; None for every model.
+        conditions: what a verdict takes more; the margin is told without them too.
+        unit: of the margin: "points" (a difference of fractions, printed times 100) or "rho" (a rank correlation).
     """
 
     text: str
     margin: Callable[[Figures], FloatArray]
     models: int = 1
     on: Callable[[str], bool] | None = None
+    of: Callable[[str], bool] | None = None
+    conditions: Sequence[Condition] = ()
+    unit: Literal["points", "rho"] = "points"
 
 
 def on_objects(dataset: str) -> bool:

@@ -6,13 +6,24 @@ fewer than LEAST_JUDGED models: resamples of three models in one order are all i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
+
+from gauntlet.studies.contract import Condition
 
 VERY_STRONG, STRONG, SUPPORT, MODERATE = 0.9, 0.7, 0.5, 0.4
 LEAST_JUDGED = 6
 """Of fewer models no correlation is judged; six that are in one order are so by chance once in 720 times."""
 YES, NO, OPEN = "confirmed", "not confirmed", "cannot be judged"
+
+ENOUGH_MODELS = Condition(
+    f"a verdict on a rank correlation over models takes {LEAST_JUDGED}, its interval resamples images and models",
+    lambda figures: (
+        "" if len(figures.models) >= LEAST_JUDGED else f"{len(figures.models)} models, {LEAST_JUDGED} at least"
+    ),
+)
+"""Of claims about Spearman's rho over models."""
 
 Judge = Callable[[Mapping[Hashable, Any]], str]
 """A verdict on a row of `analysis.correlate`: n, value, low, high, warning."""
@@ -28,18 +39,30 @@ def _rule(holds: Callable[[float, float, float], bool]) -> Judge:
     return judge
 
 
+def _band(least: float, below: float) -> Judge:
+    """A word for a range of rho: the whole interval must lie in it, or outside; where it straddles a bound, the word
+    would change with the models drawn and nothing can be said."""
+
+    def judge(row: Mapping[Hashable, Any]) -> str:
+        inside = _rule(lambda value, low, high: least < low and high < below)(row)
+        outside = _rule(lambda value, low, high: high <= least or low >= below)(row)
+        return YES if inside == YES else NO if outside == YES else OPEN
+
+    return judge
+
+
 judge_very_strong = _rule(lambda value, low, high: value >= VERY_STRONG and low >= STRONG)
 """Very strong: at least 0.9, and at least 0.7 is certain."""
 judge_strong = _rule(lambda value, low, high: value >= STRONG and low >= SUPPORT)
 """Strong: at least 0.7, and at least 0.5 is certain."""
-judge_not_strong = _rule(lambda value, low, high: low > 0 and value < STRONG)
-"""Positive, but not strong: certainly above 0, and below 0.7."""
-judge_moderate = _rule(lambda value, low, high: low > 0 and MODERATE <= value < STRONG)
-"""Moderate: certainly above 0, between 0.4 and 0.7."""
-judge_weak = _rule(lambda value, low, high: 0 < value < MODERATE)
-"""Weak: above 0, below 0.4."""
-judge_not_correlated = _rule(lambda value, low, high: value < STRONG and (high < STRONG or low <= 0))
-"""No strong correlation: below 0.7, and 0.7 is outside the interval or 0 is inside."""
+judge_not_strong = _band(0, STRONG)
+"""Positive, but not strong: certainly above 0 and below 0.7."""
+judge_moderate = _band(MODERATE, STRONG)
+"""Moderate: certainly between 0.4 and 0.7."""
+judge_weak = _band(0, MODERATE)
+"""Weak: certainly above 0 and below 0.4."""
+judge_not_correlated = _band(-math.inf, STRONG)
+"""No strong correlation: certainly below 0.7."""
 judge_positive = _rule(lambda value, low, high: low > 0)
 """Any positive correlation: 0 lies below the interval."""
 
@@ -54,8 +77,9 @@ WORDS: Mapping[Judge, str] = {
 }
 RULES = (
     f"A correlation is *very strong* when Spearman's rho is at least {VERY_STRONG} and the lower end of its 95 % "
-    f"interval at least {STRONG}; *strong* at {STRONG} with {SUPPORT}; *positive, not strong* when the interval lies "
-    f"above 0 and rho below {STRONG}; *moderate* the same with rho of at least {MODERATE}; *weak* when rho lies "
-    f"between 0 and {MODERATE}; *none, or not strong* when rho is below {STRONG} and the interval ends below {STRONG} "
-    f"or contains 0; *positive* when the interval lies above 0. Fewer than {LEAST_JUDGED} models are not judged."
+    f"interval at least {STRONG}; *strong* at {STRONG} with {SUPPORT}; *positive* when the interval lies above 0. "
+    f"*Weak* (0 to {MODERATE}), *moderate* ({MODERATE} to {STRONG}), *positive, not strong* (0 to {STRONG}) and "
+    f"*none, or not strong* (below {STRONG}) are confirmed when the whole interval lies in that range, not confirmed "
+    "when it lies outside, and cannot be judged when it straddles a bound, as the word would change with the models. "
+    f"Fewer than {LEAST_JUDGED} models are not judged."
 )

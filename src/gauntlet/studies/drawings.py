@@ -163,6 +163,8 @@ def scatter(
 ) -> list[Block]:
     """Two figures of several things against each other, with Spearman's rho: a table and a chart.
 
+    Nothing where no point has both figures: that part of the study was left out.
+
     Args:
         results: whose.
         title: of both.
@@ -172,8 +174,11 @@ def scatter(
     """
     rho = interval(rank_correlation([x for x, _ in points.values()], [y for _, y in points.values()]))
     cells = {name: (interval(x), interval(y)) for name, (x, y) in points.items()}
+    number = sum(not math.isnan(x.value + y.value) for x, y in cells.values())
+    if not number:
+        return []
     name = slug(f"{results.place}-{title}")
-    note = f"Spearman's rho {_with_bounds(rho)}, n = {len(points)}"
+    note = f"Spearman's rho {_with_bounds(rho)}, n = {number}"
     kinds = ["percent" if axis.percent else "number" for axis in (across, up)]
     columns = [Column("point"), Column(across.title, kinds[0]), Column(up.title, kinds[1])]
     table = Table(

@@ -118,18 +118,24 @@ def mean_of(values: Sequence[FloatArray]) -> FloatArray:
     return np.asarray(np.mean(np.stack(values), axis=0))
 
 
-def rank_correlation(first: Sequence[FloatArray], second: Sequence[FloatArray]) -> FloatArray:
+def rank_correlation(first: Sequence[FloatArray], second: Sequence[FloatArray], *, redraw: bool = False) -> FloatArray:
     """(R,) Spearman's rho of pairs of figures, resample by resample; NaN for fewer than three or without variance.
 
     Args:
         first, second: as many figures each, (R,) or (1,); pairs with a NaN in the first entry are left out.
+        redraw: draw the pairs too in every resample but the first, where they stand for others (models of a kind).
     """
     pairs = [pair for pair in zip(first, second, strict=True) if np.isfinite(pair[0][0]) and np.isfinite(pair[1][0])]
     if len(pairs) < 3:
         return UNKNOWN
     x, y = (np.stack(np.broadcast_arrays(*values)) for values in zip(*pairs, strict=True))  # (pairs, R) each
     rows = max(x.shape[1], y.shape[1])
-    ranks = [_ranks(np.broadcast_to(values, (len(pairs), rows))) for values in (x, y)]
+    x, y = (np.broadcast_to(values, (len(pairs), rows)) for values in (x, y))
+    if redraw:
+        drawn = np.random.default_rng(0).integers(0, len(pairs), (len(pairs), rows))
+        drawn[:, 0] = np.arange(len(pairs))
+        x, y = (np.take_along_axis(values, drawn, axis=0) for values in (x, y))
+    ranks = [_ranks(values) for values in (x, y)]
     one, other = (values - values.mean(axis=0) for values in ranks)
     scale = np.sqrt((one**2).sum(axis=0) * (other**2).sum(axis=0))
     return np.asarray(divide((one * other).sum(axis=0), scale), dtype=np.float64)

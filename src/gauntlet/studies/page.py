@@ -17,7 +17,7 @@ from gauntlet.studies.contract import AnyStudy, Study
 from gauntlet.studies.drawings import slug
 from gauntlet.studies.figures import Figures
 from gauntlet.studies.results import Results
-from gauntlet.studies.verdicts import LEAST_IMAGES, judge, printed_words
+from gauntlet.studies.verdicts import LEAST_IMAGES, judge, margin_words, printed_words
 
 _NAMED = 24
 """So many things that a page leaves out are named; more are counted."""
@@ -94,7 +94,7 @@ def verdict_table(study: Study, results: Results) -> Table:
         [
             verdict.claim.text,
             verdict.model or "all",
-            verdict.margin,
+            verdict.margin if verdict.claim.unit == "points" else margin_words(verdict.claim, verdict.margin),
             verdict.verdict,
             printed_words(verdict.claim, printed),
         ]
@@ -105,6 +105,8 @@ def verdict_table(study: Study, results: Results) -> Table:
         f"lies above 0, does not where it lies below, and cannot be told otherwise, nor with fewer than {LEAST_IMAGES} "
         "images."
     )
+    rules = list(dict.fromkeys(each.rule for claim in study.claims for each in claim.conditions))
+    caption += f" Rules of ours besides: {'; '.join(rules)}." if rules else ""
     columns = [Column("claim"), Column("model"), Column("margin", "points"), Column("verdict")]
     if printed is None:
         rows = [row[:-1] for row in rows]

@@ -25,6 +25,7 @@ LEAST_MODELS = 3
 EVERYTHING = ("*",)
 """As `listed`: the model, its view and every figure."""
 PUBLISHED = "published"
+UNNAMED = "dataset not named"
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,7 @@ def draw_figures(study: FigureStudy, frame: pd.DataFrame, origin: str, dataset: 
     lacking: dict[str, set[str]] = {}
     for each_dataset, rows in table.groupby("dataset", sort=False):
         name = str(each_dataset)
+        shown = name or UNNAMED
         if len(rows) < study.least_models or dataset not in (None, name):
             continue
         missing = lacking.setdefault(name, set())
@@ -161,26 +163,26 @@ def draw_figures(study: FigureStudy, frame: pd.DataFrame, origin: str, dataset: 
         missing |= {each for pair in study.pairs for each in (pair.x, pair.y) if not _present(rows, each)}
         blocks: list[Block] = []
         if pairs:
-            made, verdicts = _relate(study, name, rows, pairs, origin)
+            made, verdicts = _relate(study, shown, rows, pairs, origin)
             blocks, judged = [*blocks, *made], [*judged, *verdicts]
         for group in study.groups:
             scores = [score for score in group.scores if _present(rows, score)]
             missing |= set(group.scores) - set(scores)
             if group.by in rows and scores:
-                made, verdicts = _compare(name, rows, group, scores)
+                made, verdicts = _compare(shown, rows, group, scores)
                 blocks, judged = [*blocks, *made], [*judged, *verdicts]
         for lines in study.lines:
             missing |= {each for each in lines.points.values() if each not in rows}
             if sum(each in rows for each in lines.points.values()) > 1:
-                made, verdicts = _over_a_number(name, rows, lines)
+                made, verdicts = _over_a_number(shown, rows, lines)
                 blocks, judged = [*blocks, *made], [*judged, *verdicts]
         for case in study.cases:
             if _present(rows, *case.columns):
-                judged.append(_judge_case(name, rows.dropna(subset=list(case.columns)), case))
+                judged.append(_judge_case(shown, rows.dropna(subset=list(case.columns)), case))
         if study.listed:
-            blocks.append(_listing(study, name, rows))
+            blocks.append(_listing(study, shown, rows))
         if blocks:
-            sections.append(Section(f"on-{slug(name)}", name, blocks))
+            sections.append(Section(f"on-{slug(name)}", shown, blocks))
     if not sections:
         every = {each for names in lacking.values() for each in names}
         wanted = ", ".join(sorted(map(label, every))) or "figures on one dataset"
@@ -189,8 +191,9 @@ def draw_figures(study: FigureStudy, frame: pd.DataFrame, origin: str, dataset: 
         if origin == PUBLISHED:
             where, wanted = "the published figures", study.needs or wanted
         raise GauntletError(f"{where} do not have what the study '{study.name}' needs: {wanted}.")
+    judged += _not_judged(study, table)
     texts = [
-        Text(f"Without figures on {name}: {', '.join(label(each) for each in sorted(missing))}.")
+        Text(f"Without figures on {name or UNNAMED}: {', '.join(label(each) for each in sorted(missing))}.")
         for name, missing in lacking.items()
         if missing
     ]
@@ -227,6 +230,25 @@ def _present(rows: pd.DataFrame, *columns: str) -> bool:
     return int(rows[list(columns)].notna().all(axis=1).sum()) >= LEAST_MODELS
 
 
+def _claim_words(pair: Pair) -> str:
+    """What is claimed of a pair, with its place."""
+    words = "" if pair.claim is None else WORDS[pair.claim]
+    return f"{label(pair.x)} and {label(pair.y)}: {words}" + (f" ({pair.place})" * bool(pair.place))
+
+
+def _not_judged(study: FigureStudy, table: pd.DataFrame) -> list[Judged]:
+    """Claims about pairs for which no dataset has enough figures: they are named, not left out."""
+    by_dataset = [rows for _, rows in table.groupby("dataset")]
+    found = []
+    for pair in study.pairs:
+        if pair.claim is None or any(_present(rows, pair.x, pair.y) for rows in by_dataset):
+            continue
+        lacking = [each for each in (pair.x, pair.y) if not any(_present(rows, each) for rows in by_dataset)]
+        names = " and ".join(map(label, lacking or (pair.x, pair.y)))
+        found.append(Judged(_claim_words(pair), f"no figures of {names}", OPEN))
+    return found
+
+
 def _relate(
     study: FigureStudy, dataset: str, rows: pd.DataFrame, pairs: Sequence[Pair], origin: str
 ) -> tuple[list[Block], list[Judged]]:
@@ -242,8 +264,7 @@ def _relate(
         words, verdict = "", ""
         if pair.claim is not None:
             words, verdict = WORDS[pair.claim], pair.claim(by_name["spearman"])
-            claim = f"{dataset}: {label(pair.x)} and {label(pair.y)}: {words}" + (f" ({pair.place})" * bool(pair.place))
-            judged.append(Judged(claim, _rho(values[1], len(both)), verdict))
+            judged.append(Judged(f"{dataset}: {_claim_words(pair)}", _rho(values[1], len(both)), verdict))
         cells.append([label(pair.x), label(pair.y), len(both), *values, words, verdict])
         charts[f"{label(pair.x)} and {label(pair.y)}"] = _scatter(study, pair, both, values[1], origin)
     name = slug(f"{study.name}-{dataset}")
@@ -345,7 +366,9 @@ def _listing(study: FigureStudy, dataset: str, rows: pd.DataFrame) -> Table:
     if study.listed == EVERYTHING:
         hidden = {PAPER_TYPE, "source", "table", "task", "dataset", "split", "seed", "model_digest", "dataset_digest"}
         names = [name for name in map(str, rows.columns) if name not in hidden and rows[name].notna().any()]
-    columns = [Column(label(name), "text" if rows[name].dtype == object else _kind(name)) for name in names]
+    columns = [
+        Column(label(name), _kind(name) if pd.api.types.is_numeric_dtype(rows[name]) else "text") for name in names
+    ]
     cells = [[None if pd.isna(value) else value for value in row] for row in rows[names].itertuples(index=False)]
     return Table(f"list-{slug(dataset)}", f"{len(rows)} models, {dataset}", columns, cells)
 

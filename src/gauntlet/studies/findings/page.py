@@ -30,8 +30,8 @@ RULES_OF_VERDICTS = (
     "How a verdict is found (the rules are ours; the papers describe scatter plots and print no coefficient): "
     f"{RULES} A claim that one group is better is *{YES}* when the 95 % interval of the difference lies above 0; one "
     "about cases when it holds in all of them, or in more than half where the text says so. "
-    f"*{OPEN.capitalize()}* means that a score sits at the floor or that too few figures are left, *{NO_CLAIM}* that "
-    "the paper says nothing and the figures are a control."
+    f"*{OPEN.capitalize()}* means that a score sits at the floor, that an interval straddles a bound or that too few "
+    f"figures are left, *{NO_CLAIM}* that the paper says nothing and the figures are a control."
 )
 FOOT = (
     "Intervals: bootstrap over models, 1000 resamples, seed 0. p: 10,000 random relabellings. Models share "

@@ -132,7 +132,7 @@ CERTIFIED = Study(
     drawing=drawing,
     claims=[
         Claim(
-            f"Certified accuracy is above a half at sigma {SMALLEST.sigma:g} and tau {SMALLEST.tau:g}.",
+            f"Certified accuracy is above a half (bound ours) at sigma {SMALLEST.sigma:g} and tau {SMALLEST.tau:g}.",
             lambda results: np.asarray(certified_accuracy(results, SMALLEST) - 0.5),
         ),
         Claim(

@@ -379,11 +379,11 @@ def smallest_study(number: int, view: str, dataset: str, options: Mapping[str, A
                 measured(lambda results: alma_leads(results, view)),
             ),
             Claim(
-                "21: up to 0.25/255 hardly an image falls, normal training or not (less than 5 %).",
+                "21: up to 0.25/255 hardly an image falls, normal training or not (less than 5 %, bound ours).",
                 measured(lambda results: np.asarray(0.05 - fooled_up_to(results, view, 0.25))),
             ),
             Claim(
-                "21: up to 16/255 almost every image has fallen, whatever the training (more than 95 %).",
+                "21: up to 16/255 almost every image has fallen, whatever the training (more than 95 %, bound ours).",
                 measured(lambda results: fooled_up_to(results, view, 16) - 0.95),
             ),
         ],

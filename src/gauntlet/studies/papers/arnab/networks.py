@@ -10,6 +10,7 @@ import numpy as np
 from gauntlet.report.charts import Axis
 from gauntlet.report.document import Block
 from gauntlet.studies.contract import Claim, Description, Study, on_objects, on_streets
+from gauntlet.studies.correlation_rules import ENOUGH_MODELS
 from gauntlet.studies.drawings import curves, scatter, side_by_side
 from gauntlet.studies.figures import UNKNOWN, Figures, FloatArray, largest, rank_correlation, smallest
 from gauntlet.studies.papers.arnab.shared import (
@@ -94,16 +95,13 @@ def order_differs(name: str, results: Figures) -> FloatArray:
 
 
 def small_as_robust(name: str, results: Figures) -> FloatArray:
-    """Ten points minus what the network with the most parameters keeps (IoU ratio) more than the one with the fewest.
-
-    At 1/255.
-    """
+    """Ten points minus the difference of the networks with the most and the fewest parameters (IoU ratio, 1/255)."""
     sizes = {model: results.parameters(NETWORK, model) for model in results.models}
     known = sorted((size, model) for model, size in sizes.items() if not np.isnan(size))
     if len(known) < 2:
         return UNKNOWN
     small, large = (results.ratio(NETWORK, label(name, 1.0), model) for _, model in (known[0], known[-1]))
-    return np.asarray(0.1 - (large - small))
+    return np.asarray(0.1 - np.abs(large - small))
 
 
 def smallest_loss(name: str, results: Figures) -> FloatArray:
@@ -126,7 +124,8 @@ def order_claim(name: str) -> Claim:
 def size_claim(name: str) -> Claim:
     """A small network may be about as robust as a large one."""
     return Claim(
-        f"The largest network keeps at most 10 points more than the smallest ({name}, 1/255): size does not decide.",
+        f"The largest and the smallest network are about as robust, within 10 points of IoU ratio (bound ours; {name}, "
+        "1/255): size does not decide.",
         partial(small_as_robust, name),
         models=2,
     )
@@ -149,7 +148,7 @@ def network_study(
         name=f"arnab/{item}",
         title=f"Networks side by side under {' and '.join(names)}",
         question="Which network keeps the most of its mIoU?",
-        setting=f"{setting}; epsilon 0.25 to 32, alpha 1, max(eps + 4, ceil(5 eps)) steps.",
+        setting=f"{setting}; epsilon 0.25 to 32, alpha min(1, eps), max(eps + 4, ceil(5 eps)) steps.",
         finding=finding,
         unknown=unknown,
         members=MEMBERS,
@@ -189,7 +188,7 @@ def scatter_drawing(results: Figures) -> list[Block]:
 def clean_goes_with_robust(results: Figures) -> FloatArray:
     """Spearman's rho of clean mIoU and IoU ratio over networks."""
     points = scatter_points(results).values()
-    return rank_correlation([x for x, _ in points], [y for _, y in points])
+    return rank_correlation([x for x, _ in points], [y for _, y in points], redraw=True)
 
 
 # Sections 5.3 and 5.4.
@@ -269,7 +268,13 @@ STUDIES = (
         threats=threats(("fgsm",), (EPSILON,)),
         together=scatter_drawing,
         claims=[
-            Claim("Clean mIoU and IoU ratio rise together (Spearman's rho above 0).", clean_goes_with_robust, models=3),
+            Claim(
+                "Clean mIoU and IoU ratio rise together (Spearman's rho above 0).",
+                clean_goes_with_robust,
+                models=3,
+                conditions=[ENOUGH_MODELS],
+                unit="rho",
+            ),
             order_claim("fgsm"),
         ],
         printed=partial(printed, "Table 7, VOC", {"fgsm": 7}),
@@ -290,11 +295,11 @@ STUDIES = (
         together=partial(drawing, ("fgsm",), (STRONGEST,)),
         claims=[
             Claim(
-                "FGSM at 32/255 leaves less than a tenth of the mIoU, as on Cityscapes.", nearly_nothing_left,
-                on=on_streets,
+                "FGSM at 32/255 leaves less than a tenth of the mIoU (bound ours), as on Cityscapes.",
+                nearly_nothing_left, on=on_streets,
             ),
             Claim(
-                "FGSM at 32/255 leaves more than a tenth of the mIoU, as on VOC.",
+                "FGSM at 32/255 leaves more than a tenth of the mIoU (bound ours), as on VOC.",
                 lambda results: -nearly_nothing_left(results), on=on_objects,
             ),
         ],

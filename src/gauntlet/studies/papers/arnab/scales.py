@@ -231,7 +231,8 @@ def scale_study(
             for name in names
         ),
         Claim(
-            f"{names[-1]} made on the multiscale network leaves no single scale 5 points more than its own attack.",
+            f"{names[-1]} made on the multiscale network leaves no single scale 5 points (bound ours) more than its "
+            "own attack.",
             partial(multiscale_attacks_are_nearly_white_box, names[-1]),
         ),
         Claim(
@@ -278,7 +279,8 @@ def beside_max(study: Study, names: Sequence[str], maximum: partial[Printed]) ->
             *study.claims,
             *(
                 Claim(
-                    f"Mean and maximum are worth the same under {name} made on each itself (within 5 points).",
+                    f"Mean and maximum are worth the same under {name} made on each itself (within 5 points; "
+                    "bound ours).",
                     partial(poolings_agree, name),
                 )
                 for name in names
