@@ -21,11 +21,12 @@ def test_there_are_twenty() -> None:
 def test_a_sentence_has_its_figures_from_the_pages_that_it_links_and_a_command(sentence: str) -> None:
     pages = re.findall(r"\]\(([\w./-]+\.md)\)", sentence)
     text = " ".join(" ".join((DOCS / page).read_text(encoding="utf-8").split()) for page in pages)
-    figures = re.findall(r"\*\*(.+?)\*\*", " ".join(sentence.split()))
+    sentence = " ".join(sentence.split())
+    figures = re.findall(r"\*\*(.+?)\*\*", sentence)
     assert figures
     for figure in figures:
         assert re.search(rf"(?<![\d.+-]){re.escape(figure)}(?!\.?\d)", text), f"{figure} does not stand on {pages}"
     assert re.search(r"`gauntlet [a-z]|the command of \d+", sentence)
-    for name, rest in re.findall(r"`gauntlet study run (\S+?)(`| [^`]*`)", " ".join(sentence.split())):
+    for name, rest in re.findall(r"`gauntlet study run (\S+?)(`| [^`]*`)", sentence):
         assert ("--model" in rest) == isinstance(studies[name], Study), f"{name} is not a command that runs"
-    assert re.search(r"\d+ (scenes|images|models|photographs)", " ".join(sentence.split()))
+    assert re.search(r"\d+ (scenes|images|models|photographs)", sentence)
