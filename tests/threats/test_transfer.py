@@ -20,6 +20,8 @@ from gauntlet.evaluation.execution.runner import run_jobs
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
 from gauntlet.models import SegmentationModel, wrap_model
 from gauntlet.results import Evaluation, Store
+from gauntlet.samples import Sample, collate
+from gauntlet.seeding import ImageSeed
 from gauntlet.threats import build_threat, build_threats, rebuild_threat
 from gauntlet.threats.image_cache import ImageCache, MadeImage, content_key
 from tiny import TinyDataset, tiny_network
@@ -311,3 +313,79 @@ def test_a_source_is_prepared_once_for_all_batches(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("gauntlet.evaluation.jobs.prepare_for", counting)
     evaluate(tiny(2), TinyDataset(4), transfer(tiny(1)), batch_size=1, prepare="channels-last")
     assert prepared.count("tiny-1") == 1
+
+
+class OneSize(torch.nn.Module):
+    """Logits of a 1x1 convolution, for images of 8x12 pixels only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Conv2d(3, 3, 1, bias=False)
+        with torch.no_grad():
+            self.layer.weight.copy_(torch.tensor([[4.0, 1, -2], [1, 3, 1], [-1, -2, 5]])[:, :, None, None])
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        assert images.shape[-2:] == (8, 12)
+        logits: torch.Tensor = self.layer(images)
+        return logits
+
+
+def test_a_source_of_another_size_is_attacked_at_it() -> None:
+    """Every pixel is pushed away from the class of its block: the change is that of the small image, made larger."""
+    source = wrap_model(OneSize(), num_classes=3, name="one size")
+    samples = [
+        Sample("one", np.full((16, 24, 3), 128, np.uint8), labels=np.zeros((16, 24), np.int64)),
+    ]
+    batch, seeds = collate(samples), [ImageSeed(0, "one")]
+    step = {"name": "fgsm", "epsilon": "8/255", "labels": "truth"}
+    threat = build_threat({"transfer": {"source_model": source, "source_size": "8x12", "attack": step}})
+    made = threat.perturb(tiny(1), batch, seeds)
+    small = collate([Sample("one", np.full((8, 12, 3), 128, np.uint8), labels=np.zeros((8, 12), np.int64))])
+    alone = build_threat({"attack": step}).perturb(source, small, seeds)
+    change = alone.images[0, :, 0, 0] - small.images[0, :, 0, 0]  # the same for every pixel
+    assert change.abs().tolist() == pytest.approx([8 / 255] * 3)
+    expected = batch.images + change.view(1, 3, 1, 1)
+    torch.testing.assert_close(made.images, expected, rtol=0, atol=1e-6)
+    assert made.details["norm"][0] == pytest.approx(8 / 255)
+    assert made.details["source_pixels"] == [[96, 0, 0]]
+
+
+@pytest.mark.parametrize(("norm", "epsilon"), [("linf", "8/255"), ("l2", "0.5")])
+def test_a_resized_perturbation_keeps_to_the_budget(norm: str, epsilon: str) -> None:
+    data = TinyDataset(2)
+    batch = collate([data[0], data[1]], ignore_index=data.ignore_index)
+    options = {"source_model": tiny(2), "source_size": [10, 14], "attack": {**PGD, "norm": norm, "epsilon": epsilon}}
+    made = build_threat({"transfer": options}).perturb(tiny(1), batch, [ImageSeed(0, each) for each in data.ids()])
+    change = (made.images.double() - batch.images.double()).flatten(1)
+    size = change.abs().amax(dim=1) if norm == "linf" else change.norm(dim=1)
+    radius = 8 / 255 if norm == "linf" else 0.5
+    assert (size <= radius).all()
+    assert (size > 0.2 * radius).all()
+    assert made.images.min() >= 0
+    assert made.images.max() <= 1
+
+
+def test_the_size_of_a_source_is_part_of_what_is_evaluated() -> None:
+    plain, sized = (
+        build_threat({"transfer": {"source_model": tiny(2), "attack": PGD, **more}})
+        for more in ({}, {"source_size": "10x14"})
+    )
+    assert sized.name == "pgd linf 8/255 x3 at 10x14 from tiny-2"
+    assert sized.describe()["transfer"]["source_size"] == [10, 14]
+    assert "source_size" not in plain.describe()["transfer"]
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"source_size": "10"}, "a source_size is HEIGHTxWIDTH in pixels, as in 512x1024, not '10'"),
+        ({"source_size": [0, 4]}, "not \\[0, 4\\]"),
+        (
+            {"source_size": "8x8", "attack": {**PGD, "region": {"square": {"size": 4, "position": "centre"}}}},
+            "an attack with a region is made at the size of the images",
+        ),
+    ],
+)
+def test_sizes_of_sources_that_cannot_be(more: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(GauntletError, match=sentence):
+        build_threat({"transfer": {"source_model": "streets/enet", "attack": PGD, **more}})

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from gauntlet.errors import GauntletError
 from gauntlet.models import GauntletModel, resolve_model
@@ -31,6 +31,7 @@ from gauntlet.threats.contract import Perturbed, Preparation, Threat, threats
 from gauntlet.threats.image_cache import ImageCache, MadeImage, content_key
 from gauntlet.threats.kinds.attack import AttackThreat, need_labels
 from gauntlet.threats.kinds.corruption import parse_options
+from gauntlet.threats.kinds.source_size import Size, at_size, attack_at_size, check_resizable, parse_source_size
 from gauntlet.threats.options import Option, options_of
 from gauntlet.threats.passes import Passes
 
@@ -40,6 +41,10 @@ SOURCE = Option("always", written="from {value}", swept=True, mapping=True)
 CACHE = ImageCache("transfer")
 
 
+def _size(value: Any) -> Size | None:
+    return None if value is None else parse_source_size(value)
+
+
 class TransferOptions(BaseModel):
     """What is transferred, and from where.
 
@@ -47,6 +52,8 @@ class TransferOptions(BaseModel):
         source_model: where the attack is made: an address, {"address": ..., "options": {...}} as in a plan, a model,
             or "inner" for the model inside the evaluated wrapper.
         attack: the options of the attack, its region among them.
+        source_size: height and width at which the source is attacked, "512x1024" or [512, 1024], where that is not the
+            size of the images; the perturbation is resized, and brought back into the ball and [0, 1].
         source_digest: of the source's weights, in stored descriptions; another model of the same name is refused.
     """
 
@@ -54,6 +61,7 @@ class TransferOptions(BaseModel):
 
     source_model: Annotated[str | dict[str, Any] | GauntletModel, SOURCE]
     attack: dict[str, Any]
+    source_size: Annotated[Size | None, BeforeValidator(_size), Option("unusual", rectangle=True)] = None
     source_digest: Annotated[str | None, Option("never")] = None
 
 
@@ -70,6 +78,9 @@ class TransferThreat(Threat):
         self.options = parse_options("transfer", TransferOptions, options)
         self.inner = AttackThreat(self.options.attack)
         self.version = self.inner.version  # type: ignore[misc]
+        self.size = self.options.source_size
+        if self.size is not None:
+            check_resizable(self.inner)
         self._preparation: Preparation | None = None
         self._ready: tuple[GauntletModel, GauntletModel] | None = None  # the source, and its prepared copy
         self._identity: ModelIdentity | None = None
@@ -78,8 +89,9 @@ class TransferThreat(Threat):
 
     @property
     def name(self) -> str:
-        """Such as "pgd linf 8/255 x20 from streets/enet"."""
-        return f"{self.inner.name} from {self._source_name}"
+        """Such as "pgd linf 8/255 x20 from streets/enet", "pgd linf 8/255 x20 at 64x128 from streets/enet"."""
+        size = "" if self.size is None else f" at {self.size[0]}x{self.size[1]}"
+        return f"{self.inner.name}{size} from {self._source_name}"
 
     @property
     def _source_name(self) -> str:
@@ -121,7 +133,7 @@ class TransferThreat(Threat):
     def check_size(self, height: int, width: int) -> None:
         source = self._named_source
         if source is not None:
-            source.check_size(height, width)
+            source.check_size(*(self.size or (height, width)))
 
     def check_model(self, name: str) -> None:
         if self.options.source_model != INNER:
@@ -144,7 +156,12 @@ class TransferThreat(Threat):
         else:
             digest = self.options.source_digest or self.identity.digest
             source = {"source_model": self._source_name, "source_digest": digest}
-        return {"transfer": {**source, **self.inner.describe()}}
+        return {"transfer": {**source, **self._sized, **self.inner.describe()}}
+
+    @property
+    def _sized(self) -> dict[str, Any]:
+        """The size of the source, where one is given."""
+        return {} if self.size is None else {"source_size": list(self.size)}
 
     def written(self) -> dict[str, Any]:
         source = self.options.source_model
@@ -153,7 +170,7 @@ class TransferThreat(Threat):
                 "the source model of a transfer only lives in this process and cannot be sent to another; give its "
                 "address, or use workers=1."
             )
-        return {"transfer": {"source_model": source, **self.inner.describe()}}
+        return {"transfer": {"source_model": source, **self._sized, **self.inner.describe()}}
 
     def with_preparation(self, preparation: Preparation) -> TransferThreat:
         prepared = TransferThreat(dict(self.options))
@@ -163,9 +180,12 @@ class TransferThreat(Threat):
     def perturb(self, model: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> Perturbed:
         source = self._ready_source(model)
         is_target = source is model
-        batch_for_source = batch if is_target else _for_source(self.inner, source, model, batch, seeds)
+        batch_for_source = batch if self.size is None else at_size(batch, self.size)
+        if not is_target:
+            batch_for_source = _for_source(self.inner, source, model, batch_for_source, seeds)
         # The images of a batch may round differently in a batch of another size, or after another preparation.
         how = [source.identity.digest, self.inner.describe(), self.version, source.preparation, len(batch)]
+        how += [] if self.size is None else [list(self.size)]
         how += [_architecture(source), source.device.type, str(torch.__version__)]
         keys = [
             content_key(how, seed.run_seed, seed.image_id, image.cpu().numpy(), *_truth_of(sample, batch.ignore_index))
@@ -175,7 +195,7 @@ class TransferThreat(Threat):
             known = [CACHE.read(key) for key in keys]
             entries = [each for each in known if each is not None]
             if len(entries) < len(keys):
-                entries = _attack(self.inner, source, batch_for_source, seeds)
+                entries = _attack(self.inner, source, batch_for_source, seeds, batch.images)
                 for key, each in zip(keys, entries, strict=True):
                     CACHE.write(key, each)
         images = torch.stack([torch.from_numpy(each.image) for each in entries]).to(batch.images.device)
@@ -200,14 +220,25 @@ class TransferThreat(Threat):
         return self._ready[1]
 
 
-def _attack(inner: AttackThreat, source: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed]) -> list[MadeImage]:
-    """The images that the attack makes on the source, with what is known of each and what the source says to it."""
-    made = inner.perturb(source, batch, seeds)
+def _attack(
+    inner: AttackThreat, source: GauntletModel, batch: Batch, seeds: Sequence[ImageSeed], images: torch.Tensor
+) -> list[MadeImage]:
+    """The images that the attack makes on the source, with what is known of each and what the source says to it.
+
+    Args:
+        inner, source, seeds: the attack, where it is made, and how it draws.
+        batch: as the source sees it, maybe at another size.
+        images: (N, 3, H, W), as the target sees them.
+    """
+    if batch.images.shape == images.shape:
+        made = inner.perturb(source, batch, seeds)
+        shown = made.images
+    else:
+        made, shown = attack_at_size(inner, source, batch, images, seeds)
     details = {**made.details, **_source_counts(source, batch, made.images, seeds)}
-    images = made.images.cpu().numpy()
     return [
         MadeImage(image, {name: values[index] for name, values in details.items()})
-        for index, image in enumerate(images)
+        for index, image in enumerate(shown.cpu().numpy())
     ]
 
 
