@@ -13,6 +13,14 @@ DOCS = ROOT / "docs"
 SENTENCES = re.findall(r"^\d+\. (.*(?:\n   .*)*)", (DOCS / "evidence.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
+def test_the_lead_has_its_figures_from_the_pages_of_the_first_sentences() -> None:
+    lead = " ".join((DOCS / "evidence.md").read_text(encoding="utf-8").partition("\n## ")[0].split())
+    text = "".join((DOCS / page).read_text(encoding="utf-8") for page in ("shipped-models.md", "camvid-trained.md"))
+    figures = re.findall(r"\*\*(.+?)\*\*", lead)
+    assert len(figures) == 4
+    assert [figure for figure in figures if figure not in text] == []
+
+
 def test_there_are_twenty() -> None:
     assert len(SENTENCES) == 20
 
