@@ -83,9 +83,14 @@ def test_a_crf_with_a_part_of_its_gradient_needs_an_attack_along_all_of_it() -> 
     gauntlet.evaluate(partial, data, {"attack": ATTACK}, store=store, prepare="off")
     assert any("(image_gradient=false), and it was never shown" in text for text in sentences(build_report(store)))
     assert "Never attacked adaptively, so not to be called robust: crf:" in summary(build_report(store))
-    transferred = {"transfer": {"source_model": whole, "attack": ATTACK}}
-    gauntlet.evaluate(partial, data, transferred, store=store, prepare="off")
-    assert not any("image_gradient=false" in text for text in sentences(build_report(store)))
+    around = MultiscaleModel(partial, scales=(0.5, 1))  # its "inner" still has the partial gradient
+    for source, model_there, told in (("inner", around, True), (whole, partial, False), (inner, partial, False)):
+        other = Store()
+        transferred = {"transfer": {"source_model": source, "attack": ATTACK}}
+        gauntlet.evaluate(model_there, data, transferred, store=other, prepare="off")
+        findings = sentences(build_report(other))
+        assert any("image_gradient=false" in text for text in findings) == told
+        assert not any("never attacked itself" in text for text in findings)
 
 
 def test_a_defence_needs_an_attack_of_its_own() -> None:

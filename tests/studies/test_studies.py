@@ -189,9 +189,9 @@ def test_a_correlation_over_models_is_judged_of_six_and_printed_as_rho() -> None
         mious = {(f"model {n}", "network", "clean"): 0.2 * n for n in range(models)}
         figures = Printed("by hand", mious, ratios)
         assert lacks(claim, figures) == verdict
-        words = f"cannot be judged: {verdict}" if verdict else "holds (rho 1.00)"
+        words = f"cannot be judged: {verdict}" if verdict else "holds (+1.00 of rho)"
         assert printed_words(claim, figures) == words
-    assert margin_words(claim, Interval(0.8, 0.2, 0.9)) == "rho 0.80 (0.20 to 0.90)"
+    assert margin_words(claim, Interval(0.8, 0.2, 0.9)) == "+0.80 (+0.20 to +0.90) of rho"
     assert margin_words(claim, Interval(float("nan"))) == "-"
 
 

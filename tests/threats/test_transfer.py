@@ -389,3 +389,22 @@ def test_the_size_of_a_source_is_part_of_what_is_evaluated() -> None:
 def test_sizes_of_sources_that_cannot_be(more: dict[str, Any], sentence: str) -> None:
     with pytest.raises(GauntletError, match=sentence):
         build_threat({"transfer": {"source_model": "streets/enet", "attack": PGD, **more}})
+
+
+def test_an_attack_at_another_size_is_a_source_of_its_own_in_the_matrix() -> None:
+    store, data, target, source = Store(), TinyDataset(2), tiny(1), tiny(2)
+    figures = {}
+    for label, more in (("tiny-2", {}), ("tiny-2 at 10x14", {"source_size": "10x14"})):
+        threat = {"transfer": {"source_model": source, "attack": PGD, **more}}
+        figures[label] = evaluate(target, data, threat, store=store, prepare="off").figures["mIoU"]
+    clean = evaluate(target, data, "clean", store=store).figures["mIoU"]
+    matrix = transfer_matrix(store.frame(), "pgd linf 8/255 x3")
+    assert {name: matrix.loc["tiny-1", name] for name in matrix.columns} == pytest.approx(
+        {label: figure / clean for label, figure in figures.items()}
+    )
+
+
+def test_a_size_of_the_source_is_for_segmentation() -> None:
+    threat = build_threat({"transfer": {"source_model": "streets/fcos", "source_size": "64x64", "attack": PGD}})
+    with pytest.raises(GauntletError, match="source_size is for segmentation models"):
+        threat.check_task("detection")

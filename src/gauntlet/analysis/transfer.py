@@ -12,7 +12,7 @@ from gauntlet.analysis.frames import of_metric, one_each, require_columns, unit_
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import divide
 from gauntlet.models.defended_names import DefendedName, read_name, source_name
-from gauntlet.results.descriptions import threat_settings
+from gauntlet.results.descriptions import split_transfer, threat_settings
 
 RATIO = "IoU ratio"
 
@@ -41,7 +41,7 @@ def transfer(frame: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:
     sources = threat_settings(attacks)["source_model"]
     attacks = attacks.assign(
         made_on=_makers(attacks, sources),
-        threat=[name.removesuffix(f" from {source}") for name, source in zip(attacks["threat"], sources, strict=True)],
+        threat=[split_transfer(name, source)[0] for name, source in zip(attacks["threat"], sources, strict=True)],
     )
     units = unit_columns(rows)
     attacks = one_each(attacks, [*units, "metric", "threat", "made_on"])
@@ -137,7 +137,7 @@ def with_transformations(frame: pd.DataFrame) -> pd.DataFrame:
         model=[model for model, _ in inside],
         transform=[kind for _, kind in inside],
         source_transform=[kind for _, kind in made],
-        threat=[name.removesuffix(f" from {source}") for name, source in zip(rows["threat"], sources, strict=True)],
+        threat=[split_transfer(name, source)[0] for name, source in zip(rows["threat"], sources, strict=True)],
     )
     rows = rows[[one[0] == other[0] for one, other in zip(inside, made, strict=True)]]
     keys = [*unit_columns(rows.drop(columns="model_digest", errors="ignore")), "metric", "threat"]
@@ -145,9 +145,15 @@ def with_transformations(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _makers(rows: pd.DataFrame, sources: pd.Series) -> list[str]:
-    """The model that each attack was made on: its source, the model inside for "inner", else the attacked one."""
-    pairs = zip(sources, rows["model"], strict=True)
-    return [source_name(source, target) if source else target for source, target in pairs]
+    """The model that each attack was made on: its source, the model inside for "inner", else the attacked one.
+
+    With the size of the source, where it was attacked at one of its own.
+    """
+    makers = []
+    for source, target, name in zip(sources, rows["model"], rows["threat"], strict=True):
+        size = split_transfer(name, source)[1]
+        makers.append((source_name(source, target) if source else target) + (f" at {size}" if size else ""))
+    return makers
 
 
 def _words_of_transformations(names: Iterable[str]) -> dict[str, tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,3 +80,20 @@ def is_plain(description: Mapping[str, Any]) -> bool:
 def grey_levels(fraction: float) -> float:
     """A pixel quantity on the 0 to 255 scale, free of rounding noise: 8/255 is exactly 8."""
     return round(fraction * 255, 6)
+
+
+def split_transfer(name: str, source: str) -> tuple[str, str]:
+    """The attack's own name in that of a transferred one, and the size of the source; "" where it has none.
+
+    Args:
+        name: of the threat.
+        source: the model that it was made on, "" for one that is not transferred.
+
+    >>> split_transfer("pgd linf 8/255 x20 at 64x128 from streets/enet", "streets/enet")
+    ('pgd linf 8/255 x20', '64x128')
+    >>> split_transfer("pgd linf 8/255 x20 from streets/enet", "streets/enet")
+    ('pgd linf 8/255 x20', '')
+    """
+    attack = name.removesuffix(f" from {source}") if source else name
+    sized = re.fullmatch(r"(.+) at (\d+x\d+)", attack) if attack != name else None
+    return (attack, "") if sized is None else (sized[1], sized[2])

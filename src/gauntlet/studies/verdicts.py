@@ -61,11 +61,11 @@ def lacks(claim: Claim, figures: Figures) -> str:
 
 
 def margin_words(claim: Claim, margin: Interval) -> str:
-    """A margin in its unit: "+2.1 (-1.0 to +4.0)" in points, "rho 0.80 (0.20 to 0.90)"."""
+    """A margin in its unit: "+2.1 (-1.0 to +4.0)" in points, "+0.80 (+0.20 to +0.90) of rho"."""
     if claim.unit == "points":
         return format_cell(margin, "points")
-    bounds = "" if math.isnan(margin.low) else f" ({margin.low:.2f} to {margin.high:.2f})"
-    return "-" if math.isnan(margin.value) else f"rho {margin.value:.2f}{bounds}"
+    bounds = "" if math.isnan(margin.low) else f" ({margin.low:+.2f} to {margin.high:+.2f})"
+    return "-" if math.isnan(margin.value) else f"{margin.value:+.2f}{bounds} of rho"
 
 
 def printed_words(claim: Claim, printed: Printed | None) -> str:

@@ -18,11 +18,12 @@ from gauntlet.models.defended_names import (
     draws_in,
     noise_alone,
     read_name,
+    source_name,
     with_whole_gradient,
 )
 from gauntlet.report.document import Finding
 from gauntlet.report.scope import Scope
-from gauntlet.results.descriptions import is_plain, read_description, threat_settings
+from gauntlet.results.descriptions import is_plain, read_description, split_transfer, threat_settings
 from gauntlet.threats.attacks import checks as honesty
 from gauntlet.threats.attacks.registration import names_without_gradient
 
@@ -60,9 +61,9 @@ def never_attacked_adaptively(scope: Scope) -> Iterator[Finding]:
                     "It draws at random and was never attacked with gradients averaged over draws (samples: 10): its "
                     "figures say nothing about robustness.",
                 )
-        elif with_whole_gradient(name) != name and not any(
-            _made_along_all_of_it(name, description) for description in of_model["description"]
-        ):
+        elif with_whole_gradient(name) != name:
+            if any(_made_along_all_of_it(name, description) for description in of_model["description"]):
+                continue
             yield Finding(
                 "warning",
                 model,
@@ -161,7 +162,7 @@ def _with_makers(scope: Scope) -> pd.DataFrame:
     rows = scope.headline[scope.headline["kind"].isin(["attack", "transfer"])]
     sources = threat_settings(rows)["source_model"]
     # Names as stored: those that are shown have addresses in the place of sources.
-    names = [name.removesuffix(f" from {source}") for name, source in zip(rows["stored_threat"], sources, strict=True)]
+    names = [split_transfer(name, source)[0] for name, source in zip(rows["stored_threat"], sources, strict=True)]
     itself = [_made_on(digest, text) for digest, text in zip(rows["digest"], rows["description"], strict=True)]
     return rows.assign(attack=names, source=sources, white=rows["kind"].eq("attack") | np.array(itself, dtype=bool))
 
@@ -179,8 +180,8 @@ def _follows_gradient(description: str) -> bool:
 
 
 def _made_on(digest: str, description: str) -> bool:
-    """Whether a transferred attack was made on the model of this digest, the evaluated one."""
-    return f'"source_digest": "{digest}"' in description
+    """Whether a transferred attack was made on the model of this digest, the evaluated one, at the images' own size."""
+    return f'"source_digest": "{digest}"' in description and '"source_size"' not in description
 
 
 def _averaged_through_noise(name: str, description: str) -> bool:
@@ -193,7 +194,10 @@ def _averaged_through_noise(name: str, description: str) -> bool:
 def _made_along_all_of_it(name: str, description: str) -> bool:
     """Whether an attack on a CRF with a part of its gradient was made on the whole field, or on the model inside it."""
     source = str(json.loads(description or "{}").get("transfer", {}).get("source_model", ""))
-    return source in ("inner", with_whole_gradient(name)) and _follows_gradient(description)
+    read, made_on = read_name(name), source_name(source, name)
+    inside = () if read is None else read.inner
+    known = made_on == with_whole_gradient(name) or (made_on in inside and with_whole_gradient(made_on) == made_on)
+    return known and _follows_gradient(description)
 
 
 def _has_target(description: Mapping[str, Any]) -> bool:

@@ -103,7 +103,11 @@ def size_section(runs: Runs) -> str:
     header = ["model", *(f"{size} ({count})" for size, count in zip(FRACTION_NAMES, counts, strict=True))]
     return section(
         "Recall by the size of objects",
-        judged(smallest([kept[model][1] - kept[model][0] for model in attacked]), len(runs.dataset))
+        judged(
+            smallest([kept[model][1] - kept[model][0] for model in attacked]) if attacked else UNKNOWN,
+            len(runs.dataset),
+            "" if attacked else "no model was trained on attacked images only",
+        )
         + f" The same by objects instead of classes: those of at least {large} of the image keep a larger share of "
         f"their clean mean recall than those below {small}, for every model trained on attacked images "
         f"only ({len(attacked)} here). Classes and objects need not agree: IoU falls with every pixel that is wrongly "

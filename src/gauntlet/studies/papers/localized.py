@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from gauntlet.metrics.arithmetic import divide
+from gauntlet.models.sources import shipped
 from gauntlet.report.charts import Axis
 from gauntlet.report.document import Block
 from gauntlet.results import published
@@ -98,15 +99,20 @@ def kinds(results: Figures) -> tuple[list[str], list[str]]:
     return transformers, [model for model in results.models if model not in transformers]
 
 
+def architecture(model: str) -> str:
+    """The network of a shipped model by its card: its trainings are one network; any other model is one of its own."""
+    return str(shipped.find(model).card["model"]["architecture"]) if model in shipped.names() else model
+
+
 def one_of_a_kind(results: Figures) -> str:
     """Why a claim about transformers cannot be judged of these networks."""
-    fewest = min(map(len, kinds(results)))
+    fewest = min(len(set(map(architecture, group))) for group in kinds(results))
     return "" if fewest >= 2 else f"{('no', 'one')[fewest]} network of a kind"
 
 
 TWO_OF_A_KIND = Condition(
-    "a verdict on transformers takes two of them and two other networks, as intervals over images tell nothing "
-    "of a kind",
+    "a verdict on transformers takes two of them and two other networks (trainings of one do not count), as intervals "
+    "over images tell nothing of a kind",
     one_of_a_kind,
 )
 LEAST_EFFECT = 0.05

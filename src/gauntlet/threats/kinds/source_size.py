@@ -9,9 +9,9 @@ import torch
 from torch.nn import functional
 
 from gauntlet.errors import GauntletError
+from gauntlet.models import GauntletModel
 from gauntlet.samples import Batch
 from gauntlet.seeding import ImageSeed
-from gauntlet.tasks import SEGMENTATION, task_of
 from gauntlet.threats.attacks import Attack
 from gauntlet.threats.attacks.engine.constraints import ball
 from gauntlet.threats.attacks.engine.norms import image_norm
@@ -48,20 +48,19 @@ def at_size(batch: Batch, size: Size) -> Batch:
 
 
 def attack_at_size(
-    inner: AttackThreat, source: torch.nn.Module, resized: Batch, images: torch.Tensor, seeds: Sequence[ImageSeed]
+    inner: AttackThreat, source: GauntletModel, resized: Batch, images: torch.Tensor, seeds: Sequence[ImageSeed]
 ) -> tuple[Perturbed, torch.Tensor]:
     """What an attack makes of a resized batch, and its perturbation on the images themselves.
 
-    The perturbation is resized bilinearly, then brought back into the ball of the attack and into [0, 1].
+    The perturbation is resized bilinearly, then brought back into the ball of the attack and into [0, 1]. Norms are of
+    what is shown; that of an attack for the smallest perturbation is the smallest on the source, not on the target.
 
     Args:
         inner, source, seeds: the attack, where it is made, and how it draws.
         resized: the batch at the size of the source.
         images: (N, 3, H, W) at their own size.
     """
-    if task_of(source) != SEGMENTATION:
-        raise GauntletError("source_size is for segmentation models: boxes would have to be moved along.")
-    made = inner.perturb(source, resized, seeds)  # type: ignore[arg-type] # a model of a task is a GauntletModel
+    made = inner.perturb(source, resized, seeds)
     change = functional.interpolate(
         made.images - resized.images, size=images.shape[-2:], mode="bilinear", align_corners=False
     )

@@ -70,8 +70,8 @@ class TransferThreat(Threat):
     """Images that an attack made on a source model; the evaluated model only looks at them.
 
     The images of one source serve every target: they are kept in a cache, found by the source, the attack, the seed,
-    what they were made with, and the images themselves. Where the evaluated model is the source, this is the plain
-    attack, bit for bit.
+    what they were made with, and the images themselves. Where the evaluated model is the source, and is attacked at the
+    size of the images, this is the plain attack, bit for bit.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -124,11 +124,10 @@ class TransferThreat(Threat):
 
     def check_task(self, task: str) -> None:
         source = self._named_source
+        if self.size is not None and task != SEGMENTATION:
+            raise GauntletError("source_size is for segmentation models: boxes would have to be moved along.")
         if source is not None and source.task != task:
-            raise GauntletError(
-                f"the source '{source.identity.name}' is a {source.task} model; its images are transferred to models "
-                f"of the same task only, not to {task} models."
-            )
+            raise _other_task(source.identity.name, source.task, task)
 
     def check_size(self, height: int, width: int) -> None:
         source = self._named_source
@@ -212,6 +211,8 @@ class TransferThreat(Threat):
             return target
         else:
             source = given if isinstance(given, GauntletModel) else _loaded(json.dumps(_address(given)))
+        if source.task != target.task:  # of a stored description, which `check_task` does not look up
+            raise _other_task(source.identity.name, source.task, target.task)
         source = source.freeze().to(target.device)
         if self._preparation is None or source.preparation:
             return source
@@ -321,6 +322,13 @@ def _inner_of(target: GauntletModel) -> GauntletModel:
     if len(inside) != 1:
         raise _not_one_inside(target.identity.name, len(inside))
     return inside[0]
+
+
+def _other_task(name: str, task: str, wanted: str) -> GauntletError:
+    return GauntletError(
+        f"the source '{name}' is a {task} model; its images are transferred to models of the same task only, not to "
+        f"{wanted} models."
+    )
 
 
 def _not_one_inside(name: str, count: int) -> GauntletError:
