@@ -128,9 +128,8 @@ class Defence(SegmentationModel):
         """The identity of a defended model, without loading it."""
         words = settings.words
         digests = "|".join(each.digest for each in inner)
-        digest = hashlib.sha256(f"{digests}|{cls.prefix}|{words}|{cls.version_with(settings)}".encode()).hexdigest()[
-            :16
-        ]
+        whole = f"{digests}|{cls.prefix}|{words}|{cls.version_with(settings)}"
+        digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
         name = inner[0].name if len(inner) == 1 else "+".join(f"[{each.name}]" for each in inner)
         return ModelIdentity(" ".join(part for part in (name, cls.prefix, words) if part), digest)
 

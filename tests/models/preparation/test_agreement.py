@@ -21,11 +21,6 @@ LARGEST = 0.001
 MODELS = [name for name in shipped.names("streets") if shipped.find(name).task == SEGMENTATION]
 
 
-def network(name: str) -> str:
-    """The network whose weights a shipped model has, such as "enet"."""
-    return str(shipped.find(name).card["model"]["architecture"])
-
-
 @cache
 def streets() -> Dataset:
     """Scenes that are rendered once for all models."""
@@ -44,6 +39,6 @@ def test_a_prepared_model_is_as_robust_as_it_was(name: str, attack: str) -> None
     model = gauntlet.load_model(name)
     expected = miou(model, attack, "off")
     # Every way to prepare under PGD on one model of a network; else the one that has all of them at once.
-    first = name == next(each for each in MODELS if network(each) == network(name))
+    first = name == next(each for each in MODELS if shipped.find(each).architecture == shipped.find(name).architecture)
     for steps in CANDIDATES[1:] if attack == "pgd" and first else CANDIDATES[-1:]:
         assert miou(model, attack, ",".join(steps)) == pytest.approx(expected, abs=LARGEST), steps

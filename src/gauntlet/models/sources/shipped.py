@@ -29,6 +29,11 @@ class ShippedModel(CardAndWeights):
     def weights(self) -> Path:
         return WEIGHTS / f"{self.name}.safetensors"
 
+    @property
+    def architecture(self) -> str:
+        """The network whose weights it has, such as "enet": models of one network differ in their training."""
+        return str(self.card["model"]["architecture"])
+
 
 def names(dataset: str = "*") -> list[str]:
     """Names of the shipped models, all or those of one dataset ("streets")."""

@@ -164,9 +164,7 @@ def too_few(kinds: Mapping[str, Sequence[str]]) -> str:
     >>> too_few({"transformer": ["streets/segformer", "streets/segformer-at"]})
     '1 transformer'
     """
-    architectures = {
-        kind: {shipped.find(model).card["model"]["architecture"] for model in models} for kind, models in kinds.items()
-    }
+    architectures = {kind: {shipped.find(model).architecture for model in models} for kind, models in kinds.items()}
     return ", ".join(counted(len(each), kind) for kind, each in architectures.items() if len(each) < LEAST_NETWORKS)
 
 

@@ -134,9 +134,8 @@ def normal_of(model: str) -> str:
     ('PSPNet Normal, VOC', 'UPerNet Normal-Tiny, VOC', 'camvid/enet-clean')
     """
     if model in shipped.names():
-        network = shipped.find(model).card["model"]["architecture"]
-        beside = shipped.names(model.partition("/")[0])
-        same = [name for name in beside if shipped.find(name).card["model"]["architecture"] == network]
+        network, beside = shipped.find(model).architecture, shipped.names(model.partition("/")[0])
+        same = (name for name in beside if shipped.find(name).architecture == network)
         return next((name for name in same if training(name) == NORMAL), model)
     return re.sub(r"-at(50)?$", "", re.sub(r"(DDC|SegPGD|PGD|SEA)-AT(-100)?", "Normal", model))
 
@@ -365,8 +364,8 @@ def table_study(
 
 _SHIFTED = "The row labels of Tables 4 to 7 are shifted; the names here are resolved."
 _TRAINING = (
-    "Here a model counts as trained on attacked images by its name: -at all batches, -at50 half of them (as the "
-    "shipped ones), or the paper's names."
+    "Here a shipped model counts as trained as its card says, another one by its name: -at all batches attacked, -at50 "
+    "half of them, or the paper's names."
 )
 _TABLE_4 = "Normal models fall to PAdam-Cos, robust ones to SEA or PAdam-CE; the worst case is below each attack."
 TABLES = (

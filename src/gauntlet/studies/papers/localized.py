@@ -101,7 +101,7 @@ def kinds(results: Figures) -> tuple[list[str], list[str]]:
 
 def architecture(model: str) -> str:
     """The network of a shipped model by its card: its trainings are one network; any other model is one of its own."""
-    return str(shipped.find(model).card["model"]["architecture"]) if model in shipped.names() else model
+    return shipped.find(model).architecture if model in shipped.names() else model
 
 
 def one_of_a_kind(results: Figures) -> str:

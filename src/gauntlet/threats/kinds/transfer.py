@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import CodeType
 from typing import Annotated, Any
 
@@ -103,7 +103,7 @@ class TransferThreat(Threat):
     def identity(self) -> ModelIdentity:
         """Name and digest of the source; its weights are not loaded."""
         if self._identity is None:
-            self._identity = _source(self.options.source_model).identity
+            self._identity = self._source.identity
             stored = self.options.source_digest
             if stored is not None and stored != self._identity.digest:
                 raise GauntletError(
@@ -116,11 +116,16 @@ class TransferThreat(Threat):
     def declared_options(cls) -> dict[str, Option]:
         return options_of(TransferOptions)
 
+    @cached_property
+    def _source(self) -> ModelSource:
+        """The source, found once for the checks of all jobs; not for "inner", which is another for every target."""
+        return _source(self.options.source_model)
+
     @property
     def _named_source(self) -> ModelSource | None:
         """The source, where it does not depend on the target and is not one of a store, which may be gone."""
-        given = self.options.source_model
-        return None if given == INNER or self.options.source_digest is not None else _source(given)
+        named = self.options.source_model != INNER and self.options.source_digest is None
+        return self._source if named else None
 
     def check_task(self, task: str) -> None:
         source = self._named_source
