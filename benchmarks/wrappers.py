@@ -2,11 +2,12 @@
 
     python benchmarks/wrappers.py [--models streets/segformer ...] [--size 256x512] [--rounds 3] [--json FILE]
 
-For `multiscale:` and every kind of `transform:`: one image, one thread, processor time, everything in turns in this
-run, the fastest of each. "bare" are the passes of the model inside, at the same sizes. "own" is the wrapper around a
-model that gives stored logits at once, which is what the wrapper adds; the figure is (bare + own) / bare. Bound: 1.05.
-Exits with 1 when it is missed. "direct" is the time of the whole wrapped model over the bare passes: the same in
-theory, but a difference of two long times, which on a busy machine moves by several per cent from run to run.
+For `multiscale:` and every kind of `transform:`: one image, one thread, memory set up as in workers, processor time,
+everything in turns in this run, the fastest of each. "bare" are the passes of the model inside, at the same sizes.
+"own" is the wrapper around a model that gives stored logits at once, which is what the wrapper adds; the figure is
+(bare + own) / bare. Bound: 1.05. Exits with 1 when it is missed. "direct" is the time of the whole wrapped model over
+the bare passes: the same in theory, but a difference of two long times, which on a busy machine moves by several per
+cent from run to run.
 
 For `crf:` what `benchmarks/crf.py` states as cost, with its bounds; it takes minutes, and --models alone leaves it out.
 """
@@ -32,6 +33,7 @@ import crf  # beside this file
 from gauntlet.datasets import load_dataset
 from gauntlet.defences import Defence
 from gauntlet.defences.multiscale import scaled_size
+from gauntlet.evaluation.execution.memory import keep_freed_memory
 from gauntlet.models import load_model, wrap_model
 from gauntlet.models.randomness import ask_equally
 from gauntlet.samples import collate
@@ -120,6 +122,7 @@ def main() -> int:
     arguments = parser.parse_args()
     height, width = (int(side) for side in arguments.size.split("x"))
     torch.set_num_threads(1)
+    keep_freed_memory()
     images = collate([load_dataset("streets", size=(height, width), length=1)[0]]).images
     rows = {address: measure(address, images, arguments.rounds) for address in arguments.models or MODELS}
     line = "{0:18} {1:46} bare {bare_ms:6.1f} ms, own {own_ms:5.1f} ms, ratio {ratio:.3f}, direct {direct:.2f}{2}"

@@ -37,6 +37,14 @@ def summed(function: F) -> F:
     return _compile(function, fastmath={"reassoc", "contract", "nsz"})
 
 
+def fused(function: F) -> F:
+    """As `compiled`, but a product may be added without being rounded first, as torch's own loops do.
+
+    The last bits may then differ between kinds of processors, as theirs do.
+    """
+    return _compile(function, fastmath={"contract"})
+
+
 def _compile(function: F, **options: Any) -> F:
     try:
         return cast(F, numba.njit(cache=True, **{**OPTIONS, **options})(function))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from defence_cases import (
     REFERENCE,
@@ -22,6 +24,7 @@ from defence_cases import (
 from gauntlet.defences import MultiscaleModel, TransformedModel
 from gauntlet.defences.transform import KINDS, TransformSettings
 from gauntlet.defences.transformations.hsv import hsv_jitter, to_hsv, to_rgb
+from gauntlet.defences.transformations.jpeg import jpeg
 from gauntlet.errors import GauntletError
 from gauntlet.models import SegmentationModel, resolve_model
 from gauntlet.models.randomness import AttackDraws, Draws, EvaluationDraws, drawing, random_parts
@@ -136,6 +139,17 @@ def test_strength_0_is_the_model_bit_for_bit(settings: dict[str, Any]) -> None:
     made = TransformedModel(inner, **settings)
     assert not made.random
     assert torch.equal(made(images()), inner(images()))
+
+
+@pytest.mark.parametrize("quality", [1, 35, 50, 75, 95, 100])
+def test_jpeg_is_what_pillow_writes_and_reads(quality: int) -> None:
+    points = torch.rand(1, 3, 37, 51, generator=torch.Generator().manual_seed(quality))
+    points[..., :20] = torch.linspace(0, 1, 20)
+    stream = io.BytesIO()
+    levels = (255 * points[0]).round().to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
+    Image.fromarray(levels).save(stream, "JPEG", quality=quality)
+    read = torch.from_numpy(np.array(Image.open(stream))).permute(2, 0, 1)
+    assert torch.equal((255 * jpeg(points, [quality])[0]).round().to(torch.uint8), read)
 
 
 @pytest.mark.parametrize("kind", RANDOM)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn import functional
 
 from gauntlet.defences.contract import Addressed, Defence, DefenceSettings, parse_choice, parse_numbers
+from gauntlet.defences.resampling import ADD, LARGEST, REPLACE, pour, resampled
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
 from gauntlet.numbers import Number
@@ -83,31 +83,31 @@ class MultiscaleModel(Defence):
     def defend(self, images: torch.Tensor) -> torch.Tensor:
         settings = self.settings
         assert isinstance(settings.scales, tuple)
-        seen = [self._at(images, float(scale)) for scale in settings.scales]
-        if any(each.requires_grad for each in seen):
-            pooled = _largest(seen) if settings.pool == "max" else functools.reduce(torch.add, seen) / len(seen)
-            return log_of(pooled) if settings.of == PROBABILITIES else pooled
-        return self._pooled_in_place(seen)
+        size = (images.shape[-2], images.shape[-1])
+        answers = [self._at(images, float(scale)) for scale in settings.scales]
+        if not any(each.requires_grad for each in answers):
+            return self._poured(answers, size)
+        seen = [each if each.shape[-2:] == size else resampled(each, size) for each in answers]
+        pooled = _largest(seen) if settings.pool == "max" else functools.reduce(torch.add, seen) / len(seen)
+        return log_of(pooled) if settings.of == PROBABILITIES else pooled
 
-    def _pooled_in_place(self, seen: list[torch.Tensor]) -> torch.Tensor:
-        """The same values where no gradient is wanted, without a new tensor per step."""
-        settings = self.settings
-        assert isinstance(settings.scales, tuple)
-        # What was resampled is ours to write to; the model's own answer at scale 1 is not.
-        pooled = seen[0].clone() if settings.scales[0] == 1 else seen[0]
-        for each in seen[1:]:
-            pooled = torch.maximum(pooled, each, out=pooled) if settings.pool == "max" else pooled.add_(each)
+    def _poured(self, answers: Sequence[torch.Tensor], size: tuple[int, int]) -> torch.Tensor:
+        """The same values where no gradient is wanted, with one tensor at full size for all scales."""
+        settings, first = self.settings, answers[0]
+        pooled = pour(first, first.new_empty(*first.shape[:2], *size), REPLACE)
+        for answer in answers[1:]:
+            pooled = pour(answer, pooled, LARGEST if settings.pool == "max" else ADD)
         if settings.pool == "mean":
-            pooled = pooled.div_(len(seen))
+            pooled = pooled.div_(len(answers))
         if settings.of == PROBABILITIES:
             pooled = pooled.clamp_(min=torch.finfo(pooled.dtype).tiny).log_()
         return pooled
 
     def _at(self, images: torch.Tensor, scale: float) -> torch.Tensor:
-        """Logits or probabilities of the images at one scale, at full size, (N, K, H, W)."""
+        """Logits or probabilities of the images at one scale, at its own size, (N, K, h, w)."""
         height, width = images.shape[-2:]
         size = scaled_size(height, width, scale)
-        seen = images if scale == 1 else _resized(images, size)
+        seen = images if scale == 1 else resampled(images, size)
         try:
             values: torch.Tensor = self.model(seen)
         except (RuntimeError, ValueError) as error:
@@ -117,9 +117,7 @@ class MultiscaleModel(Defence):
                 f"at scale {scale:g} of multiscale: an image of {height}x{width} pixels becomes {size[0]}x{size[1]}, "
                 f"which '{self.model.identity.name}' does not accept: {error}"
             ) from error
-        if self.settings.of == PROBABILITIES:
-            values = values.softmax(dim=1)
-        return values if scale == 1 else _resized(values, (height, width))
+        return values.softmax(dim=1) if self.settings.of == PROBABILITIES else values
 
 
 def scaled_size(height: int, width: int, scale: float) -> tuple[int, int]:
@@ -139,11 +137,6 @@ def _largest(values: Sequence[torch.Tensor]) -> torch.Tensor:
 def log_of(probabilities: torch.Tensor) -> torch.Tensor:
     """The logarithm; a probability may round to 0, and the smallest normal number stands for it."""
     return probabilities.clamp(min=torch.finfo(probabilities.dtype).tiny).log()
-
-
-def _resized(values: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-    """Bilinear, by size: a scale factor would sample other positions wherever the size is not whole."""
-    return functional.interpolate(values, size=size, mode="bilinear", align_corners=False, antialias=False)
 
 
 source = Addressed(MultiscaleModel)

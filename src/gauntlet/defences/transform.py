@@ -194,10 +194,11 @@ class Hsv(Kind):
 
     def apply(self, settings: TransformSettings, images: torch.Tensor, parameters: Sequence[Any]) -> torch.Tensor:
         fields = [np.full((1, 1, 1), each, dtype=np.float64) if np.ndim(each) == 0 else each for each in parameters]
-        shifts = images.new_empty((len(fields), *fields[0].shape))  # (N, H, W, 3 or 1), rounded as it is filled
+        height, width, channels = fields[0].shape
+        shifts = images.new_empty((len(fields), channels, height, width))  # 3 channels or 1, rounded as it is filled
         for place, field in zip(shifts, fields, strict=True):
-            place.copy_(torch.from_numpy(field))
-        return hsv_jitter(images, shifts.permute(0, 3, 1, 2), UNITS[settings.units or "8bit"])
+            place.copy_(torch.from_numpy(field).permute(2, 0, 1))
+        return hsv_jitter(images, shifts, UNITS[settings.units or "8bit"])
 
 
 class Grey(Kind):

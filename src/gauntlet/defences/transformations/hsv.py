@@ -8,11 +8,15 @@ would cost more than a small network.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from gauntlet.compiling import compiled
+from gauntlet.compiling import compiled, inlined
+
+Planes = tuple[npt.NDArray[np.floating], ...]
 
 LEVELS = 255.0
 TURN = 180.0
@@ -55,11 +59,17 @@ def hsv_jitter(images: torch.Tensor, shifts: torch.Tensor, turn: float = TURN) -
         turn: one turn of the hue.
     """
     wanted = torch.is_grad_enabled() and (images.requires_grad or shifts.requires_grad)
-    if images.is_cpu and images.dtype in (torch.float32, torch.float64) and not wanted:
+    if images.is_cpu and images.dtype in (torch.float32, torch.float64) and not wanted and _is_near(shifts, turn):
         return _pixel_by_pixel(images, shifts, turn)
     moved = to_hsv(images, turn) + shifts
     hue, rest = moved[:, :1].remainder(turn), moved[:, 1:].clamp(0, LEVELS)
     return to_rgb(torch.cat([hue, rest], dim=1), turn)
+
+
+def _is_near(shifts: torch.Tensor, turn: float) -> bool:
+    """Whether no hue is shifted by more than half a turn: then one turn brings it back to where it belongs."""
+    low, high = (shifts[:, :1] if shifts.ndim == 4 else shifts).aminmax()
+    return bool(low >= -turn / 2) and bool(high <= turn / 2)
 
 
 def _pixel_by_pixel(images: torch.Tensor, shifts: torch.Tensor, turn: float) -> torch.Tensor:
@@ -67,55 +77,57 @@ def _pixel_by_pixel(images: torch.Tensor, shifts: torch.Tensor, turn: float) -> 
     jittered = torch.empty_like(images, memory_format=torch.contiguous_format)
     numbers = [0, 1, 2, 3, 4, 5, 6, LEVELS, turn, turn / 6, 6 / turn]
     kind = jittered.numpy().dtype
-    moved = shifts.expand(images.shape).detach().numpy()
-    _jitter(images.detach().numpy(), moved, tuple(np.array(numbers, dtype=kind)), jittered.numpy())
+    # Planes that lie in one piece: the loop runs on many pixels at once then, an order of magnitude faster.
+    seen, moved = (each.detach().contiguous().flatten(2).numpy() for each in (images, shifts.expand(images.shape)))
+    for image, shift, onto in zip(seen, moved, jittered.flatten(2).numpy(), strict=True):
+        _jitter(tuple(image), tuple(shift), tuple(np.array(numbers, dtype=kind)), tuple(onto))
     return jittered
 
 
 @compiled
-def _jitter(
-    images: npt.NDArray[np.floating],
-    shifts: npt.NDArray[np.floating],
-    numbers: tuple[np.floating, ...],
-    jittered: npt.NDArray[np.floating],
-) -> None:
-    """Writes the shifted images; all arrays are (N, 3, H, W) of one type.
+def _jitter(image: Planes, shifts: Planes, numbers: tuple[np.floating, ...], onto: Planes) -> None:
+    """Writes one shifted image; an image is three planes of (P,).
 
     Args:
-        images, shifts: as `hsv_jitter` takes them.
+        image, shifts: as `hsv_jitter` takes them, no hue shifted by more than half a turn.
         numbers: 0 to 6, LEVELS, turn, turn / 6, 6 / turn, in the type of the images: a literal would be a float64.
-        jittered: where to write.
+        onto: where to write.
     """
-    zero, one, two, three, four, five, six, levels, turn, to_turn, to_sector = numbers
-    count, _, height, width = images.shape
-    for image in range(count):
-        for row in range(height):
-            for column in range(width):
-                red, green, blue = (
-                    images[image, 0, row, column],
-                    images[image, 1, row, column],
-                    images[image, 2, row, column],
-                )
-                largest = max(red, green, blue)
-                spread = largest - min(red, green, blue)
-                hue = zero
-                if spread > zero:
-                    if largest == red:
-                        sector = (green - blue) / spread
-                        sector = sector + six if sector < zero else sector
-                    elif largest == green:
-                        sector = (blue - red) / spread + two
-                    else:
-                        sector = (red - green) / spread + four
-                    hue = to_turn * sector
-                saturation = levels * spread / (largest if largest > zero else one)
-                hue += shifts[image, 0, row, column]
-                hue = hue if zero <= hue < turn else hue % turn
-                saturation = min(max(saturation + shifts[image, 1, row, column], zero), levels)
-                value = min(max(levels * largest + shifts[image, 2, row, column], zero), levels) / levels
-                sector, chroma = hue * to_sector, value * saturation / levels
-                for channel in range(3):
-                    turned = sector + (five if channel == 0 else three if channel == 1 else one)
-                    turned = turned - six if turned >= six else turned
-                    part = min(max(min(turned, four - turned), zero), one)
-                    jittered[image, channel, row, column] = value - chroma * part
+    red, green, blue = image
+    hues, saturations, values = shifts
+    to_red, to_green, to_blue = onto
+    for pixel in range(len(red)):
+        hue, saturation, value = _moved(
+            red[pixel], green[pixel], blue[pixel], hues[pixel], saturations[pixel], values[pixel], numbers
+        )
+        to_red[pixel] = _channel(numbers[5], hue, saturation, value, numbers)
+        to_green[pixel] = _channel(numbers[3], hue, saturation, value, numbers)
+        to_blue[pixel] = _channel(numbers[1], hue, saturation, value, numbers)
+
+
+@inlined
+def _moved(red: Any, green: Any, blue: Any, by_hue: Any, by_saturation: Any, by_value: Any, numbers: Any) -> Any:
+    """Hue in sixths of a turn, saturation in [0, LEVELS] and value in [0, 1] after the shifts; choices, no branches."""
+    zero, one, two, _, four, _, six, levels, turn, to_turn, to_sector = numbers
+    largest = max(max(red, green), blue)
+    spread = largest - min(min(red, green), blue)
+    divisor = spread if spread > zero else one
+    of_red = (green - blue) / divisor
+    of_red = of_red + six if of_red < zero else of_red
+    of_green, of_blue = (blue - red) / divisor + two, (red - green) / divisor + four
+    sector = of_red if largest == red else of_green if largest == green else of_blue
+    hue = (to_turn * sector if spread > zero else zero) + by_hue
+    hue = hue - turn if hue >= turn else hue
+    hue = hue + turn if hue < zero else hue
+    saturation = levels * spread / (largest if largest > zero else one)
+    saturation = min(max(saturation + by_saturation, zero), levels)
+    return hue * to_sector, saturation, min(max(levels * largest + by_value, zero), levels) / levels
+
+
+@inlined
+def _channel(step: Any, sector: Any, saturation: Any, value: Any, numbers: Any) -> Any:
+    """One channel of `to_rgb`."""
+    zero, one, _, _, four, _, six, levels, _, _, _ = numbers
+    turned = sector + step
+    turned = turned - six if turned >= six else turned
+    return value - value * saturation / levels * min(max(min(turned, four - turned), zero), one)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 
+import cv2
 import numpy as np
 import torch
-from PIL import Image
 
 from gauntlet.models.straight_through import straight_through
 
@@ -21,16 +20,15 @@ def jpeg(images: torch.Tensor, qualities: Sequence[int]) -> torch.Tensor:
     """
 
     def compressed(values: torch.Tensor) -> torch.Tensor:
-        levels = (values.clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()  # (N, H, W, 3)
+        levels = (values.clamp(0, 1) * 255).round_().to(torch.uint8).cpu().numpy()  # (N, 3, H, W)
         files = [_through_a_file(each, quality) for each, quality in zip(levels, qualities, strict=True)]
-        return torch.from_numpy(np.stack(files)).permute(0, 3, 1, 2).to(values) / 255
+        return torch.from_numpy(np.stack(files)).to(values).div_(255)
 
     return straight_through(compressed)(images)
 
 
-def _through_a_file(levels: np.ndarray, quality: int) -> np.ndarray:
-    """A uint8 image (H, W, 3) written and read again."""
-    stream = io.BytesIO()
-    Image.fromarray(levels).save(stream, "JPEG", quality=int(quality))
-    with Image.open(stream) as image:
-        return np.asarray(image)
+def _through_a_file(planes: np.ndarray, quality: int) -> np.ndarray:
+    """A uint8 image (3, H, W) written and read again; Pillow writes and reads the same bytes, in twice the time."""
+    red, green, blue = planes
+    _, file = cv2.imencode(".jpg", cv2.merge([blue, green, red]), [cv2.IMWRITE_JPEG_QUALITY, int(quality)])
+    return np.stack(cv2.split(cv2.imdecode(file, cv2.IMREAD_COLOR))[::-1])
