@@ -25,7 +25,7 @@ from gauntlet.threats.attacks.checks import (
     wrappers,
 )
 from gauntlet.threats.attacks.checks.gradient import LOOKS
-from gauntlet.threats.attacks.checks.wrappers import Withstood, judge_wrapper, withstand
+from gauntlet.threats.attacks.checks.wrappers import StraightThrough, Withstood, judge_wrapper, withstand
 from gauntlet.threats.attacks.engine import problem
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.problem import BatchProblem
@@ -216,7 +216,7 @@ def test_the_expected_gradients_are_about_those_that_are_taken(random: bool, mon
 
     def counted(self: BatchProblem, *arguments: Any, **options: Any) -> torch.Tensor:
         nonlocal taken
-        taken += self.samples if self.model is model else 0
+        taken += self.samples if self.model is model or isinstance(self.model, StraightThrough) else 0
         return averaged(self, *arguments, **options)
 
     averaged = BatchProblem.averaged

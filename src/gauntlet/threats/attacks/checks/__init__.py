@@ -47,7 +47,7 @@ def expected_gradients(model: Any) -> int:
     trial = Trial()
     ways = 5  # the attack twice, at twice epsilon, with twice the steps
     if inside_of(model):
-        ways += 2 + (SAMPLES if random_parts(model) else 0)  # targeted, straight through, averaged over draws
+        ways += 3 * SAMPLES if random_parts(model) else 2  # targeted, straight through, and averaged over draws
     return ways * trial.steps + trial.whole_box_steps + 1
 
 

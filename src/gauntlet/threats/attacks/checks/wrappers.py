@@ -30,13 +30,13 @@ class Withstood:
     """Pixel accuracy in [0, 1] that a wrapper keeps; of a random one, the mean over draws.
 
     Attributes:
-        attack: under the iterative attack on itself.
+        attack: under the iterative attack on itself, along one draw per step.
         inside: what the models inside keep under the attack on themselves, the most of them.
         from_inside: under the attacks made on the models inside, the strongest.
-        targeted: under the attack on itself towards the least likely classes.
+        targeted: under the attack on itself towards the least likely classes, averaged over draws.
         averaged: under the attack with gradients averaged over draws, or None where nothing is drawn.
-        straight_through: under the attack with the gradient of the one model inside in the place of its own, or None
-            where there are several.
+        straight_through: under the attack with the gradient of the one model inside in the place of its own, averaged
+            over draws, or None where there are several.
     """
 
     attack: float
@@ -83,6 +83,7 @@ def withstand(
     """
     inside = inside_of(model)
     draws = bool(random_parts(model))
+    samples = SAMPLES if draws else 1  # one draw would aim at a wrapper that nobody meets again
     size = radius(trial.epsilon, trial.norm)
     problem, seeds = judging(model, images, labels, trial), attack_seeds(trial, len(images))
     strong = iterative_attack(size, trial.steps, "best", trial.norm, trial.ignore_index)
@@ -93,7 +94,9 @@ def withstand(
         steps=trial.steps,
         norm=trial.norm,
         ignore_index=trial.ignore_index,
+        samples=samples,
     )
+    averaged = replace(strong, samples=samples)
 
     def kept(attack: Attack, against: nn.Module = model) -> float:
         return accuracy(problem, attack(against, images, labels, seed=seeds).images)
@@ -106,8 +109,8 @@ def withstand(
         inside=max(map(on_itself, inside)),
         from_inside=min(kept(strong, each) for each in inside),
         targeted=kept(targeted),
-        averaged=kept(replace(strong, samples=SAMPLES)) if draws else None,
-        straight_through=kept(strong, StraightThrough(model, inside[0])) if len(inside) == 1 else None,
+        averaged=kept(averaged) if draws else None,
+        straight_through=kept(averaged, StraightThrough(model, inside[0])) if len(inside) == 1 else None,
     )
 
 
