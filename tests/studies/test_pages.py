@@ -19,13 +19,14 @@ from gauntlet.results import Store
 from gauntlet.studies import studies
 from gauntlet.studies.pages import shipped_models, small_objects, worst_case
 from gauntlet.studies.pages.attack_strength import ATTACK_STRENGTH, BATTERY
-from gauntlet.studies.pages.camvid import CAMVID, spread
+from gauntlet.studies.pages.camvid import CAMVID, OURS, spatial_section, spread
 from gauntlet.studies.pages.camvid_trained import CAMVID_TRAINED, MODELS, SHARES
 from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, plan_page, write_markdown
 from gauntlet.studies.pages.markdown import judged
 from gauntlet.studies.pages.shipped import addresses, localized_noise
 from gauntlet.studies.results import RESAMPLES
 from gauntlet.tasks import DETECTION, SEGMENTATION
+from gauntlet.threats.suites import rounds_in_square
 from program import Call
 
 NETWORK = ModelEntry(address="python:nets:street_network", options={"num_classes": 11, "mean": [0.5] * 3})
@@ -177,6 +178,35 @@ def test_the_page_of_networks_trained_on_camvid_has_every_model_and_its_figures(
     labels = [sample.labels for sample in runs["worst"].dataset]
     assert sum(counted) == sum(cv2.connectedComponents(np.uint8(each == name), connectivity=8)[0] - 1
                                for each in labels for name in range(11))  # fmt: skip
+
+
+def test_the_page_of_public_networks_sets_inside_beside_outside() -> None:
+    threats = CAMVID.parts()
+    parts = {
+        "natural": Part({"snow 3": threats["natural"].threats["snow 3"]}, 3),
+        "attacked": Part({"attack": rounds_in_square("quarter", rounds=2, steps=1)}, 2),
+    }
+    plan = plan_page(replace(CAMVID, dataset=SMALL, parts=lambda: parts, models=lambda options: [NETWORK]))
+    found = plan.run(Store())
+    named = {
+        label: replace(
+            runs,
+            evaluations={(address, threat): each for (_, threat), each in runs.evaluations.items() for address in OURS},
+            sources=dict.fromkeys(OURS, runs.sources[NETWORK.address]),
+        )
+        for label, runs in found.items()
+    }
+    page = spatial_section(named["natural"], named["attacked"])
+    assert "3 images corrupted, 2 attacked" in page
+    inside, outside = (part.partition("\n\n")[0] for part in page.split("| --- |\n")[1:3])
+    for rows, name in ((inside, "A_M"), (outside, "RCE_Mbar")):
+        for row, (images, label, threat) in zip(
+            rows.splitlines(), [(3, "natural", "snow 3"), (2, "attacked", "attack")], strict=True
+        ):
+            result = found[label](NETWORK.address, threat)
+            low, high = result.intervals[name]
+            cell = f"{100 * result.figures[name]:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+            assert row == f"| {threat} | {images} | {cell} | {cell} |"
 
 
 def test_what_pages_refuse(tmp_path: Path, call: Call) -> None:
