@@ -28,8 +28,9 @@ from gauntlet.seeding import ImageSeed
 from gauntlet.studies.contract import studies
 from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, Runs, suite_threats
 from gauntlet.studies.pages.markdown import figure_of, percent, save_sheet, section, table
+from gauntlet.studies.papers.localized import severity_threats
 from gauntlet.threats import build_threat
-from gauntlet.threats.suites import SPATIAL_CORRUPTIONS, localized, rounds_in_square
+from gauntlet.threats.suites import rounds_in_square
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,6 @@ def spread(dataset: Dataset, count: int) -> Dataset:
 
 
 BATTERY, SQUARE = "battery", "attack in a square, 16/255"
-SEVERITIES = (1, 3, 5)
 
 
 def networks(options: Mapping[str, Any]) -> list[ModelEntry]:
@@ -80,7 +80,7 @@ def networks(options: Mapping[str, Any]) -> list[ModelEntry]:
 def parts() -> dict[str, Part]:
     """Clean: every image; corruptions of a part: 32; attacks: 16."""
     public = [each.address for each in NETWORKS]
-    corruptions = {corrupted(name, each): localized(name, each) for name in SPATIAL_CORRUPTIONS for each in SEVERITIES}
+    corruptions = {label: threat for label, threat in severity_threats().items() if label != "clean"}
     return {
         "clean": Part({"clean": "clean"}, None, public),
         "quick": Part(suite_threats("quick"), 16, public),
@@ -88,11 +88,6 @@ def parts() -> dict[str, Part]:
         "attacked": Part({SQUARE: rounds_in_square("quarter")}, 16),
         "hard": Part({"clean": "clean", BATTERY: {"battery": {"name": "gauntlet", "epsilon": "2/255"}}}, 16, public),
     }
-
-
-def corrupted(name: str, severity: int) -> str:
-    """What a localized corruption is called here."""
-    return f"{name} {severity}"
 
 
 def write(runs: PageRuns, command: str) -> str:
