@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ def list_studies(
     """List every study with its other names, its kind and its title."""
     from gauntlet.studies import studies
 
-    every = (studies[name] for name in studies.names())
+    every = sorted((studies[name] for name in studies.names()), key=lambda study: _place(study.name))
     found = [study for study in every if any(name.startswith(paper) for name in (study.name, *study.also))]
     if as_json:
         facts = ("name", "title", "question", "finding", "kind", "least_models", "needs", "also")
@@ -57,6 +58,11 @@ def list_studies(
         own = study.name.partition("/")[0] + "/"
         also = "".join(f", {name.removeprefix(own)}" for name in study.also)
         typer.echo(f"{study.name + also:44} {study.kind:8} {study.title}{needs}")
+
+
+def _place(name: str) -> list[tuple[str, int]]:
+    """Where a study stands in the list: by paper, then by kind and number, figure 2 before figure 10."""
+    return [(words, int(number or 0)) for words, number in re.findall(r"(\D+)(\d*)", name)]
 
 
 @study_app.command(
