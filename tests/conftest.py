@@ -14,7 +14,15 @@ from gauntlet.models import SegmentationModel, wrap_model
 from paths import SHARED
 from tiny import TinyDataset, tiny_network
 
-pytest_plugins = ["chromium", "dataset_trees", "fresh_python", "program", "stranger_home", "web_server"]
+pytest_plugins = [
+    "chromium",
+    "compiling_once",
+    "dataset_trees",
+    "fresh_python",
+    "program",
+    "stranger_home",
+    "web_server",
+]
 
 torch.set_num_threads(1)
 # A test of properties that does not say how many examples it needs takes these, not a hundred; nor is it timed.
