@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
+from gauntlet.defences.contract import is_finite
 from gauntlet.defences.resampling import ADD, LARGEST, REPLACE, pour, resampled
 
 SIDES = st.integers(1, 150)
@@ -55,3 +56,14 @@ def test_gradients_and_double_precision_go_through_torch() -> None:
     assert gradient.sum() == pytest.approx(2 * 96 * 128, rel=1e-4)
     double = some(1, 2, 40, 50, kind=torch.float64)
     assert torch.equal(resampled(double, (96, 128)), expected(double, (96, 128)))
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])
+def test_nan_and_infinities_are_found_and_a_sum_that_overflows_is_none(wrong: float) -> None:
+    values = some(1, 2, 8, 8)
+    assert is_finite(values)
+    assert is_finite(torch.full((4,), 3e38))
+    values[0, 0, 0, 0] = wrong
+    assert not is_finite(values)
+    values[0, 1, 0, 0] = -wrong
+    assert not is_finite(values)

@@ -93,9 +93,15 @@ class MultiscaleModel(Defence):
 
     def _poured(self, answers: Sequence[torch.Tensor], size: tuple[int, int]) -> torch.Tensor:
         """The same values where no gradient is wanted, with one tensor at full size for all scales."""
-        settings, first = self.settings, answers[0]
-        pooled = pour(first, first.new_empty(*first.shape[:2], *size), REPLACE)
-        for answer in answers[1:]:
+        settings, first, rest = self.settings, answers[0], answers[1:]
+        if settings.pool == "max" and settings.of == PROBABILITIES and answers[-1].shape[-2:] == size:
+            pooled, rest = (
+                answers[-1],
+                answers[:-1],
+            )  # a maximum has no order, and what softmax made is ours to write to
+        else:
+            pooled = pour(first, first.new_empty(*first.shape[:2], *size), REPLACE)
+        for answer in rest:
             pooled = pour(answer, pooled, LARGEST if settings.pool == "max" else ADD)
         if settings.pool == "mean":
             pooled = pooled.div_(len(answers))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import torch
 
-from gauntlet.defences.contract import Defence, DefenceSettings
+from gauntlet.defences.contract import Defence, DefenceSettings, is_finite
 from gauntlet.defences.crf.cells import CellKernel
 from gauntlet.defences.crf.dense import DenseKernel
 from gauntlet.defences.crf.mean_field import Kernel, NormalisedKernel, Term, mean_field
@@ -64,7 +64,7 @@ class Crf(Defence):
         check_range(images, self.prefix)
         self.settings.check_size(images.shape[-2], images.shape[-1], images.element_size())
         logits: torch.Tensor = self.model(images)
-        if not bool(logits.detach().isfinite().all()):
+        if not is_finite(logits.detach()):
             raise GauntletError(f"'{self.model.identity.name}' gave NaN or infinite logits to 'crf:'.")
         # One image at a time: the shapes of matrix products, and so their last bits, do not depend on batch mates.
         return torch.stack([self._refine(*each) for each in zip(logits, images, strict=True)])
