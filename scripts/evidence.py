@@ -18,31 +18,43 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
+from gauntlet.files import write_atomically
+
 FOLDER = Path(__file__).resolve().parents[1] / "evidence"
 ENDING = ".db.xz"
 
 
 def pack(store: Path, name: str, folder: Path = FOLDER) -> Path:
-    """Writes a store, without the room that deleted rows left, into the folder."""
+    """Writes a store into the folder, without the runs that filled it and the room that deleted rows left."""
     target = folder / f"{name}{ENDING}"
-    with tempfile.TemporaryDirectory() as place, closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as opened:
+    with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / "store.db"
-        opened.execute("VACUUM INTO ?", [str(copy)])
+        with closing(sqlite3.connect(f"{store.resolve().as_uri()}?mode=ro", uri=True)) as opened:
+            opened.execute("VACUUM INTO ?", [str(copy)])
+        with closing(sqlite3.connect(copy, isolation_level=None)) as kept:
+            if not kept.execute("SELECT count(*) FROM evaluations").fetchone()[0]:
+                raise SystemExit(f"{store} has no evaluations.")
+            for table in ("runs", "claims"):  # hosts and processes, which are nobody's business
+                kept.execute(f"DELETE FROM {table}")
+            kept.execute("VACUUM")
         target.write_bytes(lzma.compress(copy.read_bytes(), preset=9 | lzma.PRESET_EXTREME))
     return target
 
 
+def stores(name: str = "*", folder: Path = FOLDER) -> list[Path]:
+    """The kept stores of that name, all by default."""
+    return sorted(folder.glob(f"{name}{ENDING}"))
+
+
 def unpack(folder: Path, name: str = "*", source: Path = FOLDER) -> list[Path]:
-    """Writes the stores of that name, all by default, into a folder; one that is there already is left as it is."""
-    folder.mkdir(parents=True, exist_ok=True)
-    made = []
-    for each in sorted(source.glob(f"{name}{ENDING}")):
-        store = folder / each.name.removesuffix(".xz")
+    """Writes kept stores into a folder; nothing where one of them is there already."""
+    wanted = {folder / each.name.removesuffix(".xz"): each for each in stores(name, source)}
+    for store in wanted:
         if store.exists():
             raise SystemExit(f"{store} exists; move it away, or unpack into another folder.")
-        store.write_bytes(lzma.decompress(each.read_bytes()))
-        made.append(store)
-    return made
+    for store, packed in wanted.items():
+        write_atomically(store, lzma.decompress(packed.read_bytes()))
+    return list(wanted)
 
 
 def main() -> None:

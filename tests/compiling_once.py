@@ -38,9 +38,19 @@ def pytest_configure(config: pytest.Config) -> None:
     Dispatcher.compile = compile_once
 
 
+_held: set[Path] = set()
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Holds a file while something is done; other processes wait."""
+    """Holds a file while something is done; other processes wait, this one may come again (for a recursion)."""
+    if path in _held:
+        yield
+        return
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        _held.add(path)
+        try:
+            yield
+        finally:
+            _held.remove(path)

@@ -57,6 +57,21 @@ def test_values_without_a_gradient_are_those_with_one_and_the_models_answer_stay
     assert torch.equal(plain, made(images().requires_grad_()).detach())
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("settings", [{}, {"pool": "mean"}, {"of": "probabilities"}])
+def test_large_images_too_have_the_same_values_with_and_without_a_gradient(
+    settings: dict[str, str], layout: torch.memory_format
+) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 5, 1))
+    network.to(memory_format=layout)  # type: ignore[call-overload]
+    made = MultiscaleModel(wrap_model(network, num_classes=5, name="large"), scales="0.6+0.8+1", **settings)
+    points = torch.rand(2, 3, 150, 170)
+    with torch.inference_mode():
+        plain = made(points)
+    assert torch.equal(plain, made(points.requires_grad_()).detach())
+
+
 def test_one_scale_is_that_of_the_reference() -> None:
     made = MultiscaleModel(model(), scales="0.5")
     assert_record(logit_record(made(images())), REFERENCE["multiscale"]["scale 0.5 alone"])

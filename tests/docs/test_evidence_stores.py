@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import evidence
+from gauntlet.results import open_store
 from paths import ROOT
 from program import Call
 
-PAGES = re.findall(
-    r"`(?:docs/studies/)?([a-z0-9-]+)\.md`", (ROOT / "evidence" / "README.md").read_text(encoding="utf-8")
-)
+README = (ROOT / "evidence" / "README.md").read_text(encoding="utf-8")
+PAGES = [
+    (store, page)
+    for store, pages in re.findall(r"^\| `([a-z-]+)` \| (.+) \|$", README, re.MULTILINE)
+    for page in re.findall(r"`(docs/studies/[a-z0-9-]+\.md)`", pages)
+]
 
 
 def figures_of(page: str) -> str:
@@ -24,33 +30,57 @@ def figures_of(page: str) -> str:
 
 
 def count(store: Path) -> int:
-    return int(sqlite3.connect(store).execute("SELECT count(*) FROM evaluations").fetchone()[0])
+    with closing(sqlite3.connect(store)) as opened:
+        return int(opened.execute("SELECT count(*) FROM evaluations").fetchone()[0])
+
+
+def test_every_store_is_behind_a_page() -> None:
+    assert {store for store, _ in PAGES} == {each.name.removesuffix(evidence.ENDING) for each in evidence.stores()}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [each for each in PAGES if (ROOT / "docs" / "studies" / f"{each}.md").is_file()])
-def test_a_page_is_what_its_store_says_and_nothing_is_computed(name: str, tmp_path: Path, call: Call) -> None:
-    (store,) = evidence.unpack(tmp_path, "studies")
+@pytest.mark.parametrize(("name", "page"), PAGES)
+def test_a_page_is_what_its_store_says_and_nothing_is_computed(
+    name: str, page: str, tmp_path: Path, call: Call
+) -> None:
+    (store,) = evidence.unpack(tmp_path, name)
     before = count(store)
-    page = (ROOT / "docs" / "studies" / f"{name}.md").read_text(encoding="utf-8")
-    command = re.search(r"^gauntlet (study run .*)", page, re.MULTILINE)
+    written = (ROOT / page).read_text(encoding="utf-8")
+    command = re.search(r"^gauntlet (study run .*)", written, re.MULTILINE)
     assert command is not None
     words = shlex.split(command[1])
     words[words.index("--output") + 1] = str(tmp_path / "pages")
+    code, out, err = call(*words, "--store", str(store), "--dry-run")
+    planned = re.search(r"(\d+) evaluations, (\d+|all) of them stored", " ".join(out.split()))
+    assert planned is not None, out + err
+    assert planned[2] in (planned[1], "all"), "a key has changed, and the page would be computed anew"
     code, _, err = call(*words, "--store", str(store))
     assert code == 0, err
     assert count(store) == before
-    assert figures_of((tmp_path / "pages" / f"{name}.md").read_text(encoding="utf-8")) == figures_of(page)
+    assert figures_of((tmp_path / "pages" / Path(page).name).read_text(encoding="utf-8")) == figures_of(written)
 
 
 def test_a_store_comes_back_as_it_was_and_is_never_overwritten(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "own.db") as made:
         made.execute("CREATE TABLE evaluations (id INTEGER)")
         made.executemany("INSERT INTO evaluations VALUES (?)", [(1,), (7,)])
+        made.execute("CREATE TABLE runs (host TEXT)")
+        made.execute("CREATE TABLE claims (owner TEXT)")
+        made.execute("INSERT INTO runs VALUES ('mine')")
     packed = tmp_path / "packed"
     packed.mkdir()
     assert evidence.pack(tmp_path / "own.db", "kept", packed) == packed / "kept.db.xz"
     (store,) = evidence.unpack(tmp_path / "out", source=packed)
-    assert [row[0] for row in sqlite3.connect(store).execute("SELECT id FROM evaluations")] == [1, 7]
+    assert count(store) == 2
+    with closing(sqlite3.connect(store)) as opened:
+        assert opened.execute("SELECT * FROM runs").fetchall() == []
+    shutil.copy(packed / "kept.db.xz", packed / "another.db.xz")
     with pytest.raises(SystemExit, match=r"kept\.db exists"):
         evidence.unpack(tmp_path / "out", source=packed)
+    assert not (tmp_path / "out" / "another.db").exists()
+
+
+def test_an_empty_store_is_not_kept(tmp_path: Path) -> None:
+    open_store(tmp_path / "a#1.db").close()
+    with pytest.raises(SystemExit, match=r"a#1\.db has no evaluations"):
+        evidence.pack(tmp_path / "a#1.db", "empty", tmp_path)

@@ -19,7 +19,7 @@ from gauntlet.results import Store
 from gauntlet.studies import studies
 from gauntlet.studies.pages import shipped_models, small_objects, worst_case
 from gauntlet.studies.pages.attack_strength import ATTACK_STRENGTH, BATTERY
-from gauntlet.studies.pages.camvid import CAMVID, OURS, spatial_section, spread
+from gauntlet.studies.pages.camvid import CAMVID, NETWORKS, OURS, spread
 from gauntlet.studies.pages.camvid_trained import CAMVID_TRAINED, MODELS, SHARES
 from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, plan_page, write_markdown
 from gauntlet.studies.pages.markdown import judged
@@ -182,31 +182,37 @@ def test_the_page_of_networks_trained_on_camvid_has_every_model_and_its_figures(
 
 def test_the_page_of_public_networks_sets_inside_beside_outside() -> None:
     threats = CAMVID.parts()
+    step = {"attack": {"name": "fgsm", "epsilon": "2/255"}}
     parts = {
+        "clean": Part({"clean": "clean"}, None),
+        "quick": Part({"clean": "clean", "step": step}, 2),
         "natural": Part({"snow 3": threats["natural"].threats["snow 3"]}, 3),
         "attacked": Part({"attack": rounds_in_square("quarter", rounds=2, steps=1)}, 2),
     }
     plan = plan_page(replace(CAMVID, dataset=SMALL, parts=lambda: parts, models=lambda options: [NETWORK]))
     found = plan.run(Store())
-    named = {
-        label: replace(
-            runs,
-            evaluations={(address, threat): each for (_, threat), each in runs.evaluations.items() for address in OURS},
-            sources=dict.fromkeys(OURS, runs.sources[NETWORK.address]),
-        )
-        for label, runs in found.items()
-    }
-    page = spatial_section(named["natural"], named["attacked"])
+    public = [each.address for each in NETWORKS]
+    named = {}
+    for label, runs in found.items():
+        addresses = [*public, *OURS] if threats[label].models is None else public
+        evaluations = {(each, threat): result for (_, threat), result in runs.evaluations.items() for each in addresses}
+        sources = dict.fromkeys(addresses, runs.sources[NETWORK.address])
+        named[label] = replace(runs, evaluations=evaluations, sources=sources)
+    page = CAMVID.write(named, "the command")
+    assert "    the command" in page
+    assert "## The suite `quick`: 2 images" in page
     assert "3 images corrupted, 2 attacked" in page
-    inside, outside = (part.partition("\n\n")[0] for part in page.split("| --- |\n")[1:3])
-    for rows, name in ((inside, "A_M"), (outside, "RCE_Mbar")):
-        for row, (images, label, threat) in zip(
-            rows.splitlines(), [(3, "natural", "snow 3"), (2, "attacked", "attack")], strict=True
-        ):
-            result = found[label](NETWORK.address, threat)
-            low, high = result.intervals[name]
-            cell = f"{100 * result.figures[name]:.1f} ({100 * low:.1f} to {100 * high:.1f})"
-            assert row == f"| {threat} | {images} | {cell} | {cell} |"
+    for name, row, label, threat, networks in (
+        ("mIoU", "step", "quick", "step", 3),
+        ("A_M", "snow 3 | 3", "natural", "snow 3", 5),
+        ("A_M", "attack | 2", "attacked", "attack", 5),
+        ("RCE_Mbar", "snow 3 | 3", "natural", "snow 3", 5),
+        ("RCE_Mbar", "attack | 2", "attacked", "attack", 5),
+    ):
+        result = found[label](NETWORK.address, threat)
+        low, high = result.intervals[name]
+        cell = f"{100 * result.figures[name]:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+        assert f"\n| {row} |{f' {cell} |' * networks}\n" in page
 
 
 def test_what_pages_refuse(tmp_path: Path, call: Call) -> None:

@@ -62,7 +62,7 @@ def list_studies(
 
 def _place(name: str) -> list[tuple[str, int]]:
     """Where a study stands in the list: by paper, then by kind and number, figure 2 before figure 10."""
-    return [(words, int(number or 0)) for words, number in re.findall(r"(\D+)(\d*)", name)]
+    return [(words, int(number or 0)) for words, number in re.findall(r"(\D*)(\d*)", name)]
 
 
 @study_app.command(

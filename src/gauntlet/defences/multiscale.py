@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gauntlet.defences.contract import Addressed, Defence, DefenceSettings, parse_choice, parse_numbers
-from gauntlet.defences.resampling import ADD, LARGEST, REPLACE, pour, resampled
+from gauntlet.defences.resampling import ADD, LARGEST, pour, resampled
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
 from gauntlet.numbers import Number
@@ -95,12 +95,11 @@ class MultiscaleModel(Defence):
         """The same values where no gradient is wanted, with one tensor at full size for all scales."""
         settings, first, rest = self.settings, answers[0], answers[1:]
         if settings.pool == "max" and settings.of == PROBABILITIES and answers[-1].shape[-2:] == size:
-            pooled, rest = (
-                answers[-1],
-                answers[:-1],
-            )  # a maximum has no order, and what softmax made is ours to write to
+            # A maximum has no order, and what softmax made is ours to write to.
+            pooled = answers[-1]
+            rest = answers[:-1]
         else:
-            pooled = pour(first, first.new_empty(*first.shape[:2], *size), REPLACE)
+            pooled = first.clone() if first.shape[-2:] == size else resampled(first, size)
         for answer in rest:
             pooled = pour(answer, pooled, LARGEST if settings.pool == "max" else ADD)
         if settings.pool == "mean":

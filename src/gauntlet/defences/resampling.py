@@ -1,11 +1,13 @@
 """Bilinear resampling that pools as it goes, where no gradient is wanted: one pass over memory where torch takes three.
 
-The values are those of `torch.nn.functional.interpolate` (bilinear, corners not aligned), bit for bit where torch fuses
-products and sums as this processor's compiler does. Small images, other layouts and devices go through torch itself.
+The values are those of `torch.nn.functional.interpolate` (bilinear, corners not aligned), bit for bit: whether torch
+adds up on this processor as the loops here do is tried once per process, and where it does not, torch does the work. So
+it does for small images, other layouts and other devices.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,8 @@ _NUMBERS = {REPLACE: 0, LARGEST: 1, ADD: 2}
 
 LARGE = 128
 """Height plus width above which torch goes row by row too; below it adds up in another order."""
+FOUR_WEIGHTS = 3
+"""Channels for which torch forms four products per pixel; for others it goes along rows first."""
 
 
 def resampled(values: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
@@ -50,10 +54,28 @@ def pour(values: torch.Tensor, target: torch.Tensor, pooling: str) -> torch.Tens
         if pooling == LARGEST:
             return torch.maximum(target, seen, out=target)
         return target.copy_(seen) if pooling == REPLACE else target.add_(seen)
+    return _pour_compiled(values, target, pooling)
+
+
+def _pour_compiled(values: torch.Tensor, target: torch.Tensor, pooling: str) -> torch.Tensor:
     planes, onto = (each.detach().flatten(0, 1).numpy() for each in (values, target))  # (N C, height, width)
     rows, columns = (_places(planes.shape[side], onto.shape[side], planes.dtype) for side in (1, 2))
-    _pour(planes, rows, columns, onto, _NUMBERS[pooling])
+    pour_planes = _pour_four_weights if values.shape[1] == FOUR_WEIGHTS else _pour
+    pour_planes(planes, rows, columns, onto, _NUMBERS[pooling])
     return target
+
+
+@cache
+def _is_as_torch_does() -> bool:
+    """Whether the compiled loops round as torch's do on this processor."""
+    generator = torch.Generator().manual_seed(0)
+    for channels in (1, FOUR_WEIGHTS):
+        values = torch.randn(1, channels, 70, 90, generator=generator)
+        for size in ((97, 131), (53, 81)):
+            poured = _pour_compiled(values, values.new_empty(1, channels, *size), REPLACE)
+            if not torch.equal(poured, _as_torch_does(values, size)):
+                return False
+    return True
 
 
 def _as_torch_does(values: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
@@ -64,7 +86,7 @@ def _is_plain(values: torch.Tensor, size: tuple[int, int]) -> bool:
     """Whether the compiled loop may bring a tensor to a size, or write to it."""
     wanted = torch.is_grad_enabled() and values.requires_grad
     numbers = values.is_cpu and values.dtype == torch.float32 and values.is_contiguous()
-    return numbers and sum(size) > LARGE and not wanted
+    return numbers and sum(size) > LARGE and not wanted and _is_as_torch_does()
 
 
 def _places(length: int, wanted: int, kind: np.dtype[Any]) -> tuple[Whole, Whole, Floats, Floats]:
@@ -120,3 +142,40 @@ def _pour(
                     _along(planes[plane, row], low, high, left, right, wide[row % 2])
                     kept[row % 2] = row
             _between(wide[above[y] % 2], wide[below[y] % 2], first[y], second[y], onto[plane, y], pooling)
+
+
+@fused
+def _mixed(
+    above: Floats,
+    below: Floats,
+    columns: tuple[Whole, Whole, Floats, Floats],
+    first: np.floating,
+    second: np.floating,
+    wide: Floats,
+) -> None:
+    low, high, left, right = columns
+    for x in range(len(wide)):
+        wide[x] = (
+            above[low[x]] * (first * left[x])
+            + above[high[x]] * (first * right[x])
+            + below[low[x]] * (second * left[x])
+            + below[high[x]] * (second * right[x])
+        )
+
+
+@compiled
+def _pour_four_weights(
+    planes: Floats,
+    rows: tuple[Whole, Whole, Floats, Floats],
+    columns: tuple[Whole, Whole, Floats, Floats],
+    onto: Floats,
+    pooling: int,
+) -> None:
+    """As `_pour`, with the four products of a pixel added up one after the other."""
+    above, below, first, second = rows
+    wide = np.empty(onto.shape[2], onto.dtype)
+    one, zero = onto.dtype.type(1), onto.dtype.type(0)
+    for plane in range(len(planes)):
+        for y in range(onto.shape[1]):
+            _mixed(planes[plane, above[y]], planes[plane, below[y]], columns, first[y], second[y], wide)
+            _between(wide, wide, one, zero, onto[plane, y], pooling)

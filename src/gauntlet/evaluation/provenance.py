@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import torch
 
@@ -40,6 +41,7 @@ def describe_run(
         "gauntlet": __version__,
         "torch": torch.__version__,
         "numpy": np.__version__,
+        "opencv": cv2.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": _processor(device),

@@ -157,6 +157,8 @@ HOLDS = Withstood(attack=0.5, inside=0.3, from_inside=0.7, targeted=0.6, average
         ({"from_inside": 0.4}, "inside-stronger"),
         ({"straight_through": 0.4}, "straight-through-stronger"),
         ({"targeted": 0.4}, "targeted-stronger"),
+        # Stronger than the attack along one draw only, as the averaged one is: nothing but the randomness hides.
+        ({"averaged": 0.4, "from_inside": 0.42, "straight_through": 0.42, "targeted": 0.42}, "averaging-stronger"),
     ],
 )
 def test_a_wrapper_that_falls_to_someone_who_knows_of_it(change: dict[str, float], code: str) -> None:

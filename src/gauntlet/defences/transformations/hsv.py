@@ -67,7 +67,10 @@ def hsv_jitter(images: torch.Tensor, shifts: torch.Tensor, turn: float = TURN) -
 
 
 def _is_near(shifts: torch.Tensor, turn: float) -> bool:
-    """Whether no hue is shifted by more than half a turn: then one turn brings it back to where it belongs."""
+    """Whether no hue is shifted by more than half a turn: then one turn brings it back to where it belongs.
+
+    Larger shifts take a remainder, which torch computes.
+    """
     low, high = (shifts[:, :1] if shifts.ndim == 4 else shifts).aminmax()
     return bool(low >= -turn / 2) and bool(high <= turn / 2)
 

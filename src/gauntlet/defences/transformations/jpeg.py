@@ -28,7 +28,7 @@ def jpeg(images: torch.Tensor, qualities: Sequence[int]) -> torch.Tensor:
 
 
 def _through_a_file(planes: np.ndarray, quality: int) -> np.ndarray:
-    """A uint8 image (3, H, W) written and read again; Pillow writes and reads the same bytes, in twice the time."""
+    """A uint8 image (3, H, W) written and read again, as Pillow does in twice the time."""
     red, green, blue = planes
     _, file = cv2.imencode(".jpg", cv2.merge([blue, green, red]), [cv2.IMWRITE_JPEG_QUALITY, int(quality)])
     return np.stack(cv2.split(cv2.imdecode(file, cv2.IMREAD_COLOR))[::-1])

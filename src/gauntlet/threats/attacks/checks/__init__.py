@@ -46,8 +46,10 @@ def expected_gradients(model: Any) -> int:
     """About how many passes with a gradient `check_attack` makes per image with its default settings."""
     trial = Trial()
     ways = 5  # the attack twice, at twice epsilon, with twice the steps
-    if inside_of(model):
-        ways += 3 * SAMPLES if random_parts(model) else 2  # targeted, straight through, and averaged over draws
+    inside = inside_of(model)
+    if inside:
+        knowing = 1 + (len(inside) == 1)  # targeted, straight through
+        ways += (knowing + 1) * SAMPLES if random_parts(model) else knowing  # and averaged over draws
     return ways * trial.steps + trial.whole_box_steps + 1
 
 

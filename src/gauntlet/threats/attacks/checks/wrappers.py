@@ -46,6 +46,11 @@ class Withstood:
     averaged: float | None
     straight_through: float | None
 
+    @property
+    def along_itself(self) -> float:
+        """Under the attack along the wrapper's own gradient, averaged over draws where that is stronger."""
+        return self.attack if self.averaged is None else min(self.attack, self.averaged)
+
 
 class StraightThrough(nn.Module):
     """The logits of a wrapper with the gradient of the model inside it.
@@ -101,13 +106,16 @@ def withstand(
     def kept(attack: Attack, against: nn.Module = model) -> float:
         return accuracy(problem, attack(against, images, labels, seed=seeds).images)
 
+    def against(each: nn.Module) -> Attack:
+        return averaged if random_parts(each) else strong
+
     def on_itself(each: SegmentationModel) -> float:
-        return accuracy(judging(each, images, labels, trial), strong(each, images, labels, seed=seeds).images)
+        return accuracy(judging(each, images, labels, trial), against(each)(each, images, labels, seed=seeds).images)
 
     return Withstood(
         attack=kept(strong) if attack is None else attack,
         inside=max(map(on_itself, inside)),
-        from_inside=min(kept(strong, each) for each in inside),
+        from_inside=min(kept(against(each), each) for each in inside),
         targeted=kept(targeted),
         averaged=kept(averaged) if draws else None,
         straight_through=kept(averaged, StraightThrough(model, inside[0])) if len(inside) == 1 else None,
@@ -122,14 +130,22 @@ def judge_wrapper(kept: Withstood) -> list[Suspicion]:
 def averaging_stronger(kept: Withstood) -> Iterator[Suspicion]:
     """Averaged over draws, the gradient leads further."""
     yield from _stronger(
-        "averaging-stronger", kept, kept.averaged, f"gradients averaged over {SAMPLES} draws", "the randomness hides it"
+        "averaging-stronger",
+        kept.attack,
+        kept.averaged,
+        f"gradients averaged over {SAMPLES} draws",
+        "the randomness hides it",
     )
 
 
 def inside_stronger(kept: Withstood) -> Iterator[Suspicion]:
     """Images made without the wrapper fool it better than those made with it."""
     yield from _stronger(
-        "inside-stronger", kept, kept.from_inside, "images made on the model inside", "the wrapper hides its gradient"
+        "inside-stronger",
+        kept.along_itself,
+        kept.from_inside,
+        "images made on the model inside",
+        "the wrapper hides its gradient",
     )
 
 
@@ -137,7 +153,7 @@ def straight_through_stronger(kept: Withstood) -> Iterator[Suspicion]:
     """The gradient of the model inside leads further than that of the wrapper."""
     yield from _stronger(
         "straight-through-stronger",
-        kept,
+        kept.along_itself,
         kept.straight_through,
         "gradients passed straight through the wrapper",
         "its own gradient misleads",
@@ -149,10 +165,10 @@ def targeted_stronger(kept: Withstood) -> Iterator[Suspicion]:
 
     Without a gain it says nothing: a broken model may be broken a little more by either.
     """
-    if kept.attack > kept.inside + BEST_SLACK:
+    if kept.along_itself > kept.inside + BEST_SLACK:
         yield from _stronger(
             "targeted-stronger",
-            kept,
+            kept.along_itself,
             kept.targeted,
             "an attack towards the least likely classes",
             "the loss of the untargeted one is saturated",
@@ -168,11 +184,12 @@ RULES: Sequence[Callable[[Withstood], Iterator[Suspicion]]] = (
 """Every rule, in the order of their suspicions."""
 
 
-def _stronger(code: str, kept: Withstood, other: float | None, what: str, why: str) -> Iterator[Suspicion]:
-    if other is not None and other < kept.attack - BEST_SLACK:
+def _stronger(code: str, usual: float, other: float | None, what: str, why: str) -> Iterator[Suspicion]:
+    """A suspicion where an attack leaves less than the one along the wrapper's own gradient."""
+    if other is not None and other < usual - BEST_SLACK:
         yield Suspicion(
             code,
             "error",
-            f"the wrapper keeps accuracy {kept.attack:.3f} under the usual attack, {other:.3f} under {what}: {why}.",
-            {"attack": kept.attack, "stronger": other},
+            f"the wrapper keeps accuracy {usual:.3f} under the usual attack, {other:.3f} under {what}: {why}.",
+            {"attack": usual, "stronger": other},
         )
