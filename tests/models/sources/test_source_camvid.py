@@ -167,3 +167,33 @@ def test_safetensors_are_read_too(tmp_path: Path) -> None:
     save_file(tiny_network().state_dict(), tmp_path / "net.safetensors")
     state = read_state(tmp_path / "net.safetensors")
     torch.testing.assert_close(state["0.weight"], tiny_network().state_dict()["0.weight"])
+
+
+def test_weights_below_the_smallest_normal_number_are_read_as_0(tmp_path: Path) -> None:
+    single = torch.tensor([1e-39, -1e-45, 1.2e-38, -0.0, 3.0])
+    half = torch.tensor([1e-7, 1.0], dtype=torch.float16)  # below the smallest normal number of its type, and meant
+    torch.save(
+        {"single": single, "double": single.double(), "half": half, "whole": torch.tensor([1])}, tmp_path / "net.pth"
+    )
+    state = read_state(tmp_path / "net.pth")
+    assert torch.equal(state["single"], torch.tensor([0, 0, 1.2e-38, 0, 3.0]))
+    assert torch.equal(state["double"], single.double())
+    assert torch.equal(state["half"], half)
+    assert state["single"][3].signbit()
+
+
+def test_no_logit_or_gradient_of_cgnet_is_another_without_them(shared: Path) -> None:
+    path = shared / "realdata/checkpoints" / FILES["cgnet"]
+    made = gauntlet.load_model("camvid/cgnet", weights=path)
+    whole = gauntlet.load_model("camvid/cgnet", weights=path)
+    assert isinstance(whole, WrappedSegmentation)
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    architectures.load_published(whole.module, content.get("model", content))
+    count = sum(int(((each != 0) & (each.abs() < 1.17e-38)).sum()) for each in whole.parameters())
+    assert count > 100_000
+    assert not any(bool(((each != 0) & (each.abs() < 1.17e-38)).any()) for each in made.parameters())
+    images = torch.rand(1, 3, 64, 96, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    logits = [model(images) for model in (made, whole)]
+    gradients = [torch.autograd.grad(each.logsumexp(1).mean(), images)[0] for each in logits]
+    assert torch.equal(*logits)
+    assert torch.equal(*gradients)
