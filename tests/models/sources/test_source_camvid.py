@@ -187,6 +187,7 @@ def test_no_logit_or_gradient_of_cgnet_is_another_without_them(shared: Path) -> 
     made = gauntlet.load_model("camvid/cgnet", weights=path)
     whole = gauntlet.load_model("camvid/cgnet", weights=path)
     assert isinstance(whole, WrappedSegmentation)
+    assert isinstance(whole.module, architectures.Architecture)
     content = torch.load(path, map_location="cpu", weights_only=True)
     architectures.load_published(whole.module, content.get("model", content))
     count = sum(int(((each != 0) & (each.abs() < 1.17e-38)).sum()) for each in whole.parameters())
