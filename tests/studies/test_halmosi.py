@@ -105,7 +105,7 @@ def test_size_bias_is_that_of_the_table(sized: Results) -> None:
 
 def test_evaluations_without_objects_say_what_to_do(sized: Results) -> None:
     store = Store()
-    plain = run("halmosi/figure-1", store, threats={CLEAN: "clean"})
+    plain = run("halmosi/figure-1", store, threats={CLEAN: "clean"}, objects=False)
     key = plain.evaluation(PLAIN, CLEAN).key
     with pytest.raises(GauntletError, match="--objects"):
         stored_objects(store, key, key)

@@ -54,8 +54,12 @@ SETTING = (
 
 
 def battery(**options: Any) -> dict[str, Mapping[str, Any] | str]:
-    """Clean images, and the worst of the ten attacks per image."""
-    return {CLEAN: "clean", ATTACKED: {"battery": {"name": "halmosi", "epsilon": "8/255", **options}}}
+    """Clean images, and the worst of the ten attacks per image.
+
+    Every attack runs on every image, as tables of single attacks need it, and objects are kept wherever there is no
+    background to ignore: so one evaluation serves all tables and figures.
+    """
+    return {CLEAN: "clean", ATTACKED: {"battery": {"name": "halmosi", "epsilon": "8/255", "skip": False, **options}}}
 
 
 # Histograms --------------------------------------------------------------------------------------------------------
@@ -145,6 +149,7 @@ def histogram_study(number: int, view: str, also: Sequence[int], unknown: str, *
         ],
         needs="a dataset with a background class, such as voc" if ignoring else "",
         background=ignoring,
+        objects=not ignoring,
         also=tuple(f"halmosi/figure-{each}" for each in also),
         about={f"halmosi/figure-{each}": f"Figure {each}: {FIGURES[each]}." for each in also},
     )

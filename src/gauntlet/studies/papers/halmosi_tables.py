@@ -342,9 +342,9 @@ def table_study(
     """
     number = int(item.removeprefix("table-").rstrip("b"))
     ignoring = {"ignore": [BACKGROUND]} if view == FOREGROUND else {}
-    threats = battery(skip=False, **ignoring)
+    threats = battery(**ignoring)
     if claims and ignoring:  # what the foreground is compared with
-        threats |= {WITH_BACKGROUND: battery(skip=False)[ATTACKED]}
+        threats |= {WITH_BACKGROUND: battery()[ATTACKED]}
     return Study(
         name=f"halmosi/{item}",
         title=title,
@@ -359,6 +359,7 @@ def table_study(
         claims=claims or attack_claims(view, robust),
         printed=partial(printed, number, view),
         background=view == FOREGROUND,
+        objects=view != FOREGROUND,
     )
 
 
@@ -446,9 +447,10 @@ WINNERS = Study(
     "contributes.",
     unknown="Which models Figure 4 draws, and who gets a tie; both rules are given.",
     members={PLAIN: "{model}"},
-    threats=battery(skip=False),
+    threats=battery(),
     drawing=measured(winners_drawing),
     claims=[Claim("No attack wins on 99 % (bound ours) of the images or more (by mIoU).", measured(none_dominates))],
+    objects=True,
     also=tuple(f"halmosi/figure-{number}" for number in (12, 13, 14)),
 )
 
