@@ -321,5 +321,7 @@ def test_every_figure_of_distributions_has_a_name() -> None:
 
 def test_one_evaluation_serves_all_tables_and_figures_of_the_ten_attacks() -> None:
     names = [f"halmosi/{item}" for item in ("figure-1", "figure-2", "figure-4", "table-1", "table-3", "table-4")]
-    keys = {tuple(planned.job.key for planned in study_jobs(studies[name], [NETWORK], SMALL).values()) for name in names}
+    keys = {
+        tuple(planned.job.key for planned in study_jobs(studies[name], [NETWORK], SMALL).values()) for name in names
+    }
     assert len(keys) == 1
