@@ -46,6 +46,30 @@ def test_all_weight_on_one_member_is_that_member_and_the_other_is_not_asked() ->
     assert torch.equal(EnsembleModel([_forbidden(), inner], gamma=0)(images()), inner(images()))
 
 
+class _RuledOut(nn.Module):
+    """Never says class 3."""
+
+    def forward(self, points: torch.Tensor) -> torch.Tensor:
+        ruled_out = torch.full_like(points[:, :1], -float("inf"))
+        return torch.cat([points, ruled_out], dim=1)
+
+
+@pytest.mark.parametrize("of", ["probabilities", "logits"])
+@pytest.mark.parametrize(("gamma", "place"), [(1, 0), (0, 1), ("0+0+1", 2)])
+def test_all_weight_on_a_member_that_rules_a_class_out_is_that_member(gamma: int | str, place: int, of: str) -> None:
+    inner = wrap_model(_RuledOut(), num_classes=4, name="sure")
+    members = [_forbidden() for _ in range(3 if isinstance(gamma, str) else 2)]
+    members[place] = inner
+    made = EnsembleModel(members, gamma=gamma, of=of)
+    assert torch.equal(made(images()), inner(images()))
+    assert made(images())[:, 3].eq(-float("inf")).all()
+
+
+def test_logits_that_are_mixed_must_be_finite() -> None:
+    with pytest.raises(GauntletError, match="'ensemble:' made NaN or infinite logits"):
+        EnsembleModel([wrap_model(_RuledOut(), num_classes=4), model()], gamma=0.5, of="logits")(images())
+
+
 def test_an_ensemble_with_itself_is_the_log_softmax() -> None:
     inner = model()
     mixed = EnsembleModel([inner, inner], gamma=0.3)(images())

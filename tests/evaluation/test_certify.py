@@ -230,6 +230,30 @@ def test_an_attack_inside_the_radius_flips_no_certified_pixel() -> None:
     assert (votes.top[certified] != smoothed_class(2, 1.5 * radius)).all()  # the bound is no more careful than it says
 
 
+class Listed(nn.Module):
+    """Says the classes of a list, one in each pass, and the last one from then on."""
+
+    def __init__(self, classes: list[int]) -> None:
+        super().__init__()
+        self.classes = classes
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        said = self.classes.pop(0) if len(self.classes) > 1 else self.classes[0]
+        logits = torch.zeros(len(images), 3, *images.shape[-2:])
+        logits[:, said] = 1
+        return logits
+
+
+@pytest.mark.parametrize("choosing", [[2, 1], [1, 2]])
+def test_the_lower_class_of_a_tie_is_the_one_that_is_voted_on(choosing: list[int]) -> None:
+    data, model = TinyDataset(1), wrap_model(Listed([0, *choosing, 2, 1]), num_classes=3, name="listed")
+    batch = collate([data[0]], ignore_index=255)
+    (votes,) = said(CertifyThreat({"n0": 2, "n": 60}), model, batch)
+    assert (votes.clean == 0).all()  # the first pass is that of the clean image
+    assert (votes.top == 1).all()
+    assert (votes.hits == 59).all()
+
+
 def said(threat: CertifyThreat, model: SegmentationModel, batch: Batch, seed: int = 0) -> list[Votes]:
     """The votes on the images of a batch."""
     votes: Any = threat.perturb(model, batch, [ImageSeed(seed, sample.id) for sample in batch.samples]).predictions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from gauntlet.errors import GauntletError
 from gauntlet.evaluation import evaluate
 from gauntlet.evaluation.execution.local import LocalExecutor
 from gauntlet.evaluation.execution.runner import run_jobs
+from gauntlet.evaluation.jobs import Settings, plan_job
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
 from gauntlet.models import SegmentationModel, wrap_model
+from gauntlet.models.sources.shipped import ShippedModel
 from gauntlet.results import Evaluation, Store
 from gauntlet.samples import Sample, collate
 from gauntlet.seeding import ImageSeed
@@ -254,6 +257,59 @@ def test_other_classes_need_an_attack_on_the_sources_own_prediction() -> None:
     assert sum(map(sum, (each["source_correct"] for each in details))) < sum(
         map(sum, (each["source_pixels"] for each in details))
     )
+
+
+@pytest.fixture
+def unread(tmp_path: Path) -> str:
+    """The address of a model whose card names other classes than those of streets; its weights cannot be loaded."""
+    card = ShippedModel("streets/pspnet").card
+    described = {**card["model"], "class_names": [f"thing {index}" for index in range(11)]}
+    folder = tmp_path / "unread"
+    folder.mkdir()
+    (folder / "card.json").write_text(json.dumps({**card, "model": described}))
+    (folder / "model.safetensors").write_bytes(b"never read")
+    return str(folder)
+
+
+@pytest.mark.parametrize("around", ["", "tiled:size=32:", "crf:iterations=1:"])
+def test_other_classes_are_told_when_a_plan_is_made(unread: str, around: str) -> None:
+    def plan(source: str, **attack: Any) -> int:
+        threats = [transfer(source, **attack)]
+        return len(plan_jobs(parse_plan({"models": ["streets/enet"], "datasets": [SCENES], "threats": threats})))
+
+    with pytest.raises(GauntletError, match=r"the source '.*' has other classes than 'streets/enet'; only an untarg"):
+        plan(around + unread)
+    with pytest.raises(GauntletError, match="has other classes than 'streets/enet'"):
+        plan(around + unread, name="ifgsm", target=1)
+    assert plan(around + unread, name="ifgsm") == 1  # away from the source's own prediction
+    assert plan(f"{around}streets/pspnet") == 1
+
+
+def test_classes_that_are_known_with_the_model_only_are_not_looked_at_when_a_plan_is_made(
+    tmp_path: Path, unread: str
+) -> None:
+    torch.jit.script(torch.nn.Conv2d(3, 11, 1)).save(str(tmp_path / "net.pt"))  # type: ignore[no-untyped-call]
+    for model, source in ((f"script:{tmp_path}/net.pt", unread), (unread, f"script:{tmp_path}/net.pt")):
+        jobs = plan_jobs(parse_plan({"models": [model], "datasets": [SCENES], "threats": [transfer(source)]}))
+        assert len(jobs) == 1
+
+
+def test_the_same_weights_are_the_target_itself_whatever_their_classes_are_called() -> None:
+    network, data = tiny_network(), TinyDataset(1)
+    model, renamed, other = (
+        wrap_model(each, num_classes=3, class_names=names, name=name)
+        for each, names, name in (
+            (network, None, "plain"),
+            (network, "abc", "renamed"),
+            (torch.nn.Conv2d(3, 3, 1), "abc", "other"),
+        )
+    )
+    with pytest.raises(GauntletError, match="the source 'other' has other classes than 'plain'"):
+        plan_job(model, data, build_threat(transfer(other)), Settings())
+    own = build_threat(transfer(renamed))
+    plan_job(model, data, own, Settings())
+    made = own.perturb(model, collate([data[0]], ignore_index=data.ignore_index), [ImageSeed(0, data.ids()[0])])
+    assert made.details["source_is_target"] == [True]
 
 
 @pytest.mark.parametrize(

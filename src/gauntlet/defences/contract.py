@@ -44,7 +44,7 @@ class DefenceSettings:
 
     @property
     def neutral(self) -> bool:
-        """Whether the defence does nothing, so that the inner model's own output is returned, bit for bit."""
+        """Whether the defence does nothing, so that an inner model's own output is returned, bit for bit."""
         return False
 
     def check_size(self, height: int, width: int) -> None:
@@ -99,6 +99,11 @@ class Defence(SegmentationModel):
         assert isinstance(first, SegmentationModel)
         return first
 
+    @property
+    def undefended(self) -> SegmentationModel:
+        """The model inside that answers for itself where the settings are neutral."""
+        return self.model
+
     @classmethod
     def check_inner(cls, inner: GauntletModel | ModelSource, settings: DefenceSettings) -> None:
         """An error where it cannot stand around a model, told without loading it."""
@@ -135,7 +140,7 @@ class Defence(SegmentationModel):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         if self.settings.neutral:
-            return self.model(images)  # type: ignore[no-any-return]
+            return self.undefended(images)  # type: ignore[no-any-return]
         logits = self.defend(images)
         if not is_finite(logits.detach()):
             raise GauntletError(

@@ -13,7 +13,7 @@ import torch
 from gauntlet.defences.contract import Addressed, Defence, DefenceSettings, DefendedSource, parse_choice, parse_numbers
 from gauntlet.defences.multiscale import LOGITS, OUTPUTS, PROBABILITIES
 from gauntlet.errors import GauntletError
-from gauntlet.models.contract import GauntletModel
+from gauntlet.models.contract import GauntletModel, SegmentationModel
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.numbers import Number
 
@@ -42,11 +42,21 @@ class EnsembleSettings(DefenceSettings):
         parse_choice(self.of, "output to mix (of=) of ensemble:", OUTPUTS)
         self._set(gamma=weights[:1] if len(weights) == 2 else weights)  # of two, the second follows from the first
 
-    def weights(self, members: int) -> tuple[float, ...]:
-        """One weight per member; an error where their numbers differ."""
+    @property
+    def neutral(self) -> bool:
+        """Whether one member has all the weight."""
+        return sum(weight > 0 for weight in self._weights) == 1
+
+    @property
+    def _weights(self) -> tuple[float, ...]:
+        """One weight per member, of however many there are."""
         assert isinstance(self.gamma, tuple)
         given = tuple(float(each) for each in self.gamma)
-        weights = (given[0], 1 - given[0]) if len(given) == 1 else given
+        return (given[0], 1 - given[0]) if len(given) == 1 else given
+
+    def weights(self, members: int) -> tuple[float, ...]:
+        """One weight per member; an error where their numbers differ."""
+        weights = self._weights
         if members < 2:
             raise GauntletError(f"ensemble: needs at least two members, as in {_EXAMPLE}, not {members}.")
         if len(weights) != members:
@@ -82,11 +92,16 @@ class EnsembleModel(Defence):
     def around(cls, inner: Sequence[GauntletModel], settings: DefenceSettings) -> EnsembleModel:
         return cls(inner, **{each.name: getattr(settings, each.name) for each in fields(settings)})
 
+    @property
+    def undefended(self) -> SegmentationModel:
+        """The member that has all the weight."""
+        member = self.inner[self.weights.index(max(self.weights))]
+        assert isinstance(member, SegmentationModel)
+        return member
+
     def defend(self, images: torch.Tensor) -> torch.Tensor:
-        # A member without weight is not asked, and one that has all of it answers for itself, bit for bit.
+        # A member without weight is not asked.
         asked = [(weight, member) for weight, member in zip(self.weights, self.inner, strict=True) if weight > 0]
-        if len(asked) == 1:
-            return asked[0][1](images)  # type: ignore[no-any-return]
         if self.settings.of == LOGITS:
             return torch.stack([weight * member(images) for weight, member in asked]).sum(dim=0)
         mixed: torch.Tensor | None = None

@@ -128,6 +128,7 @@ def plan_job(
         address: `address` and `options` of the model, where it came from one.
     """
     job = make_job(model.identity, model.task, dataset.identity, threat, settings)
+    threat.check_classes(model)
     origin = origin_here(model.origin if address is None else address, dataset.origin)
     return PlannedJob(model, dataset, threat, settings, job, origin=origin, label=job.model)
 

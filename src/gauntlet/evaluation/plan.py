@@ -166,6 +166,7 @@ def plan_jobs(
                         objects=plan.objects,
                     )
                     job = make_job(model_identity, source.task, identities[id(dataset)], threat, settings)
+                    threat.check_classes(source)
                     planned = PlannedJob(source, dataset, threat, settings, job, entry, dataset_entry, origin)
                     jobs.setdefault(job.key, planned)
     check_sizes(jobs.values())

@@ -185,6 +185,7 @@ def member_jobs(
                 continue
             check_threat(threat, data)
             job = make_job(source.identity, source.task, identity, threat, settings)
+            threat.check_classes(source)
             jobs[model, label, name] = PlannedJob(
                 source, data, threat, settings, job, member, dataset_entry, origin, label=job.model
             )

@@ -12,6 +12,7 @@ import torch
 from gauntlet.errors import unknown_name
 from gauntlet.metrics.certification import Votes
 from gauntlet.models.contract import GauntletModel
+from gauntlet.models.sources.contract import ModelSource
 from gauntlet.notebooks import facts_table
 from gauntlet.registry import Registry, callable_as
 from gauntlet.samples import Batch, Boxes, Sample
@@ -97,6 +98,12 @@ class Threat(ABC):
 
     def check_model(self, name: str) -> None:  # noqa: B027 - most threats are for every model
         """An error where it cannot be used on the model of a stored name, told before anything is computed."""
+
+    def check_classes(self, model: GauntletModel | ModelSource) -> None:  # noqa: B027 - most threats are for all classes
+        """An error where it cannot be used on a model of such classes, told where they are known without loading it.
+
+        Called after `check_task`.
+        """
 
     def check_size(self, height: int, width: int) -> None:  # noqa: B027 - most threats are for every size
         """An error where it makes no sense on images of a size."""

@@ -35,7 +35,7 @@ from gauntlet.evaluation.jobs import (
 )
 from gauntlet.evaluation.normalisation_advice import advise_on_normalisation
 from gauntlet.evaluation.provenance import choose_device
-from gauntlet.models.contract import GauntletModel, ModelIdentity
+from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.model_facts import ModelFacts
 from gauntlet.results.record import Evaluation
@@ -273,6 +273,10 @@ class LoadedOnce(ModelSource):
     @property
     def origin(self) -> Mapping[str, Any] | None:
         return self.source.origin
+
+    @property
+    def label_space(self) -> LabelSpace | None:
+        return self.source.label_space
 
     def check_size(self, height: int, width: int) -> None:
         self.source.check_size(height, width)

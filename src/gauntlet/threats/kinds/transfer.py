@@ -151,6 +151,17 @@ class TransferThreat(Threat):
         if read is not None:
             self.inner.check_model(read.inner[0])
 
+    def check_classes(self, model: GauntletModel | ModelSource) -> None:
+        source = self._named_source
+        # A detector's library may name labels that the loaded model leaves out: `perturb` looks at those.
+        if source is None or source.task != SEGMENTATION:
+            return
+        own, wanted = source.label_space, model.label_space
+        if own is None or wanted is None or own.names == wanted.names:
+            return
+        if self.identity.digest != model.identity.digest:
+            _check_other_classes(self.inner, source, model)
+
     def passes(self, task: str = "segmentation") -> Passes:
         return self.inner.passes(task) + Passes(forward=1)  # at most: cached images cost the last look only
 
@@ -282,6 +293,17 @@ def _for_source(
     """
     if source.class_names == target.class_names:
         return batch
+    _check_other_classes(inner, source, target)
+    labels = need_labels(batch)
+    own = label_maps(source, batch.images, seeds)
+    void = torch.zeros_like(labels, dtype=torch.bool) if batch.ignore_index is None else labels == batch.ignore_index
+    return replace(batch, labels=torch.where(void, labels, own))
+
+
+def _check_other_classes(
+    inner: AttackThreat, source: GauntletModel | ModelSource, target: GauntletModel | ModelSource
+) -> None:
+    """An error where an attack cannot be transferred from a source to a target that has other classes."""
     attack = inner.attack
     own_prediction = getattr(attack, "labels", None) == "prediction" and attack.target is None
     if source.task != SEGMENTATION or not own_prediction:
@@ -289,10 +311,6 @@ def _for_source(
             f"the source '{source.identity.name}' has other classes than '{target.identity.name}'; only an untargeted "
             "attack away from the source's own prediction (labels: prediction) can be transferred then."
         )
-    labels = need_labels(batch)
-    own = label_maps(source, batch.images, seeds)
-    void = torch.zeros_like(labels, dtype=torch.bool) if batch.ignore_index is None else labels == batch.ignore_index
-    return replace(batch, labels=torch.where(void, labels, own))
 
 
 def _architecture(source: GauntletModel) -> str:
