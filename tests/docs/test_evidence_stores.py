@@ -26,7 +26,7 @@ PAGES = [
 
 def figures_of(page: str) -> str:
     """A page without its command and its date."""
-    return re.sub(r"^(gauntlet study run|Made with Gauntlet) .*", "", page, flags=re.MULTILINE)
+    return re.sub(r"^ *(gauntlet study run|Made with Gauntlet) .*", "", page, flags=re.MULTILINE)
 
 
 def count(store: Path) -> int:
@@ -46,7 +46,7 @@ def test_a_page_is_what_its_store_says_and_nothing_is_computed(
     (store,) = evidence.unpack(tmp_path, name)
     before = count(store)
     written = (ROOT / page).read_text(encoding="utf-8")
-    command = re.search(r"^gauntlet (study run .*)", written, re.MULTILINE)
+    command = re.search(r"^    gauntlet (study run .*)$", written, re.MULTILINE)
     assert command is not None
     words = shlex.split(command[1])
     words[words.index("--output") + 1] = str(tmp_path / "pages")

@@ -20,6 +20,13 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Command:
+    """A line to copy into a shell."""
+
+    line: str
+
+
+@dataclass(frozen=True)
 class Bullets:
     """A list of sentences."""
 
@@ -142,7 +149,7 @@ class Fold:
     blocks: Sequence[Block]
 
 
-Block = Text | Bullets | Verdicts | Findings | Gallery | Recipes | Table | Panel | Fold
+Block = Text | Command | Bullets | Verdicts | Findings | Gallery | Recipes | Table | Panel | Fold
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from gauntlet.errors import GauntletError
 from gauntlet.files import write_atomically
 from gauntlet.numbers import counted
-from gauntlet.report.document import Block, Document, Gallery, Part, Picture, Section, Text, made_now
+from gauntlet.report.document import Block, Command, Document, Gallery, Part, Picture, Section, Text, made_now
 from gauntlet.report.render import html, markdown
 from gauntlet.report.tables import Cell, Column, Table
 from gauntlet.studies.contract import AnyStudy, Study
@@ -43,7 +43,9 @@ def study_page(study: Study, results: Results, command: str) -> Document:
             *([Section("verdicts", "Does it hold here?", [verdict_table(study, results)])] if study.claims else []),
             *_drawn(study, results, "here"),
             *published_sections(study),
-            Section("made", "How this page was made", [Text(command), *_left_out(study, results), _settings(results)]),
+            Section(
+                "made", "How this page was made", [Command(command), *_left_out(study, results), _settings(results)]
+            ),
         ],
     )
 
@@ -53,7 +55,7 @@ def published_page(study: Study, command: str) -> Document:
     if study.printed is None:
         raise GauntletError(f"nothing is published for the study '{study.name}'; name models of your own with --model.")
     subtitle = f"{study.question} Published figures only."
-    made = Section("made", "How this page was made", [Text(command)])
+    made = Section("made", "How this page was made", [Command(command)])
     return study_document(study, subtitle, [finding_section(study), *published_sections(study), made])
 
 

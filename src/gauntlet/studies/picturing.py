@@ -17,7 +17,7 @@ from gauntlet.evaluation.jobs import ready_model, resolve_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.models import DetectionModel, GauntletModel, load_model
 from gauntlet.numbers import counted
-from gauntlet.report.document import Document, Exhibit, Gallery, Picture, Section, Text
+from gauntlet.report.document import Command, Document, Exhibit, Gallery, Picture, Section
 from gauntlet.report.gallery import PictureMaker, label_picture, photo, picture_maker
 from gauntlet.report.painters import LabelPainter
 from gauntlet.report.rounds import draw_mask, rounds_on
@@ -81,7 +81,7 @@ def picture_page(
             }
             galleries.append(_gallery(label, sample, attacked, maker, threats, seed))
         sections.append(Section(f"here-{slug(entry.address)}", entry.address, galleries))
-    sections.append(Section("made", "How this page was made", [Text(command)]))
+    sections.append(Section("made", "How this page was made", [Command(command)]))
     subtitle = f"{study.question} {counted(len(models), 'model')}, image '{sample.id}'."
     return study_document(study, subtitle, sections)
 

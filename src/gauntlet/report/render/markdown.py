@@ -9,6 +9,7 @@ from gauntlet.report.charts import Panel
 from gauntlet.report.document import (
     Block,
     Bullets,
+    Command,
     Document,
     Findings,
     Fold,
@@ -78,6 +79,11 @@ def block_text(block: Block) -> str:
 @block_text.register
 def _paragraph(block: Text) -> str:
     return paragraph(block.text) + "\n"
+
+
+@block_text.register
+def _command(block: Command) -> str:
+    return f"    {' '.join(block.line.split())}\n"
 
 
 @block_text.register
