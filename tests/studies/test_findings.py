@@ -41,7 +41,11 @@ def test_the_page_is_up_to_date(made: dict[str, list[PaperClaim]]) -> None:
         ("Real weather and synthetic corruptions at equal clean mIoU, Cityscapes", ["confirmed", "confirmed"]),
         ("InternImage generalizes best", ["partly confirmed (5 of 6)", "partly confirmed (5 of 6)"]),
         ("Iterative attacks transfer worse", ["partly confirmed (1 of 2)", "cannot be judged"]),
-        ("Max or average pooling over scales", ["partly confirmed (4 of 5)", "partly confirmed (3 of 5)"]),
+        ("Max or average pooling over scales", ["partly confirmed (4 of 5)", "confirmed (3), 2 cannot be judged"]),
+        ("PAdam-Cos is not dominated by SEA", ["confirmed", "partly confirmed (1 of 2)"]),
+        ("Inside under noise", ["partly confirmed (2 of 3)", "partly confirmed (2 of 3)"]),
+        ("Transformers outside: more so at high severity", ["confirmed", "confirmed"]),
+        ("Detection: FGSM and size", ["cannot be judged", "cannot be judged"]),
     ],
 )
 def test_verdicts(made: dict[str, list[PaperClaim]], title: str, expected: list[str]) -> None:

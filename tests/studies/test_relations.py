@@ -44,6 +44,7 @@ def row(value: float, low: float, high: float, warning: str = "", n: int = 6) ->
         (rules.judge_weak, (0.2, 0.1, 0.39), (0.5, 0.41, 0.7)),
         (rules.judge_weak, (0.2, 0.1, 0.39), (-0.5, -0.7, -0.1)),
         (rules.judge_not_correlated, (0.1, -0.5, 0.69), (0.8, 0.71, 0.9)),
+        (rules.judge_not_correlated, (0.1, -0.5, 0.69), (-0.95, -0.99, -0.8)),
         (rules.judge_positive, (0.2, 0.1, 0.3), (0.2, -0.1, 0.4)),
     ],
 )
@@ -284,3 +285,65 @@ def test_the_command_draws_figures_of_a_store(call: Call, tmp_path: Path) -> Non
     assert "parameters" in page  # a fact of the model, from the store
     code, _, err = call("study", "run", "semsegbench/figure-4", *arguments)
     assert (code, "needs: 3 models with" in " ".join(err.split())) == (2, True)
+
+
+def test_groups_of_one_model_are_not_judged() -> None:
+    frame = figures({"mIoU": [0.1, 0.5, 0.9]}, proposal_type=["dense", "two-stage", "sparse"])
+    groups = [Groups("proposal_type", ("clean",), "dense", "sparse", better=better) for better in (True, False)]
+    judged = draw_figures(study(groups=groups), frame, "here").judged
+    assert [each.verdict for each in judged] == [rules.OPEN, rules.OPEN]
+    assert {each.evidence for each in judged} == {"1 and 1 models, two of each at least"}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "better", "not_better"),
+    [(0.1, 0.2, rules.YES, rules.NO), (-0.2, -0.1, rules.NO, rules.YES), (-0.1, 0.1, rules.NO, rules.OPEN)],
+)
+def test_a_difference_of_groups_is_judged_by_its_interval(
+    low: float, high: float, better: str, not_better: str
+) -> None:
+    assert rules.judge_difference(low, high) == better
+    assert rules.judge_difference(low, high, better=False) == not_better
+    assert rules.judge_difference(float("nan"), high) == rules.OPEN
+
+
+def test_groups_and_cases_without_figures_are_named() -> None:
+    frame = figures({"mIoU": [0.1, 0.2, 0.3]}, backbone_type=["convolution"] * 3)
+    groups = [Groups("backbone_type", (GAM,), "convolution", "transformer")]
+    cases = [Case("fog 3 breaks all", ("fog 3",), lambda rows: rows["fog 3"] < 0.1)]
+    drawn = draw_figures(study(pairs=[Pair("clean", "clean")], groups=groups, cases=cases), frame, "here")
+    assert [(each.claim, each.evidence, each.verdict) for each in drawn.judged] == [
+        (f"{GAM} is better for transformer than for convolution", f"no figures of {GAM}", rules.OPEN),
+        ("fog 3 breaks all", "no figures of fog 3", rules.OPEN),
+    ]
+
+
+def test_own_models_on_two_datasets_are_told_apart() -> None:
+    """One network by its facts; by its name where these are not known or several trainings share them."""
+    parts = []
+    for dataset, values in (("cityscapes", [0.8, 0.7, 0.6, 0.5]), ("ade20k", [0.4, 0.3, 0.2, 0.1])):
+        facts = {"architecture": ["segformer", "", "enet", "enet"], "backbone": ["mit-b0", "", "", ""]}
+        frame = figures({"mIoU": values}, **facts).assign(dataset=dataset)
+        first = frame["model"].eq("a")
+        parts.append(frame.assign(model=frame["model"].mask(first, f"segformer of {dataset}")))
+    table = dataset_table(pd.concat(parts, ignore_index=True)).set_index("model")
+    assert table[["clean cityscapes", "clean ade20k"]].T.to_dict("list") == {
+        "b": [0.7, 0.3], "c": [0.6, 0.2], "d": [0.5, 0.1], "segformer/mit-b0": [0.8, 0.4],
+    }  # fmt: skip
+
+
+def test_what_detectors_make_up_and_lose_is_judged() -> None:
+    """Claim 43, DetecBench's Figure 25: the third detector invents no more under PGD."""
+    made_up, lost = [1.0, 1.0, 1.0], [0.2, 0.2, 0.2]
+    frame = figures({"hallucinated_per_image": made_up, "disappeared": lost}).assign(task="detection")
+    under = {"pgd linf 8/255 x20": ([5.0, 4.0, 1.0], lost), "zoom_blur 3": (made_up, [0.6, 0.5, 0.4])}
+    for threat, (invented, gone) in under.items():
+        kind = "attack" if threat.startswith("pgd") else "corruption"
+        more = figures({"hallucinated_per_image": invented, "disappeared": gone})
+        more = more.assign(threat=threat, kind=kind, task="detection", description="")
+        frame = pd.concat([frame, more], ignore_index=True)
+    judged = draw_figures(studies["detecbench/text-errors"], frame, "here").judged
+    found = {each.claim.partition(" (Fig. 25)")[0]: (each.evidence, each.verdict) for each in judged}
+    assert found["d: pgd linf 8/255 x20 adds objects"] == ("2 of 3 models", rules.NO)
+    assert found["d: zoom_blur 3 loses objects"] == ("3 of 3 models", rules.YES)
+    assert found["fog_3d 3 loses objects"][1] == rules.OPEN

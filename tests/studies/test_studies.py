@@ -87,6 +87,13 @@ def test_figures_are_those_of_the_evaluation_and_resampled_together(stored: Resu
     assert interval(stored.miou("plain", "clean")).high == pytest.approx(high, abs=0.01)
 
 
+def test_mean_class_accuracy_is_that_of_the_evaluation(stored: Results) -> None:
+    for threat in ("clean", "fgsm from half"):
+        found = stored.class_accuracy("plain", threat)
+        assert found[0] == pytest.approx(stored.evaluation("plain", threat).figures["mAcc"], abs=1e-12)
+        assert found.shape == stored.miou("plain", threat).shape
+
+
 def test_arrays_of_resamples() -> None:
     first, second = np.array([1.0, 2.0]), np.array([3.0, 0.0])
     assert largest([first, second]).tolist() == [3, 2]

@@ -1,7 +1,8 @@
 """What counts as a strong, moderate or weak correlation: the papers describe scatter plots and print no coefficient.
 
-Every rule looks at Spearman's rho over models and its 95 % interval; a score at the floor cannot be judged, nor can
-fewer than LEAST_JUDGED models: resamples of three models in one order are all in that order.
+Every rule of correlation looks at Spearman's rho over models and its 95 % interval; a score at the floor cannot be
+judged, nor can fewer than LEAST_JUDGED models: resamples of three models in one order are all in that order. What
+counts as a difference of groups stands here too.
 """
 
 from __future__ import annotations
@@ -61,10 +62,26 @@ judge_moderate = _band(MODERATE, STRONG)
 """Moderate: certainly between 0.4 and 0.7."""
 judge_weak = _band(0, MODERATE)
 """Weak: certainly above 0 and below 0.4."""
-judge_not_correlated = _band(-math.inf, STRONG)
-"""No strong correlation: certainly below 0.7."""
+judge_not_correlated = _band(-STRONG, STRONG)
+"""No strong correlation: certainly between -0.7 and 0.7."""
 judge_positive = _rule(lambda value, low, high: low > 0)
 """Any positive correlation: 0 lies below the interval."""
+
+
+def judge_difference(low: float, high: float, *, better: bool = True) -> str:
+    """A verdict on the claim that one group of models is better than another, or is not.
+
+    Args:
+        low, high: 95 % interval of the difference, NaN where a group has fewer than two models.
+        better: whether it is claimed to be better: certainly above 0. Not to be better is to lie certainly below; where
+            0 lies inside nothing can be said.
+    """
+    if math.isnan(low) or math.isnan(high):
+        return OPEN
+    if better:
+        return YES if low > 0 else NO
+    return NO if low > 0 else YES if high < 0 else OPEN
+
 
 WORDS: Mapping[Judge, str] = {
     judge_very_strong: "very strong",
@@ -79,7 +96,8 @@ RULES = (
     f"A correlation is *very strong* when Spearman's rho is at least {VERY_STRONG} and the lower end of its 95 % "
     f"interval at least {STRONG}; *strong* at {STRONG} with {SUPPORT}; *positive* when the interval lies above 0. "
     f"*Weak* (0 to {MODERATE}), *moderate* ({MODERATE} to {STRONG}), *positive, not strong* (0 to {STRONG}) and "
-    f"*none, or not strong* (below {STRONG}) are confirmed when the whole interval lies in that range, not confirmed "
-    "when it lies outside, and cannot be judged when it straddles a bound, as the word would change with the models. "
+    f"*none, or not strong* (-{STRONG} to {STRONG}) are confirmed when the whole interval lies in that range, not "
+    "confirmed when it lies outside, and cannot be judged when it straddles a bound, as the word would change with the "
+    "models. "
     f"Fewer than {LEAST_JUDGED} models are not judged."
 )

@@ -47,12 +47,13 @@ def matrix(
     rows = list(results.members if members is None else members)
     cells = [[interval(figure(results, member, threat)) for threat in columns.values()] for member in rows]
     name = slug(f"{results.place}-{title}")
+    intervals = "; 95 % intervals over images" if results.source == "here" else ""
     table = Table(
         f"table-{name}",
         title,
         [Column("shown to"), *(Column(column, "percent", heat=True) for column in columns)],
         [[member, *line] for member, line in zip(rows, cells, strict=True)],
-        caption or "Rows are what is evaluated, columns where the attack was made; 95 % intervals over images.",
+        caption or f"Rows are what is evaluated, columns where the attack was made{intervals}.",
     )
     chart = HeatChart(
         title,

@@ -48,7 +48,21 @@ DETECTOR_STEP = 0.01
 
 
 def detector_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """As `score_table` with DetecBench's attacks known by their settings: a store names them by what is not usual.
+    """As `score_table` with DetecBench's attacks known by their settings."""
+    return score_table(_detecbench_names(frame))
+
+
+def error_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """What detectors make up and lose: columns such as "clean disappeared", "fog 3 hallucinated_per_image"."""
+    return metric_table(_detecbench_names(frame), (MADE_UP, LOST))
+
+
+MADE_UP, LOST = "hallucinated_per_image", "disappeared"
+"""Boxes per image without an object, and the share of the objects without a box."""
+
+
+def _detecbench_names(frame: pd.DataFrame) -> pd.DataFrame:
+    """Figures with DetecBench's attacks under the names of its tables: a store names them by what is not usual.
 
     "fgsm linf 8/255 x1 alpha 0.01" and "pgd linf 8/255 x20 random_start False" lose their last words; where a model has
     an attack with other settings under the plain name, the published settings count.
@@ -67,7 +81,7 @@ def detector_table(frame: pd.DataFrame) -> pd.DataFrame:
         + named
     )
     shadowed = own.eq("") & place.isin(set(place[own.ne("")]))
-    return score_table(frame.assign(threat=named)[~shadowed])
+    return frame.assign(threat=named)[~shadowed]
 
 
 def _detecbench_name(description: str) -> str:
@@ -104,8 +118,14 @@ def metric_table(frame: pd.DataFrame, metrics: Sequence[str] = METRICS) -> pd.Da
 
 
 def dataset_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per architecture and backbone, a column per score and dataset: "clean ade20k", "GAM_3 cityscapes"."""
+    """One row per network, a column per score and dataset: "clean ade20k", "GAM_3 cityscapes".
+
+    Checkpoints of one network on two datasets have names of their own, and are one network where architecture and
+    backbone are the same. Where a dataset of a store has several such checkpoints, trained in several ways, or where
+    the architecture is not known, the name tells them apart; published ones (two crop sizes) count with their mean.
+    """
     on = ["architecture", "backbone"] if "architecture" in frame else ["model"]
+    frame = _told_apart(frame)
     parts = []
     known = analysis.scores(frame)
     for score in ("clean", LINF, L2, GAM):
@@ -113,7 +133,18 @@ def dataset_table(frame: pd.DataFrame) -> pd.DataFrame:
             table = analysis.scores_by_dataset(frame, score, on=on).set_index(on)
             parts.append(table.add_prefix(f"{score} "))
     table = pd.concat(parts, axis=1).reset_index()
-    return table.assign(dataset="all", model=table[on].astype(str).agg("/".join, axis=1))
+    return table.assign(dataset="all", model=table[on].astype(str).agg("/".join, axis=1).str.rstrip("/"))
+
+
+def _told_apart(frame: pd.DataFrame) -> pd.DataFrame:
+    """The figures with a model's name in the place of an architecture that is not known or that several models have."""
+    if "architecture" not in frame or "source" in frame:  # without facts, or published
+        return frame
+    architecture, backbone = (frame[name].fillna("").astype(str) for name in ("architecture", "backbone"))
+    pair = architecture + "/" + backbone
+    several = frame["model"].groupby([pair, frame["dataset"]]).transform("nunique").gt(1).groupby(pair).transform("any")
+    by_name = several | architecture.eq("")
+    return frame.assign(architecture=architecture.mask(by_name, frame["model"]), backbone=backbone.mask(by_name, ""))
 
 
 def label(score: str) -> str:

@@ -57,6 +57,10 @@ class Figures(ABC):
         """(R,) pixel accuracy; of a random model, the mean over its trials."""
         return UNKNOWN
 
+    def class_accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        """(R,) mAcc: mean over classes of the share of their pixels that are right."""
+        return UNKNOWN
+
     def image_accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         """(R,) mean over images of their pixel accuracy; images without a counted pixel are left out."""
         return UNKNOWN

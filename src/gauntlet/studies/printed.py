@@ -23,7 +23,7 @@ class Printed(Figures):
         ratios: IoU ratios that are printed as such.
         sizes: numbers of parameters by model.
         accuracies: mean accuracy of images by place and view ("all", "inside", "outside").
-        of_views: figures by place, view and metric ("mIoU", "NmIoU", "aAcc").
+        of_views: figures by place, view and metric ("mIoU", "NmIoU", "aAcc", "mAcc").
         note: what else must be said about them.
         chosen: the model that claims and drawings are about; None for all of them.
     """
@@ -63,6 +63,9 @@ class Printed(Figures):
 
     def accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         return self._of_view("aAcc", member, threat, model, view)
+
+    def class_accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        return self._of_view("mAcc", member, threat, model, view)
 
     def _of_view(self, metric: str, member: str, threat: str, model: str | None, view: str) -> FloatArray:
         return np.full(1, self.of_views.get(((self._name(model), member, threat), view, metric), np.nan))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,10 @@ from gauntlet.analysis.correlation import COEFFICIENTS
 from gauntlet.analysis.scoring.scores import WEATHER_DATASET
 from gauntlet.errors import GauntletError
 from gauntlet.report.charts import Axis, Chart, LineChart, Panel, PointChart, Series
-from gauntlet.report.document import Block, Document, Part, Section, Text, made_now
+from gauntlet.report.document import Block, Command, Document, Part, Section, Text, made_now
 from gauntlet.report.tables import Cell, Column, Interval, Table
 from gauntlet.studies.contract import AnyStudy, Kind
-from gauntlet.studies.correlation_rules import NO, OPEN, RULES, WORDS, YES, Judge
+from gauntlet.studies.correlation_rules import NO, OPEN, RULES, WORDS, YES, Judge, judge_difference
 from gauntlet.studies.drawings import slug
 from gauntlet.studies.figure_tables import PAPER_TYPE, label, score_table
 from gauntlet.studies.page import finding_blocks, write_page
@@ -215,7 +216,7 @@ def figures_page(study: FigureStudy, drawn: Drawn, origin: str, command: str) ->
         Section("finding", "What the paper found", finding_blocks(study)),
         *([Section("verdicts", "Does it hold?", [verdicts])] if drawn.judged else []),
         *drawn.sections,
-        Section("made", "How this page was made", [Text(command)]),
+        Section("made", "How this page was made", [Command(command)]),
     ]
     origin = "the published figures" if origin == PUBLISHED else f"the store {origin}"
     subtitle = f"{study.question} From {origin}; intervals by resampling models."
@@ -236,16 +237,28 @@ def _claim_words(pair: Pair) -> str:
     return f"{label(pair.x)} and {label(pair.y)}: {words}" + (f" ({pair.place})" * bool(pair.place))
 
 
+def _group_words(group: Groups, score: str) -> str:
+    """What is claimed of a score of two groups."""
+    words = "is better" if group.better else "is not better"
+    return f"{label(score)} {words} for {group.second} than for {group.first}"
+
+
 def _not_judged(study: FigureStudy, table: pd.DataFrame) -> list[Judged]:
-    """Claims about pairs for which no dataset has enough figures: they are named, not left out."""
+    """Claims for which no dataset has enough figures: they are named, not left out."""
     by_dataset = [rows for _, rows in table.groupby("dataset")]
+    claims: list[tuple[str, tuple[str, ...]]] = [
+        (_claim_words(pair), (pair.x, pair.y)) for pair in study.pairs if pair.claim is not None
+    ]
+    claims += [
+        (_group_words(group, score), (score,)) for group in study.groups if group.first for score in group.scores
+    ]
+    claims += [(case.claim, tuple(case.columns)) for case in study.cases]
     found = []
-    for pair in study.pairs:
-        if pair.claim is None or any(_present(rows, pair.x, pair.y) for rows in by_dataset):
+    for words, columns in claims:
+        if any(_present(rows, *columns) for rows in by_dataset):
             continue
-        lacking = [each for each in (pair.x, pair.y) if not any(_present(rows, each) for rows in by_dataset)]
-        names = " and ".join(map(label, lacking or (pair.x, pair.y)))
-        found.append(Judged(_claim_words(pair), f"no figures of {names}", OPEN))
+        lacking = [each for each in columns if not any(_present(rows, each) for rows in by_dataset)]
+        found.append(Judged(words, f"no figures of {' and '.join(map(label, lacking or columns))}", OPEN))
     return found
 
 
@@ -308,9 +321,10 @@ def _compare(
             evidence = (
                 f"{100 * found['difference']:+.1f} points [{100 * found['low']:+.1f}, {100 * found['high']:+.1f}]"
             )
-            words = "is better" if group.better else "is not better"
-            claim = f"{dataset}: {label(score)} {words} for {group.second} than for {group.first}"
-            judged.append(Judged(claim, evidence, YES if bool(found["low"] > 0) == group.better else NO))
+            if math.isnan(found["low"]):
+                evidence = f"{found['n_second']} and {found['n_first']} models, two of each at least"
+            verdict = judge_difference(float(found["low"]), float(found["high"]), better=group.better)
+            judged.append(Judged(f"{dataset}: {_group_words(group, score)}", evidence, verdict))
     columns = [Column("figure"), Column(group.by.replace("_", " ")), Column("models", "count")]
     columns += [Column("mean", "percent", heat=True), Column("median", "percent", heat=True)]
     title = f"By {group.by.replace('_', ' ')}, {dataset}"
@@ -355,10 +369,10 @@ def _over_a_number(dataset: str, rows: pd.DataFrame, lines: Lines) -> tuple[list
         return blocks, []
     first, middle, last = (rows[points[x]].astype(float) for x in (min(points), lines.enough, max(points)))
     reached = ((first - middle) / (first - last)).dropna()
-    claim = f"{dataset}: {lines.title}: {REACHED:.0%} of the fall is behind at {lines.enough:g} of {lines.axis}"
+    settled = f"{REACHED:.0%} (bound ours) of the fall is behind at {lines.enough:g} of {lines.axis}"
     evidence = f"{int((reached >= REACHED).sum())} of {len(reached)} models, smallest {reached.min():.0%}"
     verdict = OPEN if reached.empty else YES if (reached >= REACHED).all() else NO
-    return blocks, [Judged(claim, evidence, verdict)]
+    return blocks, [Judged(f"{dataset}: {lines.title}: {settled}", evidence, verdict)]
 
 
 def _listing(study: FigureStudy, dataset: str, rows: pd.DataFrame) -> Table:
@@ -374,6 +388,8 @@ def _listing(study: FigureStudy, dataset: str, rows: pd.DataFrame) -> Table:
 
 
 def _kind(name: str) -> str:
+    if name.endswith("_per_image"):
+        return "number"
     return {"parameters": "count", "year": "number"}.get(name, "percent")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import Metric
-from gauntlet.metrics.arithmetic import divide
+from gauntlet.metrics.arithmetic import divide, nan_mean
 from gauntlet.metrics.certification import CertificationMetric
 from gauntlet.metrics.segmentation import worst_case
 from gauntlet.metrics.segmentation.counts import SCALARS, CountTable, ImageCounts
@@ -112,6 +112,13 @@ class Results(Figures):
             return np.asarray(divide(pooled.true_positives.sum(axis=1), pooled.valid), dtype=np.float64)
 
         return mean_of([figure(table) for table in self.tables(member, threat, model, view, ACCURACY)])
+
+    def class_accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
+        def figure(table: CountTable) -> FloatArray:
+            pooled = table.weighted(self.weights)
+            return nan_mean(divide(pooled.true_positives, pooled.ground_truth), axis=-1)
+
+        return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
 
     def image_accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         def figure(table: CountTable) -> FloatArray:

@@ -13,7 +13,7 @@ import pandas as pd
 from gauntlet import analysis
 from gauntlet.analysis.correlation import RESAMPLES
 from gauntlet.results import published
-from gauntlet.studies.correlation_rules import NO, OPEN, YES, Judge
+from gauntlet.studies.correlation_rules import NO, OPEN, YES, Judge, judge_difference
 from gauntlet.studies.figure_tables import PAPER_TYPE, TYPE, label
 
 SELECTIONS = ("all cells", "flagged cells excluded")
@@ -152,7 +152,7 @@ def group_rows(tables: Figures, scores: Sequence[str], *, datasets: Sequence[str
                         "difference": differences[0],
                         "p": f"{groups['p_value']:.3f}",
                         **({"InternImage as convolution": differences[1]} if len(differences) > 1 else {}),
-                        "verdict": YES if groups["low"] > 0 else NO,
+                        "verdict": judge_difference(float(groups["low"]), float(groups["high"])),
                     }
                 )
     return pd.DataFrame(rows)

@@ -31,7 +31,8 @@ RULES_OF_VERDICTS = (
     f"{RULES} A claim that one group is better is *{YES}* when the 95 % interval of the difference lies above 0; one "
     "about cases when it holds in all of them, or in more than half where the text says so. "
     f"*{OPEN.capitalize()}* means that a score sits at the floor, that an interval straddles a bound or that too few "
-    f"figures are left, *{NO_CLAIM}* that the paper says nothing and the figures are a control."
+    f"figures are left, *{NO_CLAIM}* that the paper says nothing and the figures are a control. *Partly {YES} (2 of "
+    "3)* counts the rows of a claim that can be judged; those that cannot are counted behind it."
 )
 FOOT = (
     "Intervals: bootstrap over models, 1000 resamples, seed 0. p: 10,000 random relabellings. Models share "
@@ -70,14 +71,24 @@ def write(runs: PageRuns, command: str) -> str:
 def verdicts(claim: PaperClaim) -> list[str]:
     """The verdict of a claim for both selections of cells, counted where several rows speak to it."""
     rows = claim.evidence
-    result = []
-    for name in SELECTIONS:
-        of_rows = list(rows.loc[rows["cells"].eq(name), "verdict"])
-        if YES in of_rows and set(of_rows) != {YES}:
-            result.append(f"partly {YES} ({of_rows.count(YES)} of {len(of_rows)})")
-        else:
-            result.append(next(each for each in (YES, NO, OPEN, NO_CLAIM) if each in of_rows))
-    return result
+    return [_in_short(list(rows.loc[rows["cells"].eq(name), "verdict"])) for name in SELECTIONS]
+
+
+def _in_short(of_rows: Sequence[str]) -> str:
+    """The verdicts of several rows in one.
+
+    >>> _in_short(["confirmed", "not confirmed"]), _in_short(["confirmed", "cannot be judged"])
+    ('partly confirmed (1 of 2)', 'confirmed (1), 1 cannot be judged')
+    """
+    if NO_CLAIM in of_rows:
+        return NO_CLAIM
+    yes, no, open_ = (of_rows.count(each) for each in (YES, NO, OPEN))
+    if not yes + no:
+        return OPEN
+    short = f"partly {YES} ({yes} of {yes + no})" if yes and no else YES if yes else NO
+    if not open_:
+        return short
+    return f"{short if yes and no else f'{short} ({yes + no})'}, {open_} {OPEN}"
 
 
 def table_lines(rows: pd.DataFrame) -> list[str]:

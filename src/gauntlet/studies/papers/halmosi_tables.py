@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 
 from gauntlet.analysis import best_attack
 from gauntlet.metrics.arithmetic import divide
-from gauntlet.models.sources import shipped
 from gauntlet.report.charts import Axis, BarChart, Chart, Panel, Series
 from gauntlet.report.document import Block
 from gauntlet.report.tables import Cell, Column, Table
@@ -20,6 +18,7 @@ from gauntlet.studies.contract import Claim, Condition, Study, studies
 from gauntlet.studies.drawings import side_by_side, slug
 from gauntlet.studies.figures import UNKNOWN, Figures, FloatArray, largest, smallest
 from gauntlet.studies.papers.halmosi import ATTACKED, BACKGROUND, CLEAN, PLAIN, SETTING, battery
+from gauntlet.studies.papers.halmosi_training import HALF, NORMAL, SEA, WHOLE, normal_of, trained
 from gauntlet.studies.printed import Place, Printed
 from gauntlet.studies.results import ACCURACY, FOREGROUND, MEAN_IOU, Results, measured
 from gauntlet.threats.attacks.combined.members import battery_members
@@ -92,52 +91,6 @@ def printed(number: int, view: str) -> Printed:
         if view == FOREGROUND and ((_printed_name(row), PLAIN, ATTACKED), view, row["metric"]) in figures:
             figures[(_printed_name(row), PLAIN, WITH_BACKGROUND), "all", row["metric"]] = row["value"]
     return Printed(f"Table {number}", {}, of_views=figures)
-
-
-# Who was trained how.
-
-NORMAL, HALF, WHOLE, SEA = "normal", "half of the batches attacked", "all batches attacked", "SEA-AT"
-OTHER = "another way"
-
-
-def training(model: str) -> str:
-    """How a model was trained: a shipped one by its card, others by their names, as the paper spells them.
-
-    >>> training("PSPNet PGD-AT, VOC"), training("DeepLabv3 SegPGD-AT-100, VOC"), training("camvid/enet-segpgd50")
-    ('half of the batches attacked', 'all batches attacked', 'half of the batches attacked')
-    >>> training("camvid/enet-at75"), training("camvid/enet-sea"), training("streets/enet-noise")
-    ('another way', 'SEA-AT', 'another way')
-    """
-    if model in shipped.names():
-        kind = str(shipped.find(model).card["kind"])
-        if kind.startswith("sea-at"):
-            return SEA
-        by_card = {"clean": NORMAL, "50 %": HALF, "100 %": WHOLE}
-        return next((way for words, way in by_card.items() if f" {words}," in f" {kind},"), OTHER)
-    name = model.partition(", ")[0]
-    if "SEA-AT" in name:
-        return SEA
-    if name.endswith(("-AT-100", "-at")):
-        return WHOLE
-    return HALF if name.endswith(("-AT", "-at50")) else NORMAL
-
-
-def trained(*kinds: str) -> Callable[[str], bool]:
-    """Whether a model was trained in one of these ways."""
-    return lambda model: training(model) in kinds
-
-
-def normal_of(model: str) -> str:
-    """The name of the same network trained normally, on the same data.
-
-    >>> normal_of("PSPNet PGD-AT-100, VOC"), normal_of("UPerNet SEA-AT-Tiny, VOC"), normal_of("camvid/enet-ddc")
-    ('PSPNet Normal, VOC', 'UPerNet Normal-Tiny, VOC', 'camvid/enet-clean')
-    """
-    if model in shipped.names():
-        network, beside = shipped.find(model).architecture, shipped.names(model.partition("/")[0])
-        same = (name for name in beside if shipped.find(name).architecture == network)
-        return next((name for name in same if training(name) == NORMAL), model)
-    return re.sub(r"-at(50)?$", "", re.sub(r"(DDC|SegPGD|PGD|SEA)-AT(-100)?", "Normal", model))
 
 
 # Tables 1 and 2: clean and in the worst case.

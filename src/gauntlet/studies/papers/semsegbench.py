@@ -28,16 +28,19 @@ from gauntlet.studies.figure_tables import (
     GAM,
     L2,
     LINF,
+    LOST,
+    MADE_UP,
     MEAN,
     METRICS,
     PAPER_TYPE,
     TYPE,
     dataset_table,
     detector_table,
+    error_table,
     metric_table,
 )
 from gauntlet.studies.papers.benchmark_models import CONFIGURATION, listed_models, models_table
-from gauntlet.studies.relations import Case, FigureStudy, Groups, Lines, Pair
+from gauntlet.studies.relations import EVERYTHING, Case, FigureStudy, Groups, Lines, Pair
 
 SETTING = (
     "76 checkpoints; PGD, SegPGD and CosPGD with 20 steps at 8/255 (linf) and 64/255 (l2), 15 corruptions at severity "
@@ -90,15 +93,29 @@ def crossed(rows: Sequence[str], metrics: Sequence[str], place: str) -> list[Pai
 def leaves_more(attack: str) -> Case:
     """That an attack leaves twice as much in l2 as in linf."""
     first, second = f"{attack} l2 64/255 x20", f"{attack} linf 8/255 x20"
-    claim = f"{first} leaves far more than {second}, twice at least (App. I)"
+    claim = f"{first} leaves far more than {second} (App. I), twice at least (bound ours)"
     return Case(claim, (first, second), lambda rows: rows[first] > 2 * rows[second])
 
 
 def breaks(corruption: str) -> Case:
     """That a corruption is a complete failure: less than a tenth of the clean figure is left."""
     column = f"{corruption} 3"
-    claim = f"{column} is a complete failure, less than a tenth of clean is left (footnote 1)"
+    claim = f"{column} is a complete failure (footnote 1): less than a tenth of clean is left (bound ours)"
     return Case(claim, ("clean", column), lambda rows: rows[column] < 0.1 * rows["clean"])
+
+
+def adds(attack: str) -> Case:
+    """That an attack makes a detector see what is not there."""
+    clean, attacked = (f"{threat} {MADE_UP}" for threat in ("clean", attack))
+    claim = f"{attack} adds objects (Fig. 25): more boxes per image without an object than on clean images"
+    return Case(claim, (clean, attacked), lambda rows: rows[attacked] > rows[clean])
+
+
+def loses(corruption: str) -> Case:
+    """That a corruption makes a detector lose what is there."""
+    clean, corrupted = (f"{threat} {LOST}" for threat in ("clean", f"{corruption} 3"))
+    claim = f"{corruption} 3 loses objects (Fig. 25): a larger share is not seen than on clean images"
+    return Case(claim, (clean, corrupted), lambda rows: rows[corrupted] > rows[clean])
 
 
 def dimensions_table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -309,6 +326,11 @@ add_detection("figure-30", "Each corruption against size, COCO", "Do larger dete
 add_detection("figure-31", "Each corruption in 3D against size, COCO", "Do larger detectors bear corruptions better?",
     "3D motion blurs and 3D fog are a complete failure.", pairs=CORRUPTED_DETECTORS[15:], needs=OWN_DETECTORS,
     cases=[breaks(name) for name in ("xy_motion_blur", "z_motion_blur", "fog_3d")])  # fmt: skip
+add_detection("text-errors", "What detectors make up, what they lose",
+    "Does an attack add objects where corruptions lose them?",
+    "PGD adds objects, corruptions lose them (Fig. 25, a picture).", table=error_table,
+    cases=[adds("pgd linf 8/255 x20"), loses("zoom_blur"), loses("fog_3d")],
+    listed=EVERYTHING, needs=OWN_DETECTORS)  # fmt: skip
 add_detection("table-4", "The models", "Which detectors are there?",
     "61 detectors; the damaged text of the table gives 62.", kind="list", least_models=1,
     published=partial(listed_models, "detecbench"), table=models_table,
