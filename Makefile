@@ -47,7 +47,7 @@ check: $(VENV)/.installed-dev
 
 # The documentation as a site, into site/; any warning or dead link is an error.
 docs: $(VENV)/.installed-dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict  # --quiet would count no warning
 
 # Runs the notebooks of docs/tutorials and keeps what they print and draw.
 tutorials: $(VENV)/.installed-dev
