@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from synthetic_store import DATASET, METRIC
 
 import gauntlet
 from gauntlet.analysis import transfer, transform_matrix
 from gauntlet.defences import Crf, EnsembleModel, MultiscaleModel, NoisyModel, SmoothedModel, TransformedModel
+from gauntlet.metrics import Figure, Views
+from gauntlet.metrics.trials import trial_figures
 from gauntlet.models import SegmentationModel, wrap_model
+from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.defended_names import address_of, defences_in
 from gauntlet.models.tiling import TiledModel
 from gauntlet.report.assembly import build_report
@@ -20,9 +27,11 @@ from gauntlet.report.document import Bullets, Document, Findings, of_type
 from gauntlet.report.pages.entries import store_entries
 from gauntlet.report.pages.leaderboard_site import defended_parts, write_site
 from gauntlet.report.scope import scopes
+from gauntlet.report.sections import defended as wrapped
+from gauntlet.report.sections.confidence import certificates
 from gauntlet.report.sections.defended import averaging_stronger, never_attacked_adaptively, targeted_stronger
-from gauntlet.report.tables import Table
-from gauntlet.results import Store
+from gauntlet.report.tables import Cell, Interval, Table, number_of
+from gauntlet.results import Job, Store
 from tiny import TinyDataset, tiny_network
 
 ATTACK: dict[str, Any] = {"name": "pgd", "epsilon": "8/255", "steps": 2}
@@ -43,6 +52,24 @@ def sentences(document: Document) -> list[str]:
 
 def summary(document: Document) -> str:
     return " ".join(item for block in of_type(document, Bullets) for item in block.items)
+
+
+def enter(
+    store: Store,
+    model: ModelIdentity,
+    description: dict[str, Any],
+    figures: Sequence[Figure] | float,
+    *,
+    threat: str = "",
+    version: int = 1,
+    seed: int = 0,
+) -> None:
+    """Puts figures into a store, or a mIoU alone, later than all that is there."""
+    kind = next(iter(description))
+    job = Job("segmentation", model.name, model.digest, DATASET, threat or kind, kind, description, version, seed)
+    provenance = {"started": f"2026-01-01T00:00:{store.count():02d}+00:00"}
+    started = store.begin(job, images=40, batch_size=4, metric=METRIC, provenance=provenance)
+    store.finish(started, [Figure("mIoU", figures)] if isinstance(figures, float) else figures)
 
 
 def test_the_defences_in_a_name() -> None:
@@ -218,6 +245,70 @@ def test_certificates_have_a_section() -> None:
     assert "Over several images the chances of a wrong certificate add up" in table.caption
 
 
+def certified_lines(store: Store) -> dict[str, tuple[list[Any], list[Any]]]:
+    """Radii and accuracies of every line of the chart, by name."""
+    (scope,) = scopes(store.frame())
+    section = certificates.section(scope)
+    assert section is not None
+    (panel,) = of_type(section, Panel)
+    assert "One line per model, sigma and number of noisy copies" in panel.caption
+    (chart,) = panel.charts.values()
+    assert isinstance(chart, LineChart)
+    assert "never rises with the radius" in chart.alt
+    assert len({series.style for series in chart.series}) == len(chart.series)
+    return {series.name: (list(series.x), list(series.y)) for series in chart.series}
+
+
+def certify(
+    store: Store, name: str, sigma: float, n: int, accuracies: dict[float, tuple[float, float]], version: int = 1
+) -> None:
+    """Certificates with a radius and an accuracy by tau."""
+    figures = [
+        Figure(metric, value, view=f"tau {tau:g}")
+        for tau, (radius, accuracy) in accuracies.items()
+        for metric, value in (
+            *(("radius", radius), ("certified_accuracy", accuracy), ("certified_mIoU", accuracy / 2)),
+            ("abstention", 1 - accuracy),
+        )
+    ]
+    description = {"certify": {"sigma": sigma, "n0": 10, "n": n}}
+    threat = f"certify sigma {sigma:g} n {n}"
+    enter(store, ModelIdentity(name, name), description, figures, threat=threat, version=version)
+
+
+def test_certified_accuracy_has_a_line_per_model_and_sigma() -> None:
+    store = Store()
+    certify(store, "a", 0.25, 100, {0.95: (0.41, 0.465), 0.75: (0.17, 0.754)})  # not in the order of the radius
+    certify(store, "a", 0.5, 100, {0.75: (0.34, 0.224), 0.95: (0.82, 0.112)})
+    certify(store, "b", 0.25, 100, {0.75: (0.17, 0.666), 0.95: (0.41, 0.6)})
+    certify(store, "a", 0.25, 500, {0.75: (0.17, 0.76), 0.95: (0.41, 0.5)})
+    assert certified_lines(store) == {
+        "a, sigma 0.25 n 100": ([0.17, 0.41], [0.754, 0.465]),
+        "a, sigma 0.5 n 100": ([0.34, 0.82], [0.224, 0.112]),
+        "a, sigma 0.25 n 500": ([0.17, 0.41], [0.76, 0.5]),
+        "b, sigma 0.25 n 100": ([0.17, 0.41], [0.666, 0.6]),
+    }
+
+
+def test_a_line_of_certificates_is_of_one_evaluation() -> None:
+    store = Store()
+    certify(store, "a", 0.25, 100, {0.75: (0.17, 0.3), 0.95: (0.41, 0.2)})
+    certify(store, "a", 0.25, 100, {0.75: (0.17, 0.1)}, version=2)
+    assert certified_lines(store) == {"a, sigma 0.25 n 100": ([0.17], [0.1])}
+
+
+def test_certificates_of_votes_never_rise_along_a_line() -> None:
+    store, data, taus = Store(), TinyDataset(2), [0.9, 0.6, 0.75]
+    for sigma in (0.05, 0.4):
+        gauntlet.evaluate(model(), data, {"certify": {"sigma": sigma, "n": 100, "tau": taus}}, store=store)
+    lines = certified_lines(store)
+    assert list(lines) == ["tiny, sigma 0.05 n 100", "tiny, sigma 0.4 n 100"]
+    for radii, accuracies in lines.values():
+        assert len(radii) == 3
+        assert radii == sorted(radii)
+        assert accuracies == sorted(accuracies, reverse=True)
+
+
 def test_certificates_without_a_correction_say_so() -> None:
     store = Store()
     options = {"sigma": 0.05, "n": 60, "tau": [0.6], "alpha": 0.01, "correction": "none"}
@@ -365,3 +456,153 @@ def test_transformations_of_one_kind_are_told_apart_by_their_settings() -> None:
             next(name for name in matrix.index if f"fixed={quality}" in name.split(",")) for quality in (target, source)
         )
         assert matrix.loc[row, column] == figure
+
+
+CLEAN: dict[str, Any] = {"clean": {}}
+
+
+def defended_rows(store: Store) -> dict[str, list[Cell]]:
+    """The rows of the table of defended models without the name, by the name."""
+    (scope,) = scopes(store.frame())
+    section = wrapped.section(scope)
+    assert section is not None
+    (table,) = of_type(section, Table)
+    return {str(name): list(cells) for name, *cells in table.rows}
+
+
+def numbers(cells: Sequence[Cell]) -> list[float]:
+    """Numbers of cells, NaN for empty ones."""
+    return [number_of(each) for each in cells]
+
+
+def nearly(*values: float) -> Any:
+    return pytest.approx(list(values), nan_ok=True)
+
+
+EMPTY = math.nan
+
+
+def test_what_a_random_defence_costs_how_it_varies_and_what_an_adaptive_attack_leaves() -> None:
+    store, inner = Store(), model()
+    blurred = TransformedModel(inner, kind="blur", trials=3).identity
+    trials = [[Figure("mIoU", value, low=value - 0.1, high=value + 0.1)] for value in (0.5, 0.6, 0.7)]
+    enter(store, inner.identity, CLEAN, 0.75)
+    enter(store, inner.identity, {"attack": ATTACK}, 0.01)  # on another model
+    enter(store, blurred, CLEAN, trial_figures(trials, Views.of_trials(3)))
+    transfer_of = {"transfer": {"source_model": "inner", "attack": {**ATTACK, "samples": 9}}}
+    for description, value in (
+        ({"attack": ATTACK}, 0.05),  # lower, but meets one draw at a time
+        ({"attack": {**ATTACK, "samples": 3}}, 0.2),
+        ({"attack": {**ATTACK, "samples": 9}}, 0.15),
+        (transfer_of, 0.1),  # made on the model inside
+    ):
+        enter(store, blurred, description, value, threat=f"pgd {value}")
+    rows = defended_rows(store)
+    assert list(rows) == [address_of(blurred.name)]
+    *cells, attack = rows[address_of(blurred.name)]
+    assert numbers(cells) == nearly(0.75, 0.6, -0.15, 3, 0.1, 0.15)
+    assert attack == "pgd 0.15"
+    assert isinstance(cells[1], Interval)
+    assert (cells[1].low, cells[1].high) == pytest.approx((0.5, 0.7))
+
+
+def test_a_fixed_defence_has_no_trials_and_what_the_store_lacks_is_empty() -> None:
+    store, inner = Store(), model()
+    fixed, crf = TransformedModel(inner, kind="jpeg", fixed=75).identity, Crf(inner, iterations=1).identity
+    once = NoisyModel(inner, sigma=0.1, trials=1).identity
+    enter(store, inner.identity, CLEAN, 0.7)
+    enter(store, fixed, CLEAN, 0.72)
+    enter(store, fixed, {"attack": ATTACK}, 0.3, threat="pgd")
+    enter(store, crf, {"corruption": {"name": "fog", "severity": 3}}, 0.4)
+    enter(store, once, CLEAN, 0.65)
+    rows = defended_rows(store)
+    assert numbers(rows[address_of(fixed.name)]) == nearly(0.7, 0.72, 0.02, EMPTY, EMPTY, 0.3, EMPTY)
+    assert rows[address_of(fixed.name)][-1] == "pgd"
+    assert numbers(rows[address_of(crf.name)]) == nearly(0.7, *[EMPTY] * 6)
+    assert rows[address_of(crf.name)][-1] is None
+    assert numbers(rows[address_of(once.name)]) == nearly(0.7, 0.65, -0.05, 1, *[EMPTY] * 3)
+
+
+def test_the_digest_tells_which_of_several_weights_is_inside() -> None:
+    store, inner = Store(), model()
+    defended = MultiscaleModel(inner, scales=(0.5, 1)).identity
+    enter(store, defended, CLEAN, 0.5)
+    enter(store, ModelIdentity(inner.identity.name, "other weights"), CLEAN, 0.9)
+    assert numbers(defended_rows(store)[address_of(defended.name)][:3]) == nearly(EMPTY, 0.5, EMPTY)
+    enter(store, inner.identity, CLEAN, 0.6)
+    assert numbers(defended_rows(store)[address_of(defended.name)][:3]) == nearly(0.6, 0.5, -0.1)
+
+
+def test_a_model_is_compared_with_the_one_inside_under_its_own_seed() -> None:
+    store, inner = Store(), model()
+    defended = MultiscaleModel(inner, scales=(0.5, 1)).identity
+    for seed in (0, 1):
+        enter(store, inner.identity, CLEAN, 0.6 + 0.1 * seed, seed=seed)
+        enter(store, defended, CLEAN, 0.5, seed=seed)
+    assert [numbers(cells[:3]) for cells in defended_rows(store).values()] == [
+        nearly(0.6, 0.5, -0.1),
+        nearly(0.7, 0.5, -0.2),
+    ]
+
+
+def test_an_ensemble_is_compared_with_the_better_member() -> None:
+    store, first, second = Store(), model("first"), model("second")
+    mixed = EnsembleModel([first, second], gamma=0.4).identity
+    enter(store, mixed, CLEAN, 0.7)
+    enter(store, first.identity, CLEAN, 0.6)
+    assert numbers(defended_rows(store)[address_of(mixed.name)][:3]) == nearly(EMPTY, 0.7, EMPTY)
+    enter(store, second.identity, {"attack": ATTACK}, 0.1)
+    assert numbers(defended_rows(store)[address_of(mixed.name)][:3]) == nearly(EMPTY, 0.7, EMPTY)
+    enter(store, second.identity, CLEAN, 0.65)
+    assert numbers(defended_rows(store)[address_of(mixed.name)][:3]) == nearly(0.65, 0.7, 0.05)
+
+
+def test_the_model_inside_is_found_for_every_defence() -> None:
+    store, inner = Store(), model()
+    around = [
+        MultiscaleModel(inner),
+        *(TransformedModel(inner, kind=kind) for kind in ("none", "jpeg", "blur", "hsv", "grey")),
+        NoisyModel(inner),
+        SmoothedModel(inner),
+        Crf(inner),
+        EnsembleModel([inner, inner], gamma=0.25),
+    ]
+    nested = MultiscaleModel(around[2], scales=(0.5, 1))  # the defence right inside it costs something, too
+    enter(store, inner.identity, CLEAN, 0.7)
+    for each in around:
+        enter(store, each.identity, CLEAN, 0.6)
+    enter(store, nested.identity, CLEAN, 0.55)
+    rows = defended_rows(store)
+    assert numbers(rows.pop(address_of(nested.identity.name))[:3]) == nearly(0.6, 0.55, -0.05)
+    assert len(rows) == len(around)
+    for cells in rows.values():
+        assert numbers(cells[:3]) == nearly(0.7, 0.6, -0.1)
+
+
+def test_a_defence_in_tiles_or_of_another_version_keeps_its_own_figures() -> None:
+    store, inner = Store(), model()
+    tiled = TiledModel(Crf(inner, iterations=1), size=(12, 12)).identity
+    older = ModelIdentity(f"{inner.identity.name} crf gone=1", "f")
+    enter(store, inner.identity, CLEAN, 0.7)
+    for each in (tiled, older):
+        enter(store, each, CLEAN, 0.6)
+    assert [numbers(cells[:3]) for cells in defended_rows(store).values()] == [nearly(EMPTY, 0.6, EMPTY)] * 2
+
+
+def test_trials_of_an_evaluation_stand_in_the_report_and_on_the_site() -> None:
+    store, data, plain = Store(), TinyDataset(2), model()
+    noisy = NoisyModel(plain, sigma=0.3, trials=4)
+    gauntlet.evaluate(plain, data, "clean", store=store)
+    assert wrapped.section(scopes(store.frame())[0]) is None
+    assert "Defended models" not in [section.title for section in build_report(store).parts[0].sections]
+    clean = gauntlet.evaluate(noisy, data, "clean", store=store, prepare="off").figures["mIoU"]
+    frame = store.frame()
+    of_trials = frame[frame["metric"].eq("mIoU") & frame["view"].str.startswith("trial ")]["value"]
+    (table,) = [each for each in of_type(build_report(store), Table) if each.title == "Defended models"]
+    assert [column.name for column in table.columns][1:4] == ["clean mIoU inside", "clean mIoU", "difference"]
+    (row,) = table.rows
+    assert numbers(row[2:6])[::2] == nearly(clean, 4)
+    assert number_of(row[5]) == pytest.approx(np.std(of_trials, ddof=1))
+    assert number_of(row[5]) > 0
+    (part,) = defended_parts(frame)
+    assert [section.title for section in part.sections] == ["Defended models", "Suspicious"]

@@ -78,8 +78,8 @@ def _prepare(folder: Path) -> None:
 def defended_parts(frame: pd.DataFrame) -> list[Part]:
     """What a store says about wrapped models and transferred attacks, a part per dataset that has something to say.
 
-    Transfer matrices, ensembles over their weight, confidence against robustness, certificates over the radius, and
-    what is suspicious about them: the sections that a report has too.
+    What defended models lose on clean images, transfer matrices, ensembles over their weight, confidence against
+    robustness, certificates over the radius, and what is suspicious about them: the sections that a report has too.
 
     Args:
         frame: as `Store.frame` gives it.
@@ -90,6 +90,7 @@ def defended_parts(frame: pd.DataFrame) -> list[Part]:
         found = wrapped.findings(scope)
         crossed = relations.transfers(scope)
         sections = [
+            wrapped.section(scope),
             Section(f"transfer-section-{scope.id}", "Transfer", crossed) if crossed else None,
             mixtures.section(scope),
             certainty.section(scope),

@@ -1,18 +1,25 @@
-"""What the figures of a defended model are worth: was it attacked by someone who knows of the defence?
+"""What the figures of a defended model are worth: what it loses, and was it attacked by someone who knows of it?
 
-docs/specs/defences.md, 0: a defence without an adaptive attack is refused the word "robust".
+docs/specs/defences.md, 0: a defence without an adaptive attack is refused the word "robust"; 8: clean loss first.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from gauntlet.defences.contract import Addressed, parse_settings
+from gauntlet.errors import GauntletError
+from gauntlet.metrics.arithmetic import BoolArray
+from gauntlet.metrics.trials import SPREAD
+from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.defended_names import (
+    DefendedName,
     address_of,
     defences_in,
     draws_in,
@@ -21,63 +28,171 @@ from gauntlet.models.defended_names import (
     source_name,
     with_whole_gradient,
 )
-from gauntlet.report.document import Finding
+from gauntlet.models.sources.contract import sources
+from gauntlet.report.document import Finding, Section
 from gauntlet.report.scope import Scope
+from gauntlet.report.tables import Cell, Column, Interval, Table
 from gauntlet.results.descriptions import is_plain, read_description, split_transfer, threat_settings
 from gauntlet.threats.attacks import checks as honesty
 from gauntlet.threats.attacks.registration import names_without_gradient
 
 WHITE_BOX = ("attack", "battery", "region_aware")
 
+CAPTION = (
+    "The difference is what a defence gains or, where negative, loses on clean images against the model right inside "
+    "it; of an ensemble, against the best of its members. The deviation (n - 1) is that of the clean figure over "
+    "trials; only models that draw at random have trials. The adaptive attack is the strongest of those that know of "
+    "the defence; without one, no figure says anything about robustness. A dash stands for what the store lacks."
+)
+
+
+def section(scope: Scope) -> Section | None:
+    """What every defended model loses on clean images, its trials, and what an adaptive attack leaves; None without."""
+    rows = [_row(scope, model, name) for model, name in _defended(scope).items()]
+    if not rows:
+        return None
+    columns = [
+        Column("model"),
+        Column(f"clean {scope.metric} inside", "percent", note="of the model inside"),
+        Column(f"clean {scope.metric}", "percent", note="of the defended model"),
+        Column("difference", "points", note="the defended model less the one inside"),
+        Column("trials", "count"),
+        Column("deviation over trials", "percent"),
+        Column("lowest adaptive", "percent", heat=True, note=f"{scope.metric} under the strongest adaptive attack"),
+        Column("adaptive attack", note="which one that is"),
+    ]
+    table = Table(f"defended-{scope.id}", "Defended models", columns, rows, CAPTION)
+    return Section(f"defended-section-{scope.id}", "Defended models", [table])
+
+
+def _defended(scope: Scope) -> dict[str, str]:
+    """Stored names of the defended models, by what the report calls them."""
+    names = scope.evaluations.drop_duplicates("model")[["model", "address"]].itertuples(index=False)
+    return {str(model): str(name) for model, name in names if defences_in(str(name))}
+
+
+def _row(scope: Scope, model: str, name: str) -> list[Cell]:
+    """The cells of a defended model; None and NaN are what the store lacks."""
+    inside, clean = _clean_inside(scope, model), scope.clean(model)
+    return [
+        model,
+        inside,
+        clean,
+        clean.value - inside.value,
+        *_trials(scope, model, name),
+        *_lowest_adaptive(scope, model),
+    ]
+
+
+def _clean_inside(scope: Scope, model: str) -> Interval:
+    """The clean figure of the model right inside a defended one; of several, the best."""
+    figures = [scope.clean(each) for each in _models_inside(scope, model)]
+    if any(np.isnan(each.value) for each in figures):
+        return Interval(np.nan)
+    return max(figures, key=lambda each: each.value, default=Interval(np.nan))
+
+
+def _models_inside(scope: Scope, model: str) -> list[str]:
+    """What the report calls the models right inside a defended one; nothing where the store lacks one of them.
+
+    A name may stand for several weights: the digest tells which are inside. Around a defence in tiles it tells nothing.
+    """
+    known = scope.evaluations.drop_duplicates("model")
+    own = known[known["model"].eq(model)].iloc[0]
+    read = read_name(str(own["address"]))
+    if read is None:
+        return []
+    of_own_seed = known["seed"].eq(own["seed"])
+    known = pd.concat([known[of_own_seed], known[~of_own_seed]]).drop_duplicates(["address", "digest"])
+    found = [known[known["address"].eq(name)][["digest", "model"]].itertuples(index=False) for name in read.inner]
+    for chosen in itertools.product(*found):
+        digests, models = zip(*chosen, strict=True)
+        if _digest_around(read, digests) == own["digest"]:
+            return list(models)
+    return []
+
+
+def _digest_around(read: DefendedName, digests: Sequence[str]) -> str | None:
+    """The digest of a defence around models of these digests; None where its settings are those of another version."""
+    source = sources[read.prefix]
+    assert isinstance(source, Addressed)
+    inner = [ModelIdentity(name, digest) for name, digest in zip(read.inner, digests, strict=True)]
+    try:
+        settings = source.defence.settings_type(**parse_settings(read.settings, source.defence))
+    except GauntletError:
+        return None
+    return source.defence.identity_of(inner, settings).digest
+
+
+def _trials(scope: Scope, model: str, name: str) -> tuple[int | None, float | None]:
+    """Trials of the clean evaluation and the deviation over them, of a model that draws at random."""
+    key = scope.latest_keys().get((model, next(iter(scope.of_kind("clean")), "")))
+    if key is None or not draws_in(name):
+        return None, None
+    rows = scope.frame[scope.frame["key"].eq(key) & scope.frame["class_name"].eq("")]
+    of_trials = rows["metric"].eq(scope.metric) & rows["view"].str.startswith("trial ")
+    spread = rows.loc[rows["metric"].eq(scope.metric + SPREAD), "value"]
+    return max(int(of_trials.sum()), 1), None if spread.empty else float(spread.iloc[0])
+
+
+def _lowest_adaptive(scope: Scope, model: str) -> tuple[Interval | None, str | None]:
+    """The lowest figure under an attack that knows of the defence, and the attack."""
+    rows = scope.headline[scope.headline["model"].eq(model)]
+    rows = rows[_adaptive(rows)].sort_values("value", kind="stable")
+    if rows.empty:
+        return None, None
+    threat = str(rows["threat"].iloc[0])
+    return scope.figure(model, threat), threat
+
 
 def never_attacked_adaptively(scope: Scope) -> Iterator[Finding]:
     """Defended models that no attack met which knows of the defence."""
     rows = scope.evaluations
-    for model in scope.models:
-        of_model = rows[rows["model"].eq(model)]
-        name = str(of_model["address"].iloc[0])
-        if not defences_in(name):
-            continue
-        on_itself = [
-            (kind in WHITE_BOX or _made_on(digest, description)) and _follows_gradient(description)
-            for kind, digest, description in of_model[["kind", "digest", "description"]].itertuples(index=False)
-        ]
-        own = of_model[on_itself]
-        if "smoothed" in defences_in(name):  # votes have no gradient: what can be attacked is the noise before them
-            if not any(_averaged_through_noise(name, description) for description in of_model["description"]):
-                yield Finding(
-                    "warning",
-                    model,
-                    "It votes over noisy copies and was never shown an attack made on 'noise:' around the same model, "
-                    "with the same sigma and gradients averaged over draws (samples: 10): its figures say nothing "
-                    "about robustness.",
-                )
-        elif draws_in(name):
-            averaged = any(_samples(description) > 1 for description in own["description"])
-            if not averaged:
-                yield Finding(
-                    "warning",
-                    model,
-                    "It draws at random and was never attacked with gradients averaged over draws (samples: 10): its "
-                    "figures say nothing about robustness.",
-                )
-        elif with_whole_gradient(name) != name:
-            if any(_made_along_all_of_it(name, description) for description in of_model["description"]):
-                continue
-            yield Finding(
-                "warning",
-                model,
-                "Its gradient leaves out what the colours of the image do in the CRF (image_gradient=false), and it "
-                "was never shown an attack made on the same field with image_gradient=true, or on the model inside: "
-                "its figures say nothing about robustness.",
-            )
-        elif own.empty:
-            yield Finding(
-                "warning",
-                model,
-                "It is defended and was never attacked itself along its gradient: figures of other attacks say nothing "
-                "about robustness.",
-            )
+    for model, name in _defended(scope).items():
+        if not _adaptive(rows[rows["model"].eq(model)]).any():
+            yield Finding("warning", model, _what_it_never_met(name))
+
+
+def _what_it_never_met(name: str) -> str:
+    """The attack that a defended model was never shown, and what its figures are worth without it."""
+    if "smoothed" in defences_in(name):
+        return (
+            "It votes over noisy copies and was never shown an attack made on 'noise:' around the same model, with the "
+            "same sigma and gradients averaged over draws (samples: 10): its figures say nothing about robustness."
+        )
+    if draws_in(name):
+        return (
+            "It draws at random and was never attacked with gradients averaged over draws (samples: 10): its figures "
+            "say nothing about robustness."
+        )
+    if with_whole_gradient(name) != name:
+        return (
+            "Its gradient leaves out what the colours of the image do in the CRF (image_gradient=false), and it was "
+            "never shown an attack made on the same field with image_gradient=true, or on the model inside: its "
+            "figures say nothing about robustness."
+        )
+    return (
+        "It is defended and was never attacked itself along its gradient: figures of other attacks say nothing about "
+        "robustness."
+    )
+
+
+def _adaptive(rows: pd.DataFrame) -> BoolArray:
+    """Which evaluations of defended models are attacks that know of the defence."""
+    told = rows[["address", "digest", "kind", "description"]].itertuples(index=False)
+    return np.array([_knows_of_defence(*map(str, each)) for each in told], dtype=bool)
+
+
+def _knows_of_defence(name: str, digest: str, kind: str, description: str) -> bool:
+    """Whether an evaluation of a defended model is an attack that knows of the defence."""
+    if "smoothed" in defences_in(name):  # votes have no gradient: what can be attacked is the noise before them
+        return _averaged_through_noise(name, description)
+    on_itself = (kind in WHITE_BOX or _made_on(digest, description)) and _follows_gradient(description)
+    if draws_in(name):
+        return on_itself and _samples(description) > 1
+    if with_whole_gradient(name) != name:
+        return _made_along_all_of_it(name, description)
+    return on_itself
 
 
 def transfer_stronger(scope: Scope) -> Iterator[Finding]:

@@ -54,27 +54,38 @@ def section(scope: Scope, options: Mapping[str, Mapping[str, Any]] | None = None
         rows,
         CAPTION + (_levels({row[3] for row in rows}) if options is not None else ANY_LEVEL) + ADD_UP,
     )
-    series = [
-        Series(
-            str(model),
-            part["radius"].tolist(),
-            [cell.value for cell in part["certified_accuracy"]],
-            [cell.low for cell in part["certified_accuracy"]],
-            [cell.high for cell in part["certified_accuracy"]],
-            style=index,
-        )
-        for index, (model, part) in enumerate(points.sort_values("radius").groupby("model", sort=False))
-    ]
     chart = LineChart(
         "Certified accuracy over the radius",
-        "Certified pixel accuracy falls as the radius grows.",
+        "Along each line, of one model under noise of one sigma, certified pixel accuracy never rises with the radius.",
         Axis("l2 radius on the [0, 1] scale"),
         Axis("certified accuracy (%)", percent=True, whole=True),
-        series=series,
+        series=_lines(points),
     )
-    caption = "Every point is one sigma and tau; larger sigma and tau certify larger radii of fewer pixels."
+    caption = (
+        "One line per model, sigma and number of noisy copies; every point of it is one tau. A larger tau certifies a "
+        "larger radius, and never more pixels. A larger sigma certifies a larger radius at the same tau; lines of "
+        "different sigma may cross."
+    )
     panel = Panel(f"certified-{scope.id}", chart.title, caption, {chart.title: chart})
     return Section(f"certificates-section-{scope.id}", "Certificates", [table, panel])
+
+
+def _lines(points: pd.DataFrame) -> list[Series]:
+    """One line per model and votes; those of different sigma or numbers of copies are different votes."""
+    series = []
+    for index, ((model, threat), part) in enumerate(points.groupby(["model", "threat"], sort=False)):
+        part = part.sort_values("radius")
+        series.append(
+            Series(
+                f"{model}, {str(threat).removeprefix('certify ')}",
+                part["radius"].tolist(),
+                [cell.value for cell in part["certified_accuracy"]],
+                [cell.low for cell in part["certified_accuracy"]],
+                [cell.high for cell in part["certified_accuracy"]],
+                style=index,
+            )
+        )
+    return series
 
 
 def _test(options: Mapping[str, Any]) -> list[Cell]:
@@ -90,12 +101,10 @@ def _levels(corrections: set[Cell]) -> str:
 
 
 def _points(scope: Scope) -> pd.DataFrame:
-    """One row per model, evaluation and tau."""
+    """One row per model, votes and tau, of the latest evaluation: figures of two need not fall with tau."""
     rows = scope.frame
     rows = rows[rows["kind"].eq("certify") & rows["class_name"].eq("") & rows["view"].str.startswith("tau ")]
-    rows = rows.sort_values("created", kind="stable").drop_duplicates(
-        ["model", "threat", "view", "metric"], keep="last"
-    )
+    rows = rows[rows["key"].isin(list(scope.latest_keys().values()))]
     points = []
     for (model, threat, view), part in rows.groupby(["model", "threat", "view"], sort=False):
         cells = {row["metric"]: Interval(row["value"], row["low"], row["high"]) for row in part.to_dict("records")}
