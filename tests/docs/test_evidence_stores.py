@@ -13,15 +13,19 @@ import pytest
 
 import evidence
 from gauntlet.results import open_store
-from paths import ROOT
+from paths import ROOT, SHARED
 from program import Call
 
 README = (ROOT / "evidence" / "README.md").read_text(encoding="utf-8")
 PAGES = [
     (store, page)
     for store, pages in re.findall(r"^\| `([a-z-]+)` \| (.+) \|$", README, re.MULTILINE)
-    for page in re.findall(r"`(docs/studies/[a-z0-9-]+\.md)`", pages)
+    for page in re.findall(r"`(docs/[a-z0-9/-]+\.md)`", pages)
 ]
+GIVEN = {word: SHARED / "realdata" / word.lower() for word in ("CAMVID", "CHECKPOINTS")}
+"""What pages name in place of a user's own folders."""
+DRAWN = ("camvid/public-networks",)
+"""Pages with pictures, which take minutes of attacking."""
 
 
 def figures_of(page: str) -> str:
@@ -48,12 +52,17 @@ def test_a_page_is_what_its_store_says_and_nothing_is_computed(
     written = (ROOT / page).read_text(encoding="utf-8")
     command = re.search(r"^    gauntlet (study run .*)$", written, re.MULTILINE)
     assert command is not None
-    words = shlex.split(command[1])
+    named = shlex.split(command[1])
+    if not all(GIVEN[word].exists() for word in named if word in GIVEN):
+        pytest.skip("the photographs are not here")
+    words = [str(GIVEN.get(word, word)) for word in named]
     words[words.index("--output") + 1] = str(tmp_path / "pages")
     code, out, err = call(*words, "--store", str(store), "--dry-run")
     planned = re.search(r"(\d+) evaluations, (\d+|all) of them stored", " ".join(out.split()))
     assert planned is not None, out + err
     assert planned[2] in (planned[1], "all"), "a key has changed, and the page would be computed anew"
+    if words[2] in DRAWN:
+        return
     code, _, err = call(*words, "--store", str(store))
     assert code == 0, err
     assert count(store) == before

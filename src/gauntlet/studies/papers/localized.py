@@ -450,6 +450,7 @@ BY_ROUNDS = Study(
             f"7: five rounds add {LEAST_GAIN:g} of RCE at least to what one reaches (0.6 to 0.95 printed; bound ours, "
             "as they cannot take any away).",
             lambda results: np.asarray(gain_of_rounds(results) - LEAST_GAIN),
+            conditions=[acting(_BY_ROUNDS[5.0])],
         ),
         Claim(
             "7: and the gain is larger for transformers.",
