@@ -31,6 +31,7 @@ from gauntlet.evaluation.execution.local import LocalExecutor, one_thread
 from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.evaluation.execution.runner import run_jobs
 from gauntlet.evaluation.execution.units import Group, UnitComputer
+from gauntlet.evaluation.execution.workers.driver import Driver
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import open_dataset, parse_plan, plan_jobs
 from gauntlet.metrics import Figure, Views
@@ -456,6 +457,23 @@ def test_what_a_worker_has_to_say_is_said_by_the_driver(monkeypatch: pytest.Monk
     monkeypatch.setattr(UnitComputer, "compute", noisy)
     run_jobs(planned("clean"), Store(), executor=LocalExecutor(2), progress=Talking())
     assert list(said) == ["out of memory"]
+
+
+@pytest.mark.usefixtures("workers_here")
+@pytest.mark.parametrize(("images", "most"), [(4, 1), (12, 2)])
+def test_the_last_units_wait_for_whoever_is_free_first(images: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that held two of the last units would keep the other one idle; before that it has one in reserve."""
+    held: list[int] = []
+    hand_out = Driver._hand_out
+
+    def watched(self: Driver) -> None:
+        hand_out(self)
+        held.append(max(len(seat.units) for seat in self._seats))
+
+    monkeypatch.setattr(Driver, "_hand_out", watched)
+    data = [{"name": "streets", "options": {"size": [32, 64], "length": images}}]
+    run_jobs(planned("clean", datasets=data, batch_size=1), Store(), executor=LocalExecutor(2))
+    assert max(held) == most
 
 
 def test_bad_input_is_tried_once_and_ends_its_job(pool: None) -> None:

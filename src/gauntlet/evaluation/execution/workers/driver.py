@@ -258,7 +258,7 @@ class Driver:
     def _hand_out(self) -> None:
         """Gives every worker units, of the model it has loaded while there are any."""
         for seat in self._seats:
-            while seat.ready and len(seat.units) < IN_FLIGHT:
+            while seat.ready and len(seat.units) < (IN_FLIGHT if self._plenty_left() else 1):
                 pending = self._next_unit(seat)
                 if pending is None:
                     break
@@ -269,6 +269,12 @@ class Driver:
                 if pending.chooses:
                     self._preparations[self._choice_key(pending.job)] = None
                 self._pool.send(seat.worker, self._order(self._jobs[pending.job], begun, pending.unit))
+
+    def _plenty_left(self) -> bool:
+        """Whether every worker has enough to do for a while: the last units wait for whoever is free first."""
+        queues = self._queues.values()
+        most = IN_FLIGHT * len(self._seats)
+        return any(queue.jobs for queue in queues) or sum(len(queue.units) for queue in queues) > most
 
     def _next_unit(self, seat: _Seat) -> _PendingUnit | None:
         taken = {other.model for other in self._seats if other is not seat}
