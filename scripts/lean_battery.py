@@ -31,10 +31,10 @@ BATTERIES = ("gauntlet", "sea", "halmosi")
 EQUAL_STEPS = dict.fromkeys(("pgd", "segpgd", "cospgd", "apgd"), PASSES - 1)
 """Steps of single attacks: the look at the last point is a pass too."""
 EARLIER = (
-    "On 8 scenes of `enet-at` `gauntlet` left 64.12, 31.18 and 33.20, `halmosi` 63.82, 32.50 and 33.42: +0.30, -1.32, "
-    "-0.22. That was on another machine, whose store is gone."
+    "The rows of `enet-at` and `enet-at50` are in `evidence/halmosi.db.xz`; the others are of another machine, whose "
+    "stores are gone."
 )
-"""What was measured and cannot be read from a store any more."""
+"""Where the rows come from: those of stores that are gone must be kept by hand when the page is written again."""
 SLACK, SHARE, NORMAL_SHARE = 0.005, 1 / 12, 1 / 20
 
 
