@@ -54,7 +54,8 @@ def detector_table(frame: pd.DataFrame) -> pd.DataFrame:
 
 def error_table(frame: pd.DataFrame) -> pd.DataFrame:
     """What detectors make up and lose: columns such as "clean disappeared", "fog 3 hallucinated_per_image"."""
-    return metric_table(_detecbench_names(frame), (MADE_UP, LOST))
+    told = frame["metric"].isin((MADE_UP, LOST))
+    return metric_table(_detecbench_names(frame), (MADE_UP, LOST)) if told.any() else frame[told]  # nothing to draw
 
 
 MADE_UP, LOST = "hallucinated_per_image", "disappeared"
