@@ -12,6 +12,7 @@ from gauntlet import analysis
 from gauntlet.analysis.frames import unit_columns
 from gauntlet.errors import GauntletError
 from gauntlet.numbers import parse_number
+from gauntlet.report.sections.error_types import MADE_UP
 
 LINF, L2, GAM, MEAN = "linf-ReM^8_20", "l2-ReM^64_20", "GAM_3", "mean of GAM_3"
 ATTACKS = tuple(
@@ -58,8 +59,8 @@ def error_table(frame: pd.DataFrame) -> pd.DataFrame:
     return metric_table(_detecbench_names(frame), (MADE_UP, LOST)) if told.any() else frame[told]  # nothing to draw
 
 
-MADE_UP, LOST = "hallucinated_per_image", "disappeared"
-"""Boxes per image without an object, and the share of the objects without a box."""
+LOST = "disappeared"
+"""The share of the objects without a box; MADE_UP are the boxes per image without an object."""
 
 
 def _detecbench_names(frame: pd.DataFrame) -> pd.DataFrame:

@@ -219,15 +219,14 @@ def _at_a_quarter(table: pd.DataFrame) -> dict[str, list[bool]]:
 def _small_networks(table: pd.DataFrame) -> dict[str, list[bool]]:
     found = {}
     for name, number in zip(ATTACKS, CITYSCAPES, strict=True):
-        wide = _wide(table, (number,))
-        strong = wide.index.get_level_values("epsilon") >= (np.inf if name.startswith("iterative") else 4)
+        single = not name.startswith("iterative")
         for network in ("ENet", "ICNet"):
-            pair = wide[[network, CONTEXT]] if network in wide else wide.iloc[:0].reindex(columns=[network, CONTEXT])
-            keeps = (pair[network] >= pair[CONTEXT])[pair.notna().all(axis=1)]
-            part = strong[: len(pair)][pair.notna().all(axis=1)]
-            found[f"{network}, {name}"] = keeps[~part].tolist()
-            if strong.any():
-                found[f"{network}, {name}, epsilon from 4 on: less"] = (~keeps[part]).tolist()
+            pair = _wide(table, (number,)).reindex(columns=[network, CONTEXT]).dropna()
+            keeps = pair[network] >= pair[CONTEXT]
+            strong = (pair.index.get_level_values("epsilon") >= 4) & single
+            found[f"{network}, {name}"] = keeps[~strong].tolist()
+            if single:
+                found[f"{network}, {name}, epsilon from 4 on: less"] = (~keeps[strong]).tolist()
     return found
 
 

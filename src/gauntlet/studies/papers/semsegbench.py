@@ -12,6 +12,7 @@ import pandas as pd
 from gauntlet.analysis import gam
 from gauntlet.analysis.frames import unit_columns
 from gauntlet.analysis.scoring.benchmark_sets import COMMON_3D, COMMON_CORRUPTIONS
+from gauntlet.report.sections.error_types import MADE_UP
 from gauntlet.results import published
 from gauntlet.studies.contract import studies
 from gauntlet.studies.correlation_rules import (
@@ -29,7 +30,6 @@ from gauntlet.studies.figure_tables import (
     L2,
     LINF,
     LOST,
-    MADE_UP,
     MEAN,
     METRICS,
     PAPER_TYPE,
