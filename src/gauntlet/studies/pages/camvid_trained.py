@@ -14,6 +14,7 @@ from gauntlet.studies.pages.worst_case import (
     CLEAN,
     FULL,
     HALF,
+    LEAN_WORDS,
     accuracy,
     battery_section,
     lean_battery,
@@ -85,8 +86,8 @@ but `camvid/enet-sea` starts from `streets/enet-at`. So short a training may hid
 is worth.
 
 {not_run}{len(runs.dataset)} test images at equal distances for attacks, since neighbours in the list are frames of a
-video; the whole test split for clean figures. The battery is `gauntlet` at {EPSILON}. Intervals are of 95 %, over
-resampled images; a verdict is given where its whole interval is on one side of zero.
+video; the whole test split for clean figures. The battery is {LEAN_WORDS}, at {EPSILON}.
+Intervals are of 95 %, over resampled images; a verdict is given where its whole interval is on one side of zero.
 """
 
 
