@@ -87,8 +87,9 @@ Written by a study from real runs on streets/val (generated street scenes, 128x2
 
 {images["noise"]} images for localized noise, {images["quick"]} for the suite `quick`, {images["worst"]} for the
 battery and the region-aware attack. The battery is {LEAN_WORDS}, at {EPSILON};
-[lean-battery.md](lean-battery.md) sets `gauntlet` beside the full `halmosi`. Intervals are of 95 %, over resampled images; a verdict is given where its whole interval is
-on one side of zero. Small networks on generated images show tendencies; they prove nothing about models of other sizes.
+[lean-battery.md](lean-battery.md) sets `gauntlet` beside the full `halmosi`. Intervals are of 95 %, over resampled
+images; a verdict is given where its whole interval is on one side of zero. Small networks on generated images show
+tendencies; they prove nothing about models of other sizes.
 Which single attack wins on which image takes the full battery: `gauntlet study run halmosi/figure-4`.
 """
 
