@@ -5,9 +5,10 @@
 For every shipped network and, where their weights lie in the folder of checkpoints, the published CamVid ones: one
 iteration of PGD on the model that `--prepare auto` chooses (what eight steps cost more than two, over six), over the
 forward pass and the backward pass to the input of the unprepared model (no loss at all). Batch 4, one thread, processor
-time. Each side runs in a process of its own, both with memory set up as in workers; they take turns, and the figure is
-the ratio of the medians. "memory" is what that set-up alone does to the bare passes. Bounds: 0.85 in the geometric
-mean, none above 1.05. Exits with 1 when one is missed.
+time. Each side runs in a process of its own; they take turns, and a figure is a ratio of medians. "whole" is an
+iteration in a process set up as workers are over the passes in one that is not, as torch runs by itself. It is the
+product of "prepared", where both have their memory set up, and "memory", what that set-up alone does to the passes.
+Bounds of the whole: 0.85 in the geometric mean, none above 1.05. Exits with 1 when one is missed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -137,7 +138,8 @@ def measure(name: str, make: Callable[[], GauntletModel], rounds: int) -> dict[s
         "model": name,
         "steps": chosen[1],
         "bare_ms": 1e3 * passes,
-        "ratio": iteration / passes,
+        "whole": iteration / as_found,
+        "prepared": iteration / passes,
         "memory": passes / as_found,
     }
 
@@ -154,14 +156,22 @@ def main() -> None:
         if chosen.models and name not in chosen.models:
             continue
         rows.append(measure(name, make, chosen.rounds))
-        line = "{model:24} {steps:20} bare {bare_ms:7.1f} ms per batch, ratio {ratio:.2f}, memory {memory:.2f}"
+        line = (
+            "{model:24} {steps:20} bare {bare_ms:7.1f} ms per batch, "
+            "whole {whole:.2f} = prepared {prepared:.2f} x memory {memory:.2f}"
+        )
         print(line.format(**rows[-1]), flush=True)
-    ratios = [row["ratio"] for row in rows]
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-    print(f"geometric mean {mean:.3f} (bound {MEAN_BOUND}), largest {max(ratios):.2f} (bound {SINGLE_BOUND})")
+    means = {part: geometric_mean([row[part] for row in rows]) for part in ("whole", "prepared", "memory")}
+    largest = max(row["whole"] for row in rows)
+    parts = ", ".join(f"{part} {mean:.3f}" for part, mean in means.items())
+    print(f"geometric means: {parts} (bound of the whole {MEAN_BOUND}); largest {largest:.2f} (bound {SINGLE_BOUND})")
     if chosen.json:
-        chosen.json.write_text(json.dumps({"models": rows, "mean": mean}, indent=1))
-    sys.exit(int(mean > MEAN_BOUND or max(ratios) > SINGLE_BOUND))
+        chosen.json.write_text(json.dumps({"models": rows, "means": means}, indent=1))
+    sys.exit(int(means["whole"] > MEAN_BOUND or largest > SINGLE_BOUND))
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 if __name__ == "__main__":
