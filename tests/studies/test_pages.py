@@ -19,7 +19,7 @@ from gauntlet.results import Store
 from gauntlet.studies import studies
 from gauntlet.studies.pages import shipped_models, small_objects, worst_case
 from gauntlet.studies.pages.attack_strength import ATTACK_STRENGTH, BATTERY
-from gauntlet.studies.pages.camvid import CAMVID, NETWORKS, OURS, spread
+from gauntlet.studies.pages.camvid import CAMVID, DRAWN, NETWORKS, OURS, spread
 from gauntlet.studies.pages.camvid_trained import CAMVID_TRAINED, MODELS, SHARES
 from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, plan_page, write_markdown
 from gauntlet.studies.pages.markdown import judged
@@ -182,10 +182,12 @@ def test_the_page_of_networks_trained_on_camvid_has_every_model_and_its_figures(
 def test_the_page_of_public_networks_sets_inside_beside_outside() -> None:
     threats = CAMVID.parts()
     step = {"attack": {"name": "fgsm", "epsilon": "2/255"}}
+    attack = {**DRAWN["region_aware"]["attack"], "steps": 2}
     parts = {
         "clean": Part({"clean": "clean"}, None),
         "quick": Part({"clean": "clean", "step": step}, 2),
         "natural": Part({"snow 3": threats["natural"].threats["snow 3"]}, 3),
+        "square": Part({"16/255": {"region_aware": {**DRAWN["region_aware"], "rounds": 1, "attack": attack}}}, 2),
     }
     plan = plan_page(replace(CAMVID, dataset=SMALL, parts=lambda: parts, models=lambda options: [NETWORK]))
     found = plan.run(Store())
@@ -200,10 +202,13 @@ def test_the_page_of_public_networks_sets_inside_beside_outside() -> None:
     assert "    the command" in page
     assert "## The suite `quick`: 2 images" in page
     assert "## Parts of the image corrupted: 3 images" in page
+    assert "## A part of the image attacked: 2 images" in page
     for name, row, label, threat, networks in (
         ("mIoU", "step", "quick", "step", 3),
         ("A_M", "snow 3", "natural", "snow 3", 5),
         ("RCE_Mbar", "snow 3", "natural", "snow 3", 5),
+        ("A_M", "16/255", "square", "16/255", 5),
+        ("RCE_Mbar", "16/255", "square", "16/255", 5),
     ):
         result = found[label](NETWORK.address, threat)
         low, high = result.intervals[name]
