@@ -31,11 +31,9 @@ from gauntlet.studies.pages.worst_case import (
     CLEAN,
     FULL,
     HALF,
-    LEAN_WORDS,
     accuracy,
     battery_section,
     is_normal,
-    lean_battery,
     pgd,
     share_section,
 )
@@ -52,10 +50,11 @@ LEAST_NETWORKS = 2
 def parts() -> dict[str, Part]:
     """At least 16 images for everything, so that a verdict can be given; more for what is cheap."""
     rounds = {FIRST: region_aware(1), LAST: region_aware(3)}
+    battery = {"battery": {"name": "gauntlet", "epsilon": EPSILON}}
     return {
-        "quick": Part(suite_threats("quick"), 16),
+        "quick": Part(suite_threats("quick"), 64),
         "noise": Part({NOISE: localized_noise(5)}, 64),
-        "worst": Part({CLEAN: "clean", BATTERY: lean_battery(EPSILON), **rounds}, 16),
+        "worst": Part({CLEAN: "clean", BATTERY: battery, **rounds}, 16),
         "shares": Part({PGD: pgd(EPSILON)}, 16, list(SHARES.values())),
     }
 
@@ -86,7 +85,7 @@ Written by a study from real runs on streets/val (generated street scenes, 128x2
     {command}
 
 {images["noise"]} images for localized noise, {images["quick"]} for the suite `quick`, {images["worst"]} for the
-battery and the region-aware attack. The battery is {LEAN_WORDS}, at {EPSILON};
+battery and the region-aware attack. The battery is `gauntlet`, at {EPSILON};
 [lean-battery.md](lean-battery.md) sets `gauntlet` beside the full `halmosi`. Intervals are of 95 %, over resampled
 images; a verdict is given where its whole interval is on one side of zero. Small networks on generated images show
 tendencies; they prove nothing about models of other sizes.

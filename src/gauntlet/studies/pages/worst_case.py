@@ -10,7 +10,6 @@ from gauntlet.studies.figures import FloatArray, largest, smallest
 from gauntlet.studies.pages.blind import Blind
 from gauntlet.studies.pages.contract import NETWORK, Runs
 from gauntlet.studies.pages.markdown import in_points, judged, percent, section, table, with_interval
-from gauntlet.threats.attacks.combined.members import battery_members
 from gauntlet.threats.build import ThreatLike
 
 CLEAN, BATTERY = "clean", "battery"
@@ -19,19 +18,6 @@ HALF, FULL = "50 %", "100 %"
 """Of every batch attacked in training."""
 PAPER_EPSILON = "8/255"
 """Of Halmosi et al."""
-
-
-LEAN_MEMBERS = ("jsd", "jsd-again", "jsd-balanced")
-"""Of the lean battery on these pages, 212 passes at most. They were measured before `jsd-further` joined it, and naming
-the three keeps their evaluations: with all four they are hours of computing."""
-LEAN_WORDS = "`gauntlet` without its third member, `jsd-further`, which came later"
-
-
-def lean_battery(epsilon: str) -> ThreatLike:
-    """LEAN_MEMBERS of the lean battery at a budget."""
-    known = battery_members["gauntlet"]
-    members = {name: {"name": known[name][0], **known[name][1], "epsilon": epsilon} for name in LEAN_MEMBERS}
-    return {"battery": {"name": "gauntlet", "members": members}}
 
 
 def pgd(epsilon: str) -> ThreatLike:
