@@ -126,12 +126,12 @@ def run(
     else:
         how = {"seeds": [seed], "batch_size": batch_size, "precision": precision, "prepare": prepare}
         chosen = plan_from_options(model, model_options, dataset, place, suite, threat, zoo, **how, objects=objects)
+    keep_freed_memory()  # before a dry run too: its probe is to cost what the run will
     folder = None if save_images is None else str(save_images.resolve())
     jobs = plan_jobs(chosen, device, Terminal(), only=only or (), skip=skip or (), images_folder=folder)
     if dry_run:
         print_dry_run(jobs, store, workers, as_json)
         return
-    keep_freed_memory()
     trackers = [name for name, wanted in (("wandb", wandb), ("mlflow", mlflow), ("tensorboard", tensorboard)) if wanted]
     if save_images is not None:
         _make_folder(save_images)

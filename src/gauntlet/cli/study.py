@@ -185,6 +185,7 @@ class StudyCommand:
     ) -> Outcome | None:
         """Runs a study of threats on models."""
         from gauntlet.evaluation.execution.local import LocalExecutor
+        from gauntlet.evaluation.execution.memory import keep_freed_memory
         from gauntlet.evaluation.execution.progress import Terminal
         from gauntlet.evaluation.provenance import command_line
         from gauntlet.results import open_store
@@ -194,6 +195,7 @@ class StudyCommand:
         from gauntlet.studies.verdicts import judge
 
         _need(models)
+        keep_freed_memory()
         settings = {"second_model": second_model, "only": only, **self._settings()}
         if self.dry_run:
             self._say_what_would_run(study_jobs(study, models, data, **settings).values())
@@ -238,11 +240,13 @@ class StudyCommand:
     def page(self, study: PageStudy, data: DatasetEntry, model_options: ModelOptions) -> Outcome | None:
         """Runs what a page of the documentation needs and writes it."""
         from gauntlet.evaluation.execution.local import LocalExecutor
+        from gauntlet.evaluation.execution.memory import keep_freed_memory
         from gauntlet.evaluation.execution.progress import Terminal
         from gauntlet.evaluation.provenance import command_line
         from gauntlet.results import open_store
         from gauntlet.studies.pages.contract import plan_page, write_markdown
 
+        keep_freed_memory()
         plan = plan_page(study, limit=data.limit, root=data.root, options=model_options, **self._settings())
         if self.dry_run:
             self._say_what_would_run(plan.jobs.values())
