@@ -1,4 +1,4 @@
-"""Writes the table of study pages into docs/studies.md, from the pages in docs/studies.
+"""Writes the tables of study pages into docs/studies.md, from the pages in docs/studies and docs/studies/camvid.
 
 python scripts/study_index.py
 """
@@ -12,7 +12,9 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = DOCS / "studies.md"
-BEGIN, END = "<!-- table: python scripts/study_index.py -->\n", "<!-- end of the table -->\n"
+BEGIN, END = "<!-- table of {}: python scripts/study_index.py -->\n", "<!-- end of the table -->\n"
+FOLDERS = ("studies", "studies/camvid")
+"""Street scenes, and photographs: a table for each."""
 VERDICTS = {"reproduces": "reproduce", "does not reproduce": "do not", "cannot be told": "cannot be told"}
 
 
@@ -22,9 +24,9 @@ def verdicts(text: str) -> Counter[str]:
     return Counter(verdict for cell in cells for verdict in VERDICTS if re.match(rf"{verdict}( with \d|:|$)", cell))
 
 
-def rows() -> Iterator[str]:
-    """A row of the table per page that was measured; pictures are linked below it."""
-    for path in sorted(DOCS.joinpath("studies").glob("*.md"), key=place):
+def rows(folder: str) -> Iterator[str]:
+    """A row of the table per page of a folder that was measured; pictures are linked below it."""
+    for path in sorted(DOCS.joinpath(folder).glob("*.md"), key=place):
         text = path.read_text(encoding="utf-8")
         name, title = re.match(r"# (\S+): (.+)", text).groups()  # type: ignore[union-attr]
         counted = re.search(r"(\d+) models?, (\d+) images", text)
@@ -33,7 +35,7 @@ def rows() -> Iterator[str]:
         found = verdicts(text)
         claims = ", ".join(f"{found[verdict]} {short}" for verdict, short in VERDICTS.items() if found[verdict])
         part = " (in part)" if "\nLeft out: " in text else ""
-        link = f"[{name}](studies/{path.name}){part}"
+        link = f"[{name}]({folder}/{path.name}){part}"
         yield f"| {link} | {title} | {counted[1]} | {counted[2]} | {claims or 'a list'} |"
 
 
@@ -45,13 +47,16 @@ def place(path: Path) -> list[str | int]:
             int(digits[0]) if digits else 0, path.stem]  # fmt: skip
 
 
-def with_table(text: str) -> str:
-    """The page with a table of the present pages."""
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    header = "| study | of what | models | scenes | claims |\n|---|---|---|---|---|\n"
-    return before + BEGIN + "\n" + header + "".join(f"{row}\n" for row in rows()) + "\n" + END + after
+def with_tables(text: str) -> str:
+    """The page with tables of the present pages."""
+    for folder in FOLDERS:
+        begin = BEGIN.format(folder)
+        before, _, rest = text.partition(begin)
+        after = rest.partition(END)[2]
+        header = "| study | of what | models | images | claims |\n|---|---|---|---|---|\n"
+        text = before + begin + "\n" + header + "".join(f"{row}\n" for row in rows(folder)) + "\n" + END + after
+    return text
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import evidence
+import lean_battery
 from gauntlet.results import open_store
 from paths import ROOT, SHARED
 from program import Call
@@ -26,6 +27,8 @@ GIVEN = {word: SHARED / "realdata" / word.lower() for word in ("CAMVID", "CHECKP
 """What pages name in place of a user's own folders."""
 DRAWN = ("camvid/public-networks",)
 """Pages with pictures, which take minutes of attacking."""
+SCRIPTED = "docs/lean-battery.md"
+"""Written by a script and from several stores."""
 
 
 def figures_of(page: str) -> str:
@@ -43,7 +46,7 @@ def test_every_store_is_behind_a_page() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "page"), PAGES)
+@pytest.mark.parametrize(("name", "page"), [(store, page) for store, page in PAGES if page != SCRIPTED])
 def test_a_page_is_what_its_store_says_and_nothing_is_computed(
     name: str, page: str, tmp_path: Path, call: Call
 ) -> None:
@@ -67,6 +70,18 @@ def test_a_page_is_what_its_store_says_and_nothing_is_computed(
     assert code == 0, err
     assert count(store) == before
     assert figures_of((tmp_path / "pages" / Path(page).name).read_text(encoding="utf-8")) == figures_of(written)
+
+
+@pytest.mark.slow
+def test_the_page_of_the_lean_battery_is_what_its_stores_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = (ROOT / SCRIPTED).read_text(encoding="utf-8")
+    (command,) = re.findall(r"^    python (scripts/lean_battery.py .*)$", written, re.MULTILINE)
+    words = shlex.split(command.replace("stores/", f"{tmp_path}/"))
+    unpacked = {str(store) for name, page in PAGES if page == SCRIPTED for store in evidence.unpack(tmp_path, name)}
+    assert {word for word in words if word.endswith(".db")} == unpacked
+    monkeypatch.setattr("sys.argv", [*words, "--output", str(tmp_path)])
+    lean_battery.main()
+    assert (tmp_path / Path(SCRIPTED).name).read_text(encoding="utf-8") == written
 
 
 def test_a_store_comes_back_as_it_was_and_is_never_overwritten(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The table of docs/studies.md is that of the pages."""
+"""The tables of docs/studies.md are those of the pages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import runpy
 from paths import ROOT
 
 
-def test_the_table_of_studies_is_up_to_date() -> None:
+def test_the_tables_of_studies_are_up_to_date() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "study_index.py"))
     page = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
-    assert script["with_table"](page) == page
+    assert script["with_tables"](page) == page
 
 
 def test_verdicts_are_counted_by_their_cells() -> None:

@@ -11,13 +11,13 @@ import pytest
 from gauntlet.studies import studies
 from paths import ROOT
 
-PAGES = sorted((ROOT / "docs" / "studies").glob("*.md"), key=lambda path: path.name)
+PAGES = sorted((ROOT / "docs" / "studies").rglob("*.md"), key=lambda path: path.as_posix())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.stem))
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_page_has_the_command_of_its_study_as_code(page: Path) -> None:
     (line,) = re.findall(r"^    gauntlet (study run .*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert "\\" not in line
     name, *rest = shlex.split(line)[2:]
     assert name in studies
-    assert rest[rest.index("--output") + 1] == "docs/studies"
+    assert rest[rest.index("--output") + 1] == page.parent.relative_to(ROOT).as_posix()

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gauntlet.analysis import by_size, stored_objects
+from gauntlet.analysis import stored_objects
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 from gauntlet.report.charts import LineChart, Panel, PointChart
@@ -93,11 +93,15 @@ def test_objects_of_clean_and_attacked_images_are_joined(sized: Results) -> None
 
 def test_size_bias_is_that_of_the_table(sized: Results) -> None:
     keys = [sized.evaluation(PLAIN, threat).key for threat in (CLEAN, ATTACKED)]
-    table = by_size(stored_objects(sized.store, *keys))
-    kept = table.loc[table["counted"] > 0, "ratio"].to_numpy(float)
-    assert small_objects_lose(sized)[0] == pytest.approx(kept[-1] - kept[0], abs=1e-12)
-    _, panel = drawn("halmosi/figure-2", sized)
+    objects = stored_objects(sized.store, *keys)
+    kept = [part["recall"].mean() / part["clean_recall"].mean()
+            for part in (objects[objects["fraction"] < 0.01], objects[objects["fraction"] >= 0.05])]  # fmt: skip
+    assert small_objects_lose(sized)[0] == pytest.approx(kept[1] - kept[0], abs=1e-12)
+    table, panel = drawn("halmosi/figure-2", sized)
+    assert isinstance(table, Table)
     assert isinstance(panel, Panel)
+    for _, _, clean, attacked, share in table.rows:
+        assert share == pytest.approx(attacked / clean, abs=1e-12)  # type: ignore[operator]
     (chart,) = panel.charts.values()
     assert isinstance(chart, PointChart)
     assert [series.name for series in chart.series] == ["clean", "attacked"]
@@ -204,11 +208,11 @@ def by_hand(model: str, values: dict[tuple[str, str, str], float]) -> Printed:
         ("table-1b", ["4 of 4"]),
         ("table-2", ["2 of 2", "2 of 2", "2 of 2"]),
         ("table-2b", ["2 of 2"]),
-        # Claim 18 by two points of NmIoU: not once in Table 3 (17.15 - 15.86, 23.11 - 21.82).
-        ("table-3", ["0 of 2", None, "2 of 2"]),
+        # Claim 18 by half a point of NmIoU: 17.15 - 15.86 and 23.11 - 21.82 in Table 3.
+        ("table-3", ["2 of 2", None, "2 of 2"]),
         ("table-6", ["4 of 4", None, "4 of 4"]),
         # 7b: SEA-BCE is not the strongest on one of the two.
-        ("table-7b", ["0 of 2", None, "1 of 2"]),
+        ("table-7b", ["2 of 2", None, "1 of 2"]),
     ],
 )
 def test_every_finding_of_a_table_is_a_claim(item: str, holding: list[str | None]) -> None:
@@ -236,8 +240,8 @@ def test_a_model_is_judged_by_how_it_was_trained() -> None:
 def test_together_is_no_claim_by_construction_nor_at_the_floor() -> None:
     claim = studies["halmosi/table-4"].claims[0]
     for single, worst, margin, lacking in (
-        (0.2, 0.15, 0.03, ""),
-        (0.2, 0.19, -0.01, ""),
+        (0.2, 0.15, 0.045, ""),
+        (0.2, 0.198, -0.003, ""),
         (0.01, 0, None, "at the floor"),
     ):
         values = {("aggregated", name, "NmIoU"): single for name in ATTACKS}

@@ -19,7 +19,7 @@ from gauntlet.results import Store
 from gauntlet.studies import studies
 from gauntlet.studies.pages import shipped_models, small_objects, worst_case
 from gauntlet.studies.pages.attack_strength import ATTACK_STRENGTH, BATTERY
-from gauntlet.studies.pages.camvid import CAMVID, DRAWN, NETWORKS, OURS, spread
+from gauntlet.studies.pages.camvid import CAMVID, IN_SQUARE, NETWORKS, OURS, SQUARE, spread
 from gauntlet.studies.pages.camvid_trained import CAMVID_TRAINED, MODELS, SHARES
 from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, plan_page, write_markdown
 from gauntlet.studies.pages.markdown import judged
@@ -162,7 +162,9 @@ def test_the_page_of_networks_trained_on_camvid_has_every_model_and_its_figures(
         assert re.search(rf"\| `{model}` \| .* \| {100 * figures['aAcc']:.1f} \(", page)
     assert "## Half of the batch attacked" in page
     assert "in 4 label maps of the training split" in page
-    assert page.count("\n| no image at all |") == 2  # under the battery and under PGD
+    assert page.count("\n| no image at all |") == 3  # under the battery, twice, and under PGD
+    half, full = (runs["paper"](SHARES[share], "battery").figures["aAcc"] for share in ("50 %", "100 %"))
+    assert f" and {100 * (full - half):+.1f} (" in page.partition("## Half or all of it, at 8/255")[2]
     assert "`camvid/enet-sea`, `camvid/bisenetv2`" in page.partition("but not run yet: ")[2]
     assert sorted(MODELS) == sorted(shipped.names("camvid"))
     assert list(runs["worst"].dataset.ids()) == [open_dataset(SMALL).ids()[index] for index in (0, 2)]
@@ -182,12 +184,12 @@ def test_the_page_of_networks_trained_on_camvid_has_every_model_and_its_figures(
 def test_the_page_of_public_networks_sets_inside_beside_outside() -> None:
     threats = CAMVID.parts()
     step = {"attack": {"name": "fgsm", "epsilon": "2/255"}}
-    attack = {**DRAWN["region_aware"]["attack"], "steps": 2}
+    attack = {**SQUARE["region_aware"]["attack"], "steps": 2}
     parts = {
         "clean": Part({"clean": "clean"}, None),
         "quick": Part({"clean": "clean", "step": step}, 2),
         "natural": Part({"snow 3": threats["natural"].threats["snow 3"]}, 3),
-        "square": Part({"16/255": {"region_aware": {**DRAWN["region_aware"], "rounds": 1, "attack": attack}}}, 2),
+        "square": Part({IN_SQUARE: {"region_aware": {**SQUARE["region_aware"], "rounds": 1, "attack": attack}}}, 2),
     }
     plan = plan_page(replace(CAMVID, dataset=SMALL, parts=lambda: parts, models=lambda options: [NETWORK]))
     found = plan.run(Store())

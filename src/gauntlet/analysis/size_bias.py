@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -24,6 +24,9 @@ FRACTION_EDGES = (0.0, 0.001, 0.01, 0.05, 0.2, 1.0)
 FRACTION_NAMES = tuple(f"{100 * low:g} to {100 * high:g} %" for low, high in pairwise(FRACTION_EDGES))
 COCO_EDGES = (0.0, 32.0**2, 96.0**2, np.inf)
 """Bins by pixels: small, medium, large."""
+
+SMALL_OBJECTS, LARGE_OBJECTS = (0.0, 0.01), (0.05, np.inf)
+"""Shares of the image, from one to below the other."""
 
 Labels = npt.NDArray[np.integer]
 
@@ -152,6 +155,23 @@ def by_size(objects: pd.DataFrame, *, bins: str = "fraction") -> pd.DataFrame:
     result.insert(1, "low", edges[:-1])
     result.insert(2, "high", edges[1:])
     return result
+
+
+def kept_recall(
+    objects: pd.DataFrame, images: Sequence[str], weights: npt.NDArray[np.float64], low: float, high: float
+) -> npt.NDArray[np.float64]:
+    """(R,) mean recall of objects in the worst case over their clean mean recall.
+
+    Args:
+        objects: as `stored_objects` gives them.
+        images: ids of the N images.
+        weights: (R, N), how often an image is drawn in each resample.
+        low, high: only objects of such shares of the image, `high` left out.
+    """
+    chosen = objects[(objects["fraction"] >= low) & (objects["fraction"] < high)]
+    sums = chosen.groupby("image_id")[["clean_recall", "recall"]].sum().reindex(list(images), fill_value=0.0)  # (N, 2)
+    clean, worst = (weights @ sums.to_numpy(float)).T
+    return divide(worst, clean)
 
 
 def size_bias(objects: pd.DataFrame, *, bins: str = "fraction") -> pd.DataFrame:

@@ -18,7 +18,6 @@ from gauntlet.studies.pages.markdown import (
     figure_of,
     in_points,
     judged,
-    percent,
     section,
     short,
     table,
@@ -96,26 +95,7 @@ Which single attack wins on which image takes the full battery: `gauntlet study 
 def quick_section(runs: Runs) -> str:
     """Every threat of the suite."""
     rows = [[name, *(figure_of(result, "mIoU") for result in runs.row(name))] for name in runs.threats]
-    return section("The suite `quick`", f"mIoU in %.{card_words(runs)}", table(["threat", *short(runs.models)], rows))
-
-
-def card_words(runs: Runs) -> str:
-    """By how much the figures differ from those of the cards, where these are of as many images, and why."""
-    differences = {
-        (model, threat): abs(runs(model, threat).figures["mIoU"] - said["threats"][threat])
-        for model, said in ((model, shipped.find(model).card["figures"]["quick"]) for model in runs.models)
-        for threat in runs.threats
-        if said["images"] == len(runs.dataset)
-    }
-    if not differences:
-        return ""
-    model, threat = max(differences, key=lambda cell: differences[cell])
-    return (
-        f" The cards of the models, on the same {len(runs.dataset)} images, differ by "
-        f"{percent(differences[model, threat], 2)} points at most (`{model}`, {threat}): they were measured on the "
-        "networks as they are (`--prepare off`), this table on networks whose normalisation is folded into their "
-        "kernels (`--prepare auto`), and the other rounding can lead an attack elsewhere."
-    )
+    return section("The suite `quick`", "mIoU in %.", table(["threat", *short(runs.models)], rows))
 
 
 def localized_section(noise: Runs, attack: Runs) -> str:

@@ -208,7 +208,8 @@ FOREGROUND_CLAIMS = [
 
 # Tables 3 to 7: attacks one by one.
 
-MUCH_STRONGER = 0.02
+STRONGER, ROOM = 0.005, 0.02
+"""Of NmIoU: the gap that is claimed, and what attacks must leave for it to be judged."""
 
 
 def alone(results: Figures, view: str, names: Sequence[str]) -> list[FloatArray]:
@@ -239,19 +240,20 @@ def attack_claims(view: str, robust: Sequence[str]) -> list[Claim]:
 
     def no_room(results: Figures) -> str:
         left = alone(results, view, ATTACKS)
-        return "at the floor" if left and smallest(left)[0] < MUCH_STRONGER else ""
+        return "at the floor" if left and smallest(left)[0] < ROOM else ""
 
     def tied(results: Figures) -> str:
         left = [values[0] for values in alone(results, view, ATTACKS)]
         return "several attacks leave nothing" if left.count(0) > 1 else ""
 
-    room = Condition(f"a verdict on a gap of {100 * MUCH_STRONGER:g} points takes attacks that leave as much", no_room)
+    room = Condition(f"a verdict on the gap takes attacks that leave {100 * ROOM:g} points", no_room)
     tie = Condition("a verdict on which attack is the strongest takes not two of them at 0", tied)
     return [
         Claim(
-            f"18: together the attacks are much stronger: the worst case per image lies {100 * MUCH_STRONGER:g} points "
-            "(bound ours) of NmIoU below the strongest single attack; that it is not above is so by construction.",
-            lambda results: np.asarray(together_stronger(view, results) - MUCH_STRONGER),
+            f"18: together the attacks are stronger: the worst case per image lies {100 * STRONGER:g} points (bound "
+            "ours; 0.9 to 1.8 printed) of NmIoU below the strongest single attack; that it is not above is so by "
+            "construction.",
+            lambda results: np.asarray(together_stronger(view, results) - STRONGER),
             conditions=[room],
         ),
         Claim(
@@ -304,7 +306,7 @@ def table_study(
         question="What is left in the worst case of ten attacks?",
         setting=f"{SETTING} Ten attacks at 8/255, the worst per image.",
         finding=finding,
-        unknown=f"{_SHIFTED if number > 3 else ''} {_TRAINING}".strip(),
+        unknown=f"{_SHIFTED if number > 3 else ''} {_TRAINING}{_BLIND if item == 'table-1' else ''}".strip(),
         needs="a dataset with a background class, such as voc" if view == FOREGROUND else "",
         members={PLAIN: "{model}"},
         threats=threats,
@@ -320,6 +322,10 @@ _SHIFTED = "The row labels of Tables 4 to 7 are shifted; the names here are reso
 _TRAINING = (
     "Here a shipped model counts as trained as its card says, another one by its name: -at all batches attacked, -at50 "
     "half of them, or the paper's names."
+)
+_BLIND = (
+    " A bound of 35 % is the paper's range, no sign that a network sees: where large classes fill the images, the most "
+    "frequent class at every pixel of the training labels is right on more than that (docs/evidence.md)."
 )
 _TABLE_4 = "Normal models fall to PAdam-Cos, robust ones to SEA or PAdam-CE; the worst case is below each attack."
 TABLES = (
