@@ -32,7 +32,8 @@ test-slow: $(VENV)/.installed-dev
 # The adapters of other libraries, in an environment of their own (docs/models.md says what is in it and what it costs).
 zoo-test: $(ZOO_VENV)/.installed
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(ZOO_VENV)/bin/python -m pytest -n $(WORKERS) --dist loadscope -p zoo_environment -m zoo \
-	  tests/models/sources tests/examples tests/datasets/test_dataset_hf.py tests/first_hour
+	  tests/models/sources tests/examples tests/datasets/test_dataset_hf.py \
+	  tests/datasets/test_depth_estimator.py tests/first_hour
 
 # OpenMMLab's own models (docs/openmmlab.md), from PyPI alone: a stand-in takes the place of mmcv's compiled operators.
 mm-test: $(MM_VENV)/.installed

@@ -293,7 +293,8 @@ Worst case in per cent on the first {images} images of streets/val (fewer where 
 lower is stronger. Accuracy and mIoU are means over images of each image's lowest figure; "greedy" is `mIoU_greedy`,
 for a single attack mIoU. Passes are forward passes per image, as counted. Single attacks keep their best iterate and
 have as many passes as `gauntlet` at most ({PASSES}), and their best is that of accuracy, also where mIoU stands;
-members of a battery stand with their own passes. The battery is defined in [specs/attacks.md](specs/attacks.md), section 19. The page is written from stores that are kept:
+members of a battery stand with their own passes. The battery is defined in
+[specs/attacks.md](specs/attacks.md), section 19. The page is written from stores that are kept:
 
     python scripts/evidence.py unpack stores
     python scripts/lean_battery.py --store stores/halmosi.db --store stores/shipped.db --store stores/photographs.db

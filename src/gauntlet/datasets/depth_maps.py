@@ -163,9 +163,14 @@ class EstimatedDepth(DepthSource):
         import torch
 
         inputs = self._processor(images=sample.image, return_tensors="pt")
-        with torch.inference_mode():
-            predicted = self._network(**inputs).predicted_depth[0].float().numpy()
         height, width = sample.image.shape[:2]
+        with torch.inference_mode():
+            output = self._network(**inputs)
+        maps = output.predicted_depth
+        if self._network.config.model_type == "zoedepth":  # whose processor pads: only it knows what to cut off
+            cut = self._processor.post_process_depth_estimation(output, source_sizes=[(height, width)])
+            maps = [each["predicted_depth"] for each in cut]
+        predicted = maps[0].float().numpy()
         values = cv2.resize(predicted, (width, height), interpolation=cv2.INTER_CUBIC).astype(np.float64)
         if self.is_metric:
             return np.where(values > 0, values, np.inf).astype(np.float32)

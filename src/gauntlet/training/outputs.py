@@ -136,6 +136,8 @@ def readme(card: dict[str, Any]) -> str:
     )
     figure, values = next((name, value) for name, value in clean.items() if isinstance(value, dict))
     rows = "\n".join(f"| {name} | {_percent(value)} |" for name, value in values.items())
+    started = card["recipe"]["model"]["initial_weights"]
+    begun = f"\n| starts from | {started} |" if started else ""
     return f"""# {card["name"]}
 
 {card["description"]}
@@ -143,7 +145,7 @@ def readme(card: dict[str, Any]) -> str:
 | | |
 |---|---|
 | architecture | {model["architecture"]}, {model["parameters"]:,} parameters, {model["num_classes"]} classes |
-| training | {card["kind"]} |
+| training | {card["kind"]} |{begun}
 | data | {data["name"]}, split {data["split"]}, {data["length"]} samples |
 | length | {training["steps"]} steps, {training["samples"]} samples, {format_duration(training["seconds"])} |
 | machine | {training["device"]}, {training["processes"]} process(es) of {training["threads"]} thread(s) |
@@ -151,7 +153,8 @@ def readme(card: dict[str, Any]) -> str:
 {overall}
 
 Figures are measured on the {card["data"]["validation"]["length"]} samples of the split
-{card["data"]["validation"]["split"]}. The recipe is `config.yaml`, the curve `log.csv`; the command was
+{card["data"]["validation"]["split"]}. {images(data["name"])}The recipe is in the card's data, and
+`config.yaml` in the folder of the training beside the curve `log.csv`; the command was
 
     {card["command"]}
 
@@ -159,6 +162,11 @@ Figures are measured on the {card["data"]["validation"]["length"]} samples of th
 |---|---|
 {rows}
 {threats(card)}"""
+
+
+def images(dataset: str) -> str:
+    """That images are not part of a model, but for those that are generated."""
+    return "" if dataset == "streets" else f"The images of {dataset} do not come with it: they are yours to fetch. "
 
 
 def threats(card: dict[str, Any]) -> str:
