@@ -25,6 +25,7 @@ import torch
 
 from gauntlet.evaluation.evaluate import evaluate
 from gauntlet.evaluation.execution.local import LocalExecutor
+from gauntlet.evaluation.execution.memory import keep_freed_memory
 from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.evaluation.execution.runner import Executor, run_jobs
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
@@ -220,12 +221,15 @@ def workers(*, busy: bool = False) -> None:
     try:
         apart = _rate(_under_pgd(steps, 10_000), LocalExecutor(2), WINDOW)
         threaded = _two_threads(steps, WINDOW)
+        keep_freed_memory()
+        keeping = _two_threads(steps, WINDOW)
     finally:
         for other in others:
             other.kill()
     print(
         f"workers{' beside two busy processes' if busy else ''}: {apart:.2f} images/s by two workers, {threaded:.2f} "
-        f"by one process with two threads, {apart / threaded:.2f} times (PGD of {steps} steps, {WINDOW} s each)"
+        f"by one process with two threads, {apart / threaded:.2f} times (PGD of {steps} steps, {WINDOW} s each); "
+        f"{keeping:.2f} and {apart / keeping:.2f} times where that process keeps freed memory as workers do"
     )
 
 
