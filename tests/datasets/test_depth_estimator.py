@@ -17,7 +17,6 @@ pytestmark = pytest.mark.zoo
 
 def library() -> Any:
     transformers = pytest.importorskip("transformers")
-    pytest.importorskip("torchvision")
     return transformers
 
 
