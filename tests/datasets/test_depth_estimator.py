@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,15 +14,10 @@ from gauntlet.samples import Sample
 pytestmark = pytest.mark.zoo
 
 
-def library() -> Any:
-    transformers = pytest.importorskip("transformers")
-    return transformers
-
-
 @pytest.fixture
 def estimator(tmp_path: Path) -> Path:
     """A DPT of 32x32 pixels."""
-    transformers = library()
+    transformers = pytest.importorskip("transformers")
     config = transformers.DPTConfig(
         hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=16, image_size=32, patch_size=8,
         backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8, 8, 8, 8], fusion_hidden_size=8, is_hybrid=False,

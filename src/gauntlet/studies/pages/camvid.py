@@ -49,7 +49,8 @@ NETWORKS = (
     Network("ESPNet", "camvid/espnet", "espnet_p_2_q_8_camvid.pth", 57.12),
 )
 
-OURS = {"camvid/enet-clean": "ours, normal", "camvid/enet-at": "ours, attacked images"}
+ROBUST = "camvid/enet-at"
+OURS = {"camvid/enet-clean": "ours, normal", ROBUST: "ours, attacked images"}
 """Shipped networks that stand beside them where parts of the image are changed, and their titles."""
 
 PICTURED = 2
@@ -87,7 +88,7 @@ def parts() -> dict[str, Part]:
         "clean": Part({"clean": "clean"}, None, public),
         "quick": Part(suite_threats("quick"), 16, public),
         "natural": Part(corruptions, 32),
-        "square": Part({IN_SQUARE: SQUARE}, 16),
+        "square": Part({IN_SQUARE: SQUARE}, 16, [*public, ROBUST]),
     }
 
 
