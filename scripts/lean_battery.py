@@ -34,7 +34,8 @@ PASSES = build("gauntlet").passes().forward
 BATTERIES = ("gauntlet", "sea", "halmosi")
 EQUAL_STEPS = dict.fromkeys(("pgd", "segpgd", "cospgd", "apgd"), PASSES - 1)
 """Steps of single attacks: the look at the last point is a pass too."""
-POINTS = """Points of `gauntlet` above (+) or below (-) `halmosi`. At most +0.5 is asked for, with a
+SLACK, SHARE, NORMAL_SHARE = 0.005, 1 / 12, 1 / 20
+POINTS = f"""Points of `gauntlet` above (+) or below (-) `halmosi`. At most +{100 * SLACK:g} is asked for, with a
 twelfth of its passes on adversarially trained models (`-at`) and a twentieth on the others. "At most": what
 `gauntlet` leaves, where `halmosi` was not run: no battery leaves less than nothing."""
 PHOTOGRAPHS = """The same on photographs of CamVid's test split at equal distances, 180x240
@@ -46,7 +47,6 @@ PHOTOGRAPHS = """The same on photographs of CamVid's test split at equal distanc
 
 On the network that was trained normally `halmosi` leaves out images that are broken already (`skip: true`).
 """
-SLACK, SHARE, NORMAL_SHARE = 0.005, 1 / 12, 1 / 20
 
 
 def shipped_models(dataset: str = "streets") -> list[str]:
@@ -158,8 +158,7 @@ def compute(store: str, models: Sequence[str], images: int, kinds: Sequence[str]
 def stored(addresses: Sequence[str], images: int) -> Stored:
     """Complete evaluations of all stores on at most so many images; of two, the one with more."""
     found: Stored = {}
-    which: dict[tuple[str, int], str] = {}
-    """The images by dataset and their number."""
+    which: dict[tuple[str, int], str] = {}  # images, by their dataset and number
     models = [*shipped_models(), *shipped_models("camvid")]
     threats = [threat for model in models for threat in rows_for(model).values()]
     wanted = {as_text(build_threat(each).describe()) for each in threats}

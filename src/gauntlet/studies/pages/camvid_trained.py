@@ -37,7 +37,7 @@ EPSILON = "4/255"
 """Of the battery."""
 MEMBERS = ("jsd", "jsd-again", "jsd-balanced")
 """Of the lean battery, 212 passes at most. The page was measured before `jsd-further` joined it, and naming the three
-keeps its evaluations: with all four they are hours of computing."""
+keeps its evaluations of thirteen models."""
 EPSILONS = ("2/255", "4/255", "8/255")
 SHARES = {
     "0 % attacked": "camvid/enet-clean",
