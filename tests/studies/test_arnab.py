@@ -23,7 +23,7 @@ from gauntlet.studies.papers.arnab.networks import NETWORK
 from gauntlet.studies.picturing import picture_page
 from gauntlet.studies.printed import Printed
 from gauntlet.studies.running import study_jobs
-from gauntlet.studies.verdicts import parts_of, printed_words
+from gauntlet.studies.verdicts import lacks, parts_of, printed_words
 from program import Call
 
 SMALL_NETWORK = ModelEntry(address="python:nets:street_network", options={"num_classes": 11, "mean": [0.5] * 3})
@@ -294,6 +294,20 @@ def test_a_relation_is_drawn_from_real_runs_with_its_coefficient() -> None:
     drawn = [each for each in of_type(study_page(study, results, ""), Table) if each.title == "Accuracy and robustness"]
     assert "n = 3" in drawn[0].caption
     assert "n = 9" in drawn[1].caption
+
+
+def test_an_attack_that_leaves_nothing_says_nothing_of_who_is_more_robust() -> None:
+    claim = next(each for each in studies["arnab/figure-14"].claims if "not the most robust" in each.text)
+
+    def figures(*left: float) -> Printed:
+        names = [f"network {index}" for index in range(len(left))]
+        clean = {(name, NETWORK, "clean"): 0.8 for name in names}
+        return Printed(
+            "", {**clean, **{(n, NETWORK, "ifgsm 8/255"): 0.8 * v for n, v in zip(names, left, strict=True)}}
+        )
+
+    assert lacks(claim, figures(0.041, 0.012, 0.039)) == "the attack leaves no network more than 4.1% of its mIoU"
+    assert lacks(claim, figures(0.041, 0.11, 0.039)) == ""
 
 
 def test_pictures_of_an_image_of_the_dataset(tmp_path: Path) -> None:

@@ -273,6 +273,16 @@ def test_the_winner_of_an_image_is_the_attack_that_leaves_least(sized: Results) 
         assert [row[column] for row in table.rows] == pytest.approx(wins)
     assert [row[:2] for row in table.rows] == [[index, name] for index, name in enumerate(ATTACKS)]
     assert halmosi_tables.none_dominates(sized)[0] == pytest.approx(0.99 - max(row[2] for row in table.rows))  # type: ignore[type-var, operator]
+    assert halmosi_tables.all_contribute(sized)[0] == pytest.approx(min(row[2] for row in table.rows) - 0.01)  # type: ignore[type-var, operator]
+
+
+def test_few_images_do_not_tell_that_an_attack_never_wins(sized: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = studies["halmosi/figure-4"].claims[1]
+    without = int((halmosi_tables.shares_won(sized)[0] == 0).sum())
+    assert without, "ten attacks cannot all win on three images"
+    assert f"{without} of 10 win none of {sized.images} images" in lacks(claim, sized)
+    monkeypatch.setattr(halmosi_tables, "RULE_OF_THREE", sized.images)
+    assert lacks(claim, sized) == ""
 
 
 def test_an_attack_that_was_skipped_has_no_figure(sized: Results, monkeypatch: pytest.MonkeyPatch) -> None:

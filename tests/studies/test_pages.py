@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import cv2
@@ -19,7 +21,8 @@ from gauntlet.results import Store
 from gauntlet.studies import studies
 from gauntlet.studies.pages import shipped_models, small_objects, worst_case
 from gauntlet.studies.pages.attack_strength import ATTACK_STRENGTH, BATTERY
-from gauntlet.studies.pages.camvid import CAMVID, IN_SQUARE, NETWORKS, OURS, SQUARE, spread
+from gauntlet.studies.pages.attack_strength import label as label_of
+from gauntlet.studies.pages.camvid import CAMVID, IN_THE_SQUARE, NETWORKS, OURS, spread
 from gauntlet.studies.pages.camvid_trained import CAMVID_TRAINED, MODELS, SHARES
 from gauntlet.studies.pages.contract import PageRuns, PageStudy, Part, plan_page, write_markdown
 from gauntlet.studies.pages.markdown import judged
@@ -75,19 +78,31 @@ def test_a_page_is_written_from_the_runs_of_its_parts(tmp_path: Path) -> None:
 
 
 def test_the_page_of_strength_says_where_an_attack_is_weaker_than_it_should_be() -> None:
-    def cheap() -> dict[str, Part]:
-        """The same labels under clean images: nothing is weaker than anything else but the battery."""
+    stronger = {"attack": {"name": "fgsm", "epsilon": "8/255"}}
+
+    def cheap(changed: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Part]:
+        """The same labels under clean images: nothing is weaker than anything else but what is changed."""
         whole = ATTACK_STRENGTH.parts()["all"]
         members = {name: {"name": "fgsm", "epsilon": "1/255"} for name in ("pgd", "segpgd")}
         battery = {"battery": {"name": BATTERY, "members": members, "skip": False}}
-        return {"all": Part({**dict.fromkeys(whole.threats, "clean"), BATTERY: battery}, 1)}
+        return {"all": Part({**dict.fromkeys(whole.threats, "clean"), BATTERY: battery, **changed}, 1)}
 
     page = replace(ATTACK_STRENGTH, models=lambda options: [NETWORK], dataset=SMALL, parts=cheap)
     text = page.write(plan_page(page, prepare="off").run(Store()), "made so")
-    assert "Made by `made so`" in text
+    assert "Made by\n\n    made so\n" in text
     assert f"## {NETWORK.address}:" in text
     assert text.count("| yes |") == 5
     assert "NOT at" not in text
+    page = replace(page, parts=partial(cheap, {label_of("pgd", "2/255"): stronger}))
+    runs = plan_page(page, prepare="off").run(Store())
+    clean, attacked = (
+        runs["all"](NETWORK.address, each).figures["mIoU"] for each in ("clean", label_of("pgd", "2/255"))
+    )
+    excess = f"NOT at 2/255 ({100 * (clean - attacked):+.1f} ("
+    text = page.write(runs, "made so")
+    for what in ("SegPGD at or below PGD", "CosPGD at or below PGD", "40 steps at or below 20"):
+        assert f"| {what} | {excess}" in text
+    assert text.count("| yes |") == 2
 
 
 def test_intervals_of_a_page_are_around_the_figures_of_its_evaluations() -> None:
@@ -184,12 +199,15 @@ def test_the_page_of_networks_trained_on_camvid_has_every_model_and_its_figures(
 def test_the_page_of_public_networks_sets_inside_beside_outside() -> None:
     threats = CAMVID.parts()
     step = {"attack": {"name": "fgsm", "epsilon": "2/255"}}
-    attack = {**SQUARE["region_aware"]["attack"], "steps": 2}
+    square = threats["square"].threats["16/255"]
+    assert isinstance(square, dict)
+    attack = {**square["region_aware"]["attack"], "steps": 2}
     parts = {
         "clean": Part({"clean": "clean"}, None),
-        "quick": Part({"clean": "clean", "step": step}, 2),
+        "attacks": Part({"clean": "clean", "step": step}, 2),
+        "corruptions": Part({"noise": {"corruption": {"name": "gaussian_noise", "severity": 3}}}, 3),
         "natural": Part({"snow 3": threats["natural"].threats["snow 3"]}, 3),
-        "square": Part({IN_SQUARE: {"region_aware": {**SQUARE["region_aware"], "rounds": 1, "attack": attack}}}, 2),
+        "square": Part({"16/255": {"region_aware": {**square["region_aware"], "rounds": 1, "attack": attack}}}, 2),
     }
     plan = plan_page(replace(CAMVID, dataset=SMALL, parts=lambda: parts, models=lambda options: [NETWORK]))
     found = plan.run(Store())
@@ -202,15 +220,16 @@ def test_the_page_of_public_networks_sets_inside_beside_outside() -> None:
         named[label] = replace(runs, evaluations=evaluations, sources=sources)
     page = CAMVID.write(named, "the command")
     assert "    the command" in page
-    assert "## The suite `quick`: 2 images" in page
+    assert "## The suite `quick`: attacks on 2 images, corruptions on 3 images" in page
     assert "## Parts of the image corrupted: 3 images" in page
     assert "## A part of the image attacked: 2 images" in page
     for name, row, label, threat, networks in (
-        ("mIoU", "step", "quick", "step", 3),
-        ("A_M", "snow 3", "natural", "snow 3", 5),
-        ("RCE_Mbar", "snow 3", "natural", "snow 3", 5),
-        ("A_M", "16/255", "square", "16/255", 4),
-        ("RCE_Mbar", "16/255", "square", "16/255", 4),
+        ("mIoU", "step", "attacks", "step", 3 + len(OURS)),
+        ("mIoU", "noise", "corruptions", "noise", 3 + len(OURS)),
+        ("A_M", "snow 3", "natural", "snow 3", 3 + len(OURS)),
+        ("RCE_Mbar", "snow 3", "natural", "snow 3", 3 + len(OURS)),
+        ("A_M", "16/255", "square", "16/255", 3 + len(IN_THE_SQUARE)),
+        ("RCE_Mbar", "16/255", "square", "16/255", 3 + len(IN_THE_SQUARE)),
     ):
         result = found[label](NETWORK.address, threat)
         low, high = result.intervals[name]

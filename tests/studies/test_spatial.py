@@ -135,8 +135,8 @@ def test_an_attack_that_hardly_acts_shows_nothing() -> None:
     assert condition.lacking(made_up(values)) == words
     assert condition.lacking(made_up({**values, ("cnn", attacked(), OUTSIDE): 0.75})) == ""
     assert condition.lacking(made_up({("cnn", "clean", "all"): 0.8})) == ""  # not run: a figure is missing
-    (first, _) = studies["spatial/figure-5"].claims
-    assert [each.rule for each in first.conditions] == [localized.TWO_OF_A_KIND.rule, condition.rule]
+    (claim,) = studies["spatial/figure-5"].claims
+    assert [each.rule for each in claim.conditions] == [localized.TWO_OF_A_KIND.rule, condition.rule]
 
 
 def test_rounds_must_add_more_than_they_do_by_construction() -> None:

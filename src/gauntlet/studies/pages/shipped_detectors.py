@@ -31,8 +31,8 @@ BATTERY, NOISE, ROUNDS = "battery", "noise", "two rounds"
 
 
 def parts() -> dict[str, Part]:
-    """The suite on many images, everything else on few."""
-    few: dict[str, ThreatLike] = {
+    """The suite, and what it lacks: budgets, goals, a battery, regions."""
+    more: dict[str, ThreatLike] = {
         "clean": "clean",
         **{epsilon: pgd(epsilon) for epsilon in EPSILONS},
         **{goal: {"attack": {"name": goal, "epsilon": "8/255"}} for goal in GOALS},
@@ -41,25 +41,25 @@ def parts() -> dict[str, Part]:
         ROUNDS: region_aware(2),
     }
     suite = suite_threats("detecbench", tasks.DETECTION)
-    return {"suite": Part(suite, 16), "few": Part(few, 8)}
+    return {"suite": Part(suite, 16), "more": Part(more, 16)}
 
 
 def write(runs: PageRuns, command: str) -> str:
     """The page."""
-    few = runs["few"]
+    more = runs["more"]
     sections = [
-        introduction(len(runs["suite"].dataset), len(few.dataset), command),
-        cards_section("The detectors", few.models, ("mAP", "mAP50")),
+        introduction(len(runs["suite"].dataset), command),
+        cards_section("The detectors", more.models, ("mAP", "mAP50")),
         suite_section(runs["suite"]),
-        budget_section(few),
-        goals_section(few),
-        battery_section(few),
-        region_section(few),
+        budget_section(more),
+        goals_section(more),
+        battery_section(more),
+        region_section(more),
     ]
     return "\n".join(sections)
 
 
-def introduction(some: int, few: int, command: str) -> str:
+def introduction(images: int, command: str) -> str:
     """How the page is made."""
     return f"""# What the shipped detectors show
 
@@ -67,8 +67,8 @@ Written by a study from real runs on streets/val (generated street scenes, 128x2
 
     {command}
 
-{some} images for the suite `detecbench`, {few} for everything else, with 95 % intervals over images. So few
-images and such small networks show tendencies; they prove nothing about detectors of other sizes.
+{images} images, with 95 % intervals over them. So few images and such small networks show tendencies; they prove
+nothing about detectors of other sizes.
 
 ![Objects, clean detections, detections under PGD, the perturbation](images/detectors.jpg)
 

@@ -302,12 +302,6 @@ def turned_round(results: Figures) -> FloatArray:
     return lead(results, lambda model: mean_of([attacked_error(label, results, model) for label in labels]))
 
 
-def budget_counts(results: Figures) -> FloatArray:
-    """(R,) what the larger budget and the larger square take more, the smaller of both."""
-    small, more = attacked("100", 16), (attacked("100", 32), attacked("200", 16))
-    return smallest([accuracy(results, small, OUTSIDE) - accuracy(results, label, OUTSIDE) for label in more])
-
-
 def line_drawing(title: str, labels: Mapping[float, str], axis: str, results: Figures) -> list[Block]:
     """RCE outside over a number, a line per network."""
     lines = {
@@ -581,7 +575,6 @@ STUDIES = (
                 models=2,
                 conditions=[TWO_OF_A_KIND, acting(*(attacked(size) for size in SIZES))],
             ),
-            Claim("A larger budget and a larger square take more.", budget_counts),
         ],
     ),
     BY_ROUNDS,

@@ -9,7 +9,7 @@ import numpy as np
 
 from gauntlet.report.charts import Axis
 from gauntlet.report.document import Block
-from gauntlet.studies.contract import Claim, Description, Study, on_objects, on_streets
+from gauntlet.studies.contract import Claim, Condition, Description, Study, on_objects, on_streets
 from gauntlet.studies.correlation_rules import ENOUGH_MODELS
 from gauntlet.studies.drawings import curves, scatter, side_by_side
 from gauntlet.studies.figures import UNKNOWN, Figures, FloatArray, largest, rank_correlation, smallest
@@ -114,10 +114,29 @@ def nearly_nothing_left(results: Figures) -> FloatArray:
     return np.asarray(0.1 - results.ratio(NETWORK, label("fgsm", STRONGEST)))
 
 
+LEFT = 0.1
+"""The IoU ratio that one network must keep for an order of robustness to mean anything."""
+
+
+def something_left(name: str) -> Condition:
+    """That an attack leaves one network enough to be called more robust than another."""
+
+    def lacking(results: Figures) -> str:
+        most = float(largest([results.ratio(NETWORK, label(name), model) for model in results.models])[0])
+        return f"the attack leaves no network more than {most:.1%} of its mIoU" if most < LEFT else ""
+
+    return Condition(
+        f"a verdict on which network is the most robust takes one that keeps {LEFT:.0%} of its mIoU at least", lacking
+    )
+
+
 def order_claim(name: str) -> Claim:
     """The most accurate network is not the most robust."""
     return Claim(
-        f"The most accurate network is not the most robust one ({name}, 8/255).", partial(order_differs, name), models=3
+        f"The most accurate network is not the most robust one ({name}, 8/255).",
+        partial(order_differs, name),
+        models=3,
+        conditions=[something_left(name)],
     )
 
 
