@@ -20,6 +20,7 @@ import pandas as pd
 import gauntlet
 from gauntlet.analysis import strength_over_cost
 from gauntlet.evaluation.execution.progress import Terminal
+from gauntlet.metrics.bootstrap import joint_intervals
 from gauntlet.models.sources import shipped
 from gauntlet.results import Evaluation
 from gauntlet.studies.pages.markdown import section, short, table
@@ -35,9 +36,10 @@ BATTERIES = ("gauntlet", "sea", "halmosi")
 EQUAL_STEPS = dict.fromkeys(("pgd", "segpgd", "cospgd", "apgd"), PASSES - 1)
 """Steps of single attacks: the look at the last point is a pass too."""
 SLACK, SHARE, NORMAL_SHARE = 0.005, 1 / 12, 1 / 20
-POINTS = f"""Points of `gauntlet` above (+) or below (-) `halmosi`. At most +{100 * SLACK:g} is asked for, with a
-twelfth of its passes on adversarially trained models (`-at`) and a twentieth on the others. "At most": what
-`gauntlet` leaves, where `halmosi` was not run: no battery leaves less than nothing."""
+POINTS = f"""Points of `gauntlet` above (+) or below (-) `halmosi`, with 95 % intervals over the differences of images.
+At most +{100 * SLACK:g} is asked for, with a twelfth of its passes on adversarially trained models (`-at`) and a
+twentieth on the others. "At most": what `gauntlet` leaves, where `halmosi` was not run: no battery leaves less than
+nothing."""
 PHOTOGRAPHS = """The same on photographs of CamVid's test split at equal distances, 180x240
 (`--limit` as the table says):
 
@@ -216,16 +218,26 @@ def verdicts(models: Sequence[str], found: Stored) -> list[str]:
             missing.append(name)
             continue
         shared = lean.images.join(full.images.add_suffix(" full"), how="inner")
-        gaps = [float((shared[each] - shared[f"{each} full"]).mean()) for each in ("accuracy", "mIoU")]
+        paired = [shared[each] - shared[f"{each} full"] for each in ("accuracy", "mIoU")]
+        gaps, cells = [float(each.mean()) for each in paired], [with_interval(each) for each in paired]
         if len(shared) == len(lean.images) == len(full.images):
             gaps.append(lean.greedy - full.greedy)
+            cells.append(f"{100 * gaps[-1]:+.2f}")
         passes = float(shared["forwards"].mean())
-        cells = [f"{100 * gap:+.2f}" for gap in gaps] + [""] * (3 - len(gaps))
+        cells += [""] * (3 - len(cells))
         kept = "yes" if max(gaps) <= SLACK and passes <= most else "NO"
         lines.append([name, str(len(shared)), *cells, f"{kept}, {passes:.0f} of {most:.0f} passes"])
     header = ["model", "images", "accuracy", "mean image mIoU", "mIoU, greedy", "kept"]
     absent = f"Not computed yet: {', '.join(missing)}." if missing else ""
     return list(filter(None, [absent, table(header, lines)]))
+
+
+def with_interval(differences: pd.Series[float]) -> str:
+    """The mean of the differences of images in points, with its 95 % interval over them: "+0.04 (-0.21 to +0.30)"."""
+    values = differences.to_numpy(float)
+    of_resamples = joint_intervals(lambda weights: {"mean": weights @ values / len(values)}, len(values))
+    low, high = of_resamples["mean"]
+    return f"{100 * values.mean():+.2f} ({100 * low:+.2f} to {100 * high:+.2f})"
 
 
 def model_section(model: str, found: Stored) -> str:
