@@ -23,6 +23,7 @@ SMALL: list[tuple[str, dict[str, Any]]] = [
     ("cgnet", {"blocks3": 3}),
     ("espnet", {}),
     ("segformer", {"variant": "tiny"}),
+    ("segformer", {"variant": "small"}),
     ("segformer", {"variant": "b0"}),
     ("pspnet", {"output_stride": 4}),
     ("pspnet", {"output_stride": 8, "skip": True}),
@@ -47,7 +48,8 @@ def test_published_networks_have_the_published_number_of_parameters(name: str, n
 
 
 def test_small_variants_stay_small_enough_to_ship() -> None:
-    assert 500_000 <= parameters(architectures.build("segformer", 11, variant="tiny")) <= 1_200_000
+    for variant in ("tiny", "small"):
+        assert 500_000 <= parameters(architectures.build("segformer", 11, variant=variant)) <= 1_200_000
     assert 500_000 <= parameters(architectures.build("pspnet", 11)) <= 1_500_000
 
 

@@ -18,7 +18,7 @@ HEADLINE = {"segmentation": "mIoU", "detection": "mAP"}
 DETECTORS = [name for name in shipped.names() if shipped.find(name).task == "detection"]
 PAPERS = ("streets/bisenetv2", "streets/ddrnet", "streets/fcn8s", "streets/pidnet")
 """Narrow forms of published networks."""
-NORMAL = ("streets/enet", "streets/pspnet", "streets/segformer", *PAPERS)
+NORMAL = ("streets/enet", "streets/pspnet", "streets/segformer", "streets/segformer-small", *PAPERS)
 NORMAL_DETECTORS = ("streets/fcos", "streets/detr", "streets/faster-rcnn")
 """Dense, sparse and two-stage."""
 STRONG = {"attack": {"name": "pgd", "norm": "linf", "epsilon": "8/255", "alpha": 0.01, "steps": 20}}
@@ -34,9 +34,9 @@ def megabytes(names: Iterable[str]) -> float:
     return sum(shipped.find(name).weights.stat().st_size for name in names) / 1e6
 
 
-def test_weights_of_the_street_scenes_stay_below_thirty_three_megabytes() -> None:
-    # 21.1 of before and of the two-stage detector, 12 of the papers' networks
-    assert megabytes(shipped.names("streets")) <= 33
+def test_weights_of_the_street_scenes_stay_below_thirty_five_megabytes() -> None:
+    # 21.1 of before and of the two-stage detector, 12 of the papers' networks, 1.9 of a second SegFormer
+    assert megabytes(shipped.names("streets")) <= 35
 
 
 def test_weights_of_camvid_stay_below_two_megabytes_each() -> None:

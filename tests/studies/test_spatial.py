@@ -109,6 +109,8 @@ def test_a_claim_about_transformers_takes_two_of_each_kind() -> None:
         (("segformer", "pspnet", "enet"), "one network of a kind"),
         (("segformer", "swin", "pspnet"), "one network of a kind"),
         (("segformer", "swin", "pspnet", "enet"), ""),
+        (("streets/segformer", "streets/segformer-at", "pspnet", "enet"), "one network of a kind"),
+        (("streets/segformer", "streets/segformer-small", "pspnet", "enet"), ""),
     ):
         figures = made_up({(model, "clean", "all"): 0.8 for model in models})
         assert localized.one_of_a_kind(figures) == words

@@ -30,7 +30,7 @@ def test_recipes_for_camvid_differ_in_the_training_only(path: Path) -> None:
     cropped = {"crop": normal.augmentation.crop}
     assert config.augmentation.model_copy(update=cropped) == normal.augmentation
     if config.adversarial is None:
-        assert path.stem in ("enet", "bisenetv2", "segformer")
+        assert path.stem in ("enet", "bisenetv2", "segformer", "segformer-small")
         return
     attack = config.adversarial.attack
     assert (attack["epsilon"], attack["steps"]) == ("8/255", 3)

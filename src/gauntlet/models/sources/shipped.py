@@ -31,8 +31,13 @@ class ShippedModel(CardAndWeights):
 
     @property
     def architecture(self) -> str:
-        """The network whose weights it has, such as "enet": models of one network differ in their training."""
+        """The family whose weights it has, such as "enet"."""
         return str(self.card["model"]["architecture"])
+
+    @property
+    def network(self) -> tuple[str, int]:
+        """Its family and number of parameters: models of one network differ in their training alone."""
+        return self.architecture, int(self.card["model"]["parameters"])
 
 
 def names(dataset: str = "*") -> list[str]:

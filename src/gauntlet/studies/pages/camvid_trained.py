@@ -45,7 +45,7 @@ SHARES = {
 MODELS = (
     *SHARES.values(),
     *(f"camvid/enet-{method}" for method in ("segpgd50", "segpgd", "ddc", "sea")),
-    *(f"camvid/{name}" for name in ("bisenetv2", "bisenetv2-at", "segformer", "segformer-at")),
+    *(f"camvid/{name}" for name in ("bisenetv2", "bisenetv2-at", "segformer", "segformer-at", "segformer-small")),
 )
 """Of the page, in its order."""
 

@@ -43,7 +43,7 @@ FIRST, LAST = "1 round", "3 rounds"
 EPSILON = "8/255"
 NOISE, PGD = "noise", "pgd"
 LEAST_NETWORKS = 2
-"""Architectures of a kind below which nothing is said of the kind."""
+"""Networks of a kind below which nothing is said of the kind."""
 
 
 def parts() -> dict[str, Part]:
@@ -118,7 +118,7 @@ def localized_section(noise: Runs, attack: Runs) -> str:
     return section(
         "Transformer against CNN, one region changed",
         f"Compared are the normally trained networks ({names}). A verdict about a kind of network takes at least "
-        f"{LEAST_NETWORKS} architectures of each kind.",
+        f"{LEAST_NETWORKS} networks of each kind; two sizes of SegFormer count, as in the paper, two trainings do not.",
         f"{judged(noisy_others - noisy, len(noise.dataset), lacking)} Transformers bear localized natural corruptions "
         "better (Marchiori Pietrosanti et al.): outside the noisy patches they lose "
         f"{with_interval(noisy)} % of their accuracy there, the CNNs {with_interval(noisy_others)} % in the mean.",
@@ -140,13 +140,13 @@ def by_kind(runs: Runs) -> dict[str, list[str]]:
 
 
 def too_few(kinds: Mapping[str, Sequence[str]]) -> str:
-    """The kinds with fewer than LEAST_NETWORKS architectures, with their number; "" where there is none.
+    """The kinds with fewer than LEAST_NETWORKS networks, with their number; "" where there is none.
 
     >>> too_few({"transformer": ["streets/segformer", "streets/segformer-at"]})
     '1 transformer'
     """
-    architectures = {kind: {shipped.find(model).architecture for model in models} for kind, models in kinds.items()}
-    return ", ".join(counted(len(each), kind) for kind, each in architectures.items() if len(each) < LEAST_NETWORKS)
+    networks = {kind: {shipped.find(model).network for model in models} for kind, models in kinds.items()}
+    return ", ".join(counted(len(each), kind) for kind, each in networks.items() if len(each) < LEAST_NETWORKS)
 
 
 def rounds_section(runs: Runs) -> str:

@@ -45,7 +45,7 @@ def normal_of(model: str) -> str:
     ('PSPNet Normal, VOC', 'UPerNet Normal-Tiny, VOC', 'camvid/enet-clean')
     """
     if model in shipped.names():
-        network, beside = shipped.find(model).architecture, shipped.names(model.partition("/")[0])
-        same = (name for name in beside if shipped.find(name).architecture == network)
+        network, beside = shipped.find(model).network, shipped.names(model.partition("/")[0])
+        same = (name for name in beside if shipped.find(name).network == network)
         return next((name for name in same if training(name) == NORMAL), model)
     return re.sub(r"-at(50)?$", "", re.sub(r"(DDC|SegPGD|PGD|SEA)-AT(-100)?", "Normal", model))

@@ -5,7 +5,7 @@ Claims have the numbers of section 7 there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -99,20 +99,20 @@ def kinds(results: Figures) -> tuple[list[str], list[str]]:
     return transformers, [model for model in results.models if model not in transformers]
 
 
-def architecture(model: str) -> str:
+def network_of(model: str) -> Hashable:
     """The network of a shipped model by its card: its trainings are one network; any other model is one of its own."""
-    return shipped.find(model).architecture if model in shipped.names() else model
+    return shipped.find(model).network if model in shipped.names() else model
 
 
 def one_of_a_kind(results: Figures) -> str:
     """Why a claim about transformers cannot be judged of these networks."""
-    fewest = min(len(set(map(architecture, group))) for group in kinds(results))
+    fewest = min(len(set(map(network_of, group))) for group in kinds(results))
     return "" if fewest >= 2 else f"{('no', 'one')[fewest]} network of a kind"
 
 
 TWO_OF_A_KIND = Condition(
-    "a verdict on transformers takes two of them and two other networks (trainings of one do not count), as intervals "
-    "over images tell nothing of a kind",
+    "a verdict on transformers takes two of them and two other networks, as intervals over images tell nothing of a "
+    "kind (two sizes of SegFormer count, as in the paper, two trainings of a network do not)",
     one_of_a_kind,
 )
 LEAST_EFFECT = 0.05
