@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -272,16 +273,30 @@ def test_the_winner_of_an_image_is_the_attack_that_leaves_least(sized: Results) 
         wins = np.bincount(wide.to_numpy().argmin(axis=1), minlength=10) / len(wide)
         assert [row[column] for row in table.rows] == pytest.approx(wins)
     assert [row[:2] for row in table.rows] == [[index, name] for index, name in enumerate(ATTACKS)]
-    assert halmosi_tables.none_dominates(sized)[0] == pytest.approx(0.99 - max(row[2] for row in table.rows))  # type: ignore[type-var, operator]
-    assert halmosi_tables.all_contribute(sized)[0] == pytest.approx(min(row[2] for row in table.rows) - 0.01)  # type: ignore[type-var, operator]
+    assert halmosi_tables.none_dominates(sized)[0] == pytest.approx(0.99 - max(row[3] for row in table.rows))  # type: ignore[type-var, operator]
+    assert halmosi_tables.all_contribute(sized)[0] == pytest.approx(min(row[3] for row in table.rows) - 0.01)  # type: ignore[type-var, operator]
+
+
+def test_ties_at_the_floor_are_shared(sized: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, named = sized.evaluation(PLAIN, ATTACKED).per_image, sized.image_ids(PLAIN, CLEAN)
+    first = rows["image_id"] == rows["image_id"].iloc[0]
+    # One image is won, all others are tied.
+    floor = rows.assign(mIoU=np.where(first & (rows["view"] != ATTACKS[4]), 0.3, 0.2))
+    monkeypatch.setattr(Results, "evaluation", lambda *_: SimpleNamespace(per_image=floor))
+    monkeypatch.setattr(Results, "image_ids", lambda *_: named)
+    shares = halmosi_tables.shares_won(sized)[0]
+    tied = (1 - 1 / sized.images) / len(ATTACKS)
+    assert shares == pytest.approx([tied + (index == 4) / sized.images for index in range(len(ATTACKS))])
+    assert halmosi_tables.all_contribute(sized)[0] == pytest.approx(tied - 0.01)
+    assert halmosi_tables.may_yet_win(sized) == ""
 
 
 def test_few_images_do_not_tell_that_an_attack_never_wins(sized: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     claim = studies["halmosi/figure-4"].claims[1]
     without = int((halmosi_tables.shares_won(sized)[0] == 0).sum())
-    assert without, "ten attacks cannot all win on three images"
+    assert without, "one attack at least wins on none of so few images"
     assert f"{without} of 10 win none of {sized.images} images" in lacks(claim, sized)
-    monkeypatch.setattr(halmosi_tables, "RULE_OF_THREE", sized.images)
+    monkeypatch.setattr(halmosi_tables, "ENOUGH_TO_WIN", sized.images)
     assert lacks(claim, sized) == ""
 
 

@@ -388,12 +388,13 @@ def winners_drawing(results: Results) -> list[Block]:
 
 
 def shares_won(results: Results) -> FloatArray:
-    """(R, 10) share of the images on which each attack leaves the smallest mIoU; ties go to the first."""
+    """(R, 10) share of the images on which each attack leaves the smallest mIoU; ties are shared equally."""
     per_image = results.evaluation(PLAIN, ATTACKED).per_image
     wide = per_image[per_image["view"].isin(ATTACKS)].pivot(index="image_id", columns="view", values="mIoU")
     values = wide.loc[results.image_ids(PLAIN, CLEAN), list(ATTACKS)].to_numpy(float)  # (N, attacks)
-    best = np.nan_to_num(values, nan=np.inf).argmin(axis=1)
-    return np.asarray(results.weights @ (best[:, None] == np.arange(len(ATTACKS))) / results.images)
+    values = np.nan_to_num(values, nan=np.inf)
+    best = values == values.min(axis=1, keepdims=True)
+    return np.asarray(results.weights @ (best / best.sum(axis=1, keepdims=True)) / results.images)
 
 
 def none_dominates(results: Results) -> FloatArray:
@@ -406,18 +407,19 @@ def all_contribute(results: Results) -> FloatArray:
     return np.asarray(shares_won(results).min(axis=1) - 0.01)
 
 
-def too_few_to_miss(results: Results) -> str:
+def may_yet_win(results: Results) -> str:
     """Why attacks that won no image may yet win one in a hundred."""
     without = int((shares_won(results)[0] == 0).sum())
-    few = without and results.images < RULE_OF_THREE
-    return f"{without} of {len(ATTACKS)} win none of {results.images} images" if few else ""
+    if without == 0 or results.images >= ENOUGH_TO_WIN:
+        return ""
+    return f"{without} of {len(ATTACKS)} win none of {results.images} images"
 
 
-RULE_OF_THREE = 300
-"""Images: an event that happens on 1 % of them is missed on so many with a probability of 5 %."""
-CONTRIBUTES = Condition(
-    f"a verdict that an attack hardly ever wins takes {RULE_OF_THREE} images: fewer miss what happens on 1 % of them",
-    measured(too_few_to_miss),
+ENOUGH_TO_WIN = 300
+"""Images: what happens on 1 % of them is missed on so many with a probability of 5 %."""
+MAY_YET_WIN = Condition(
+    f"a verdict that an attack hardly ever wins takes {ENOUGH_TO_WIN} images: fewer miss what happens on 1 % of them",
+    measured(may_yet_win),
 )
 
 WINNERS = Study(
@@ -436,7 +438,7 @@ WINNERS = Study(
         Claim(
             "And each wins on 1 % (bound ours) of them at least: every attack contributes.",
             measured(all_contribute),
-            conditions=[CONTRIBUTES],
+            conditions=[MAY_YET_WIN],
         ),
     ],
     objects=True,
