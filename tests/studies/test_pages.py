@@ -19,7 +19,7 @@ from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.models.sources import shipped
 from gauntlet.results import Store
 from gauntlet.studies import studies
-from gauntlet.studies.pages import shipped_models, small_objects, worst_case
+from gauntlet.studies.pages import attack_strength, shipped_models, small_objects, worst_case
 from gauntlet.studies.pages.attack_strength import ATTACK_STRENGTH, BATTERY
 from gauntlet.studies.pages.attack_strength import label as label_of
 from gauntlet.studies.pages.camvid import CAMVID, IN_THE_SQUARE, NETWORKS, OURS, spread
@@ -103,6 +103,18 @@ def test_the_page_of_strength_says_where_an_attack_is_weaker_than_it_should_be()
     for what in ("SegPGD at or below PGD", "CosPGD at or below PGD", "40 steps at or below 20"):
         assert f"| {what} | {excess}" in text
     assert text.count("| yes |") == 2
+
+
+def test_what_may_be_chance_is_not_called_weaker() -> None:
+    excess = {
+        "2/255": np.asarray([0.01, *np.linspace(0.004, 0.016, 100)]),
+        "4/255": np.asarray([0.01, *np.linspace(-0.004, 0.024, 100)]),
+        "8/255": np.asarray([0.001, *np.linspace(0.0005, 0.0015, 100)]),  # within what is allowed
+    }
+    not_certain = "not certain at 4/255 (+1.0 (-0.3 to +2.3))"
+    assert attack_strength.holds(excess) == f"NOT at 2/255 (+1.0 (+0.4 to +1.6)); {not_certain}"
+    assert attack_strength.holds({"8/255": excess["8/255"]}) == "yes"
+    assert attack_strength.holds({"2/255": np.asarray([0.01])}) == "NOT at 2/255 (+1.0)"
 
 
 def test_intervals_of_a_page_are_around_the_figures_of_its_evaluations() -> None:
