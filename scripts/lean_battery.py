@@ -37,9 +37,9 @@ EQUAL_STEPS = dict.fromkeys(("pgd", "segpgd", "cospgd", "apgd"), PASSES - 1)
 """Steps of single attacks: the look at the last point is a pass too."""
 SLACK, SHARE, NORMAL_SHARE = 0.005, 1 / 12, 1 / 20
 POINTS = f"""Points of `gauntlet` above (+) or below (-) `halmosi`, with 95 % intervals over the differences of images.
-At most +{100 * SLACK:g} is asked for, with a twelfth of its passes on adversarially trained models (`-at`) and a
-twentieth on the others. "At most": what `gauntlet` leaves, where `halmosi` was not run: no battery leaves less than
-nothing."""
+At most +{100 * SLACK:g} is asked for of the means, with a twelfth of its passes on adversarially trained models (`-at`)
+and a twentieth on the others. "At most": what `gauntlet` leaves, where `halmosi` was not run: no battery leaves less
+than nothing."""
 PHOTOGRAPHS = """The same on photographs of CamVid's test split at equal distances, 180x240
 (`--limit` as the table says):
 
@@ -219,7 +219,7 @@ def verdicts(models: Sequence[str], found: Stored) -> list[str]:
             continue
         shared = lean.images.join(full.images.add_suffix(" full"), how="inner")
         paired = [shared[each] - shared[f"{each} full"] for each in ("accuracy", "mIoU")]
-        gaps, cells = [float(each.mean()) for each in paired], [with_interval(each) for each in paired]
+        gaps, cells = [float(each.mean()) for each in paired], [paired_points(each) for each in paired]
         if len(shared) == len(lean.images) == len(full.images):
             gaps.append(lean.greedy - full.greedy)
             cells.append(f"{100 * gaps[-1]:+.2f}")
@@ -232,7 +232,7 @@ def verdicts(models: Sequence[str], found: Stored) -> list[str]:
     return list(filter(None, [absent, table(header, lines)]))
 
 
-def with_interval(differences: pd.Series[float]) -> str:
+def paired_points(differences: pd.Series[float]) -> str:
     """The mean of the differences of images in points, with its 95 % interval over them: "+0.04 (-0.21 to +0.30)"."""
     values = differences.to_numpy(float)
     of_resamples = joint_intervals(lambda weights: {"mean": weights @ values / len(values)}, len(values))

@@ -36,7 +36,7 @@ class ShippedModel(CardAndWeights):
 
     @property
     def network(self) -> tuple[str, int]:
-        """Its family and number of parameters: models of one network differ in their training alone."""
+        """Its family and number of parameters, which tell the shipped networks apart from trainings of one of them."""
         return self.architecture, int(self.card["model"]["parameters"])
 
 

@@ -97,9 +97,9 @@ normally and with attacked images at 8/255. The weights are shipped, the photogr
     {command}
 
 Normal models start from the weights of the street scenes and take 900 steps of 8 clean images (E-Net) or 600 (the
-others); models trained on attacked images start from the normal one of their family and take 350 further steps of 8,
-but `camvid/enet-sea` starts from `streets/enet-at`. So short a training may hide what a larger share of attacked images
-is worth. Each network was trained once: intervals say nothing of another seed.
+others); models trained on attacked images start from the normal one of the same network and take 350 further steps
+of 8, but `camvid/enet-sea` starts from `streets/enet-at`. So short a training may hide what a larger share of attacked
+images is worth. Each network was trained once: intervals say nothing of another seed.
 
 The test split is two drives, 62 photographs of `0001TP` (its earlier part is in the training split) and 171 of
 `Seq05VD`, and the validation split 101 neighbouring frames of a training drive, so that figures of cards, measured
@@ -133,8 +133,8 @@ def paper_section(runs: Runs, no_image: Blind) -> str:
     return section(
         f"Half or all of it, at {PAPER_EPSILON}",
         judged(no_image.miou - left[half], len(runs.dataset))
-        + f" The same claim at the paper's budget, {counted(len(runs.dataset), 'image')}, all four members of the "
-        f"battery. All of the batch keeps {in_points(left[full] - left[half])} points of CmIoU and "
+        + f" The same claim and battery at the paper's budget, {counted(len(runs.dataset), 'image')}. "
+        f"All of the batch keeps {in_points(left[full] - left[half])} points of CmIoU and "
         f"{in_points(right[full] - right[half])} of accuracy more than half of it; in accuracy half has "
         f"{in_points(right[half] - no_image.accuracy)} points compared with the map, all of it "
         f"{in_points(right[full] - no_image.accuracy)}.",

@@ -67,8 +67,8 @@ Written by a study from real runs on streets/val (generated street scenes, 128x2
 
     {command}
 
-{images} images, with 95 % intervals over them. So few images and such small networks show tendencies; they prove
-nothing about detectors of other sizes.
+{images} images; brackets are 95 % intervals over them. So few images and such small networks show tendencies; they
+prove nothing about detectors of other sizes.
 
 ![Objects, clean detections, detections under PGD, the perturbation](images/detectors.jpg)
 

@@ -5,7 +5,7 @@ Claims have the numbers of section 7 there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -99,7 +99,7 @@ def kinds(results: Figures) -> tuple[list[str], list[str]]:
     return transformers, [model for model in results.models if model not in transformers]
 
 
-def network_of(model: str) -> Hashable:
+def network_of(model: str) -> tuple[str, int] | str:
     """The network of a shipped model by its card: its trainings are one network; any other model is one of its own."""
     return shipped.find(model).network if model in shipped.names() else model
 
