@@ -24,6 +24,19 @@ def verdicts(text: str) -> Counter[str]:
     return Counter(verdict for cell in cells for verdict in VERDICTS if re.match(rf"{verdict}( with \d|:|$)", cell))
 
 
+def in_words(found: Counter[str]) -> str:
+    """ "5 reproduce, 1 do not"."""
+    return ", ".join(f"{found[verdict]} {short}" for verdict, short in VERDICTS.items() if found[verdict])
+
+
+def together(folder: str) -> str:
+    """The verdicts of all pages of a folder, paper by paper."""
+    of_papers: dict[str, Counter[str]] = {}
+    for path in sorted(DOCS.joinpath(folder).glob("*.md"), key=place):
+        of_papers.setdefault(path.stem.partition("-")[0], Counter()).update(verdicts(path.read_text(encoding="utf-8")))
+    return "; ".join(f"{paper}: {in_words(found)}" for paper, found in of_papers.items() if found)
+
+
 def rows(folder: str) -> Iterator[str]:
     """A row of the table per page of a folder that was measured; pictures are linked below it."""
     for path in sorted(DOCS.joinpath(folder).glob("*.md"), key=place):
@@ -32,8 +45,7 @@ def rows(folder: str) -> Iterator[str]:
         counted = re.search(r"(\d+) models?, (\d+) images", text)
         if counted is None:
             continue
-        found = verdicts(text)
-        claims = ", ".join(f"{found[verdict]} {short}" for verdict, short in VERDICTS.items() if found[verdict])
+        claims = in_words(verdicts(text))
         part = " (in part)" if "\nLeft out: " in text else ""
         link = f"[{name}]({folder}/{path.name}){part}"
         yield f"| {link} | {title} | {counted[1]} | {counted[2]} | {claims or 'a list'} |"
@@ -54,7 +66,8 @@ def with_tables(text: str) -> str:
         before, _, rest = text.partition(begin)
         after = rest.partition(END)[2]
         header = "| study | of what | models | images | claims |\n|---|---|---|---|---|\n"
-        text = before + begin + "\n" + header + "".join(f"{row}\n" for row in rows(folder)) + "\n" + END + after
+        text = before + begin + "\n" + header + "".join(f"{row}\n" for row in rows(folder))
+        text += f"\nVerdicts together: {together(folder)}.\n\n" + END + after
     return text
 
 
