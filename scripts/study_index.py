@@ -25,7 +25,7 @@ def verdicts(text: str) -> Counter[str]:
 
 
 def in_words(found: Counter[str]) -> str:
-    """ "5 reproduce, 1 do not"."""
+    """How often each verdict was given, such as "5 reproduce, 1 do not"."""
     return ", ".join(f"{found[verdict]} {short}" for verdict, short in VERDICTS.items() if found[verdict])
 
 
