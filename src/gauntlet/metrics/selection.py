@@ -34,13 +34,21 @@ def select(values: FloatArray) -> Selection:
         values: (A, N) a figure of every candidate on every image; NaN where it is undefined, which is never chosen
             while another candidate has a value.
     """
-    filled = np.where(np.isnan(values), np.inf, values)
-    smallest = filled.min(axis=0)
-    counted = np.isfinite(smallest)  # (N,) images on which some candidate has a value
-    choice = filled.argmin(axis=0)
-    tied = (filled == smallest) & counted
+    credit = credit_per_image(values)
+    counted = credit.any(axis=0)  # (N,) images on which some candidate has a value
+    choice = np.where(np.isnan(values), np.inf, values).argmin(axis=0)
     images = max(int(counted.sum()), 1)
     first = np.arange(len(values))[:, None] == choice
-    return Selection(
-        choice, (first & counted).sum(axis=1) / images, (tied / np.maximum(tied.sum(axis=0), 1)).sum(axis=1) / images
-    )
+    return Selection(choice, (first & counted).sum(axis=1) / images, credit.sum(axis=1) / images)
+
+
+def credit_per_image(values: FloatArray) -> FloatArray:
+    """(A, N) how much of every image a candidate wins by the smallest value; ties are shared equally.
+
+    Args:
+        values: (A, N) as for `select`; nobody wins an image on which no candidate has a value.
+    """
+    filled = np.where(np.isnan(values), np.inf, values)
+    smallest = filled.min(axis=0)
+    tied = (filled == smallest) & np.isfinite(smallest)
+    return np.asarray(tied / np.maximum(tied.sum(axis=0), 1))

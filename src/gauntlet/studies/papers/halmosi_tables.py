@@ -10,6 +10,7 @@ import numpy as np
 
 from gauntlet.analysis import best_attack
 from gauntlet.metrics.arithmetic import divide
+from gauntlet.metrics.selection import credit_per_image
 from gauntlet.report.charts import Axis, BarChart, Chart, Panel, Series
 from gauntlet.report.document import Block
 from gauntlet.report.tables import Cell, Column, Table
@@ -392,9 +393,7 @@ def shares_won(results: Results) -> FloatArray:
     per_image = results.evaluation(PLAIN, ATTACKED).per_image
     wide = per_image[per_image["view"].isin(ATTACKS)].pivot(index="image_id", columns="view", values="mIoU")
     values = wide.loc[results.image_ids(PLAIN, CLEAN), list(ATTACKS)].to_numpy(float)  # (N, attacks)
-    values = np.nan_to_num(values, nan=np.inf)
-    best = values == values.min(axis=1, keepdims=True)
-    return np.asarray(results.weights @ (best / best.sum(axis=1, keepdims=True)) / results.images)
+    return np.asarray(results.weights @ credit_per_image(values.T).T / results.images)
 
 
 def none_dominates(results: Results) -> FloatArray:
