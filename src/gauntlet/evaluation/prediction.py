@@ -104,9 +104,9 @@ def proper_scores(logits: torch.Tensor, normaliser: torch.Tensor, squares: torch
 
     @torch.inference_mode()
     def scores(labels: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]:
-        # Ignored labels are no classes; whatever stands there is not counted.
-        index = torch.from_numpy(np.ascontiguousarray(labels)).to(logits.device, torch.int64)
-        nll = normaliser - logits.gather(0, index.clamp_(0, len(logits) - 1).unsqueeze(0))[0]
+        # Ignored labels are no classes; whatever stands there is not counted. The labels are the caller's: copied.
+        index = torch.from_numpy(np.array(labels, dtype=np.int64, order="C")).to(logits.device)
+        nll = normaliser - logits.gather(0, index.clamp(0, len(logits) - 1).unsqueeze(0))[0]
         # sum_k (p_k - 1[y = k])^2 = sum p^2 - 2 p_y + 1
         brier = squares + 1 - 2 * torch.exp(-nll)
         return nll.cpu().numpy(), brier.cpu().numpy()
