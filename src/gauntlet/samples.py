@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ class Boxes:
         difficult: (n,) bool, VOC's difficult flag, or None when there is none.
         area: (n,) float32 area of the annotated object in pixels (COCO's "area", of its outline), by which objects are
             small, medium or large; None when it is the area of the box.
+        pixel_area: area of one pixel of the image in pixels of the annotated image: 1 unless a protocol resized it.
+            Boxes of detections are measured with it before they are called small, medium or large.
     """
 
     xyxy: npt.NDArray[np.float32]
@@ -33,6 +35,7 @@ class Boxes:
     crowd: npt.NDArray[np.bool_] | None = None
     difficult: npt.NDArray[np.bool_] | None = None
     area: npt.NDArray[np.float32] | None = None
+    pixel_area: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
         count = len(self.classes)
@@ -59,15 +62,16 @@ class Boxes:
             of(self.crowd),
             of(self.difficult),
             of(self.area),
+            pixel_area=self.pixel_area,
         )
 
     @property
     def areas(self) -> npt.NDArray[np.float64]:
-        """(n,) area of every object: the annotated one, else that of its box."""
+        """(n,) area of every object in pixels of the annotated image: the annotated one, else that of its box."""
         if self.area is not None:
             return self.area.astype(np.float64)
         corners = self.xyxy.astype(np.float64)
-        return np.asarray((corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1]))
+        return np.asarray((corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1]) * self.pixel_area)
 
 
 @dataclass(frozen=True)

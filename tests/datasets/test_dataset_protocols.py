@@ -104,7 +104,7 @@ def test_boxes_scale_with_the_image() -> None:
     assert sample.boxes.crowd.tolist() == [True, False]
 
 
-def test_areas_of_objects_follow_their_boxes() -> None:
+def test_areas_stay_those_of_the_annotation_and_shrink_with_a_crop() -> None:
     boxes = Boxes(
         np.array([[0, 0, 100, 100], [40, 40, 60, 80]], np.float32),
         np.array([0, 1]),
@@ -114,7 +114,8 @@ def test_areas_of_objects_follow_their_boxes() -> None:
     resized, cropped = Protocol(size=(50, 300)).apply(sample).boxes, Protocol(crop=(20, 40)).apply(sample).boxes
     assert resized is not None
     assert resized.area is not None
-    assert resized.area.tolist() == [7500, 600]  # half as high, three times as wide
+    assert resized.area.tolist() == [5000, 400]  # half as high, three times as wide
+    assert resized.pixel_area == 1 / 1.5
     assert cropped is not None
     assert cropped.area is not None
     # 20 rows from 40, 40 columns from 30: 800 of 10000 pixels of the first box, 400 of 800 of the second.

@@ -15,9 +15,11 @@ import torch
 import gauntlet
 from gauntlet.analysis import gam, leaderboard, rem
 from gauntlet.cli import commands  # noqa: F401 - registers the commands
+from gauntlet.datasets.protocols import Protocol, Resized
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.estimate import estimate
-from gauntlet.evaluation.jobs import PlannedJob, Settings, make_job
+from gauntlet.evaluation.jobs import PlannedJob, Settings, make_job, plan_job
+from gauntlet.evaluation.rereading import read_as_asked
 from gauntlet.metrics.contract import Figure
 from gauntlet.metrics.detection.figures import figures, image_f1
 from gauntlet.models import GauntletModel
@@ -116,6 +118,25 @@ def test_voc_2007_is_read_at_eleven_points_also_from_the_store(detector: TinyDet
         np.testing.assert_equal(figures[name]["VOC_mAP75"], result.figures["VOC_mAP75"])
     assert figures["voc2007"]["mAP"] == figures["voc2012-detection"]["mAP"]
     assert figures["voc2007"]["VOC_mAP75"] != figures["voc2012-detection"]["VOC_mAP75"]
+
+
+def test_results_of_an_older_metric_are_told_apart(detector: TinyDetector) -> None:
+    store = Store()
+    data = TinyBoxes(4, name="voc2007")
+    planned = plan_job(detector, data, Clean(), Settings())
+    result = gauntlet.evaluate(detector, data, store=store)
+    options = store.metric_options(result.key)
+    assert options["version"] == 2
+    store.read_as(result.key, {name: value for name, value in options.items() if name != "version"})
+    assert "version" not in store.metric_options(result.key)
+    again = read_as_asked(store, planned)  # an evaluation of version 1 gets its figures from the same counts
+    assert again is not None
+    assert store.metric_options(result.key) == options
+    assert read_as_asked(store, planned) is None
+    # Counts of version 1 lack the sizes of the unresized image: where a protocol resizes, the key is another one.
+    resized = Resized(data, Protocol(shorter=64))
+    assert plan_job(detector, resized, Clean(), Settings()).job.settings == {"metric": 2}
+    assert plan_job(detector, data, Clean(), Settings()).job.settings == {}
 
 
 def test_a_threat_in_a_region(detector: TinyDetector) -> None:

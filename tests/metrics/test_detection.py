@@ -269,7 +269,8 @@ def mmdet_rule(
     hits = np.cumsum([hit for _, hit in rows])
     recall, precision = hits / total, hits / np.arange(1, len(rows) + 1)
     if eleven:
-        return sum(max(precision[recall >= point], default=0) for point in np.arange(0, 1.001, 0.1)) / 11
+        # mmdet compares with 0.1 added up, which misses a recall of exactly 0.3, 0.6 and 0.7; we do not.
+        return sum(max(precision[10 * hits >= tenth * total], default=0) for tenth in range(11)) / 11
     area, before = 0.0, 0.0
     for index, value in enumerate(recall):
         area += (value - before) * max(precision[index:])
@@ -313,3 +314,12 @@ def test_voc_eleven_points_by_hand() -> None:
     eleven = voc_precision([truth], [reported], 1, thresholds=[0.5], eleven_points=True)[0, 0]
     assert eleven == pytest.approx((6 * 1 + 5 * 2 / 3) / 11)
     assert voc_precision([truth], [reported], 1, thresholds=[0.5])[0, 0] == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
+
+
+@pytest.mark.parametrize("found", [3, 6, 7])
+def test_a_recall_of_exactly_some_tenths_reaches_its_point(found: int) -> None:
+    rows = [[20 * index, 0, 20 * index + 10, 10] for index in range(10)]
+    truth = boxes(*rows)
+    reported = boxes(*rows[:found], scores=[0.9] * found)
+    eleven = voc_precision([truth], [reported], 1, thresholds=[0.5], eleven_points=True, inclusive=False)[0, 0]
+    assert eleven == pytest.approx((found + 1) / 11)

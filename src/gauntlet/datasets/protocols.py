@@ -172,6 +172,11 @@ def as_protocol(given: Protocol | Mapping[str, Any] | str) -> Protocol:
     return Protocol(**given)
 
 
+def resizes(described: Mapping[str, Any]) -> bool:
+    """True if the protocol in a dataset's identity resizes images; the own size of rendered images is no protocol."""
+    return "interpolation" in described
+
+
 class Resized(Dataset):
     """A dataset whose samples follow a protocol.
 
@@ -221,8 +226,12 @@ def _resize(sample: Sample, size: Size, interpolation: str) -> Sample:
     boxes = sample.boxes
     if boxes is not None:
         scale = np.array([size[1] / width, size[0] / height] * 2, dtype=np.float64)
-        area = None if boxes.area is None else (boxes.area * (scale[0] * scale[1])).astype(np.float32)
-        boxes = replace(boxes, xyxy=(boxes.xyxy * scale).astype(np.float32), area=area)
+        boxes = replace(
+            boxes,
+            xyxy=(boxes.xyxy * scale).astype(np.float32),
+            area=boxes.areas.astype(np.float32),  # sizes stay those of the annotation
+            pixel_area=boxes.pixel_area / float(scale[0] * scale[1]),
+        )
     return Sample(
         sample.id,
         image,

@@ -20,6 +20,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.evaluation.prediction import predict_dense, predict_objects
 from gauntlet.metrics import (
     REGION,
+    VERSION,
     WHOLE,
     CertificationMetric,
     DensePrediction,
@@ -28,6 +29,7 @@ from gauntlet.metrics import (
     SegmentationMetric,
     Views,
     build_metric,
+    metrics,
 )
 from gauntlet.metrics.certification import Votes
 from gauntlet.metrics.detection.counts import ImageObjects
@@ -312,7 +314,12 @@ def metric_options(task: str, dataset: Dataset, threat: Threat, *, objects: bool
     if objects and not threat.one_truth:
         raise GauntletError(f"the views of '{threat.name}' do not show the same objects; leave the option objects out.")
     if own is None:
-        return {**COUNTERS[task].metric_options(dataset), **({"objects": True} if objects else {})}
+        version = metrics[TASKS[task].metric].version
+        return {
+            **COUNTERS[task].metric_options(dataset),
+            **({"objects": True} if objects else {}),
+            **({VERSION: version} if version > 1 else {}),
+        }
     name, options = own
     return {"metric": name, **CertificationCounter.metric_options(dataset), **options}
 

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gauntlet.datasets.contract import Dataset, DatasetIdentity
+from gauntlet.datasets.protocols import resizes
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.class_order import check_classes
 from gauntlet.evaluation.counting import Importance
+from gauntlet.metrics import DetectionMetric
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.defended_names import defences_in
@@ -21,7 +23,7 @@ from gauntlet.models.preparation import AUTO, choose_steps, parse_steps, prepare
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.origin import NOWHERE, Origin, origin_here
 from gauntlet.results.record import Job
-from gauntlet.tasks import SEGMENTATION, get_task
+from gauntlet.tasks import DETECTION, SEGMENTATION, get_task
 from gauntlet.threats.contract import Threat
 
 if TYPE_CHECKING:
@@ -148,9 +150,17 @@ def make_job(identity: ModelIdentity, task: str, dataset: DatasetIdentity, threa
         description=description,
         threat_version=threat.version,
         seed=settings.seed,
-        settings=settings.in_key,
+        settings={**settings.in_key, **_metric_in_key(task, dataset)},
         stored_name=identity.key_name,
     )
+
+
+def _metric_in_key(task: str, dataset: DatasetIdentity) -> dict[str, Any]:
+    """The version of the metric, where counts of older ones lack what its figures need.
+
+    Until version 2 of the detection metric, counts of a protocol that resizes held no sizes of the unresized image.
+    """
+    return {"metric": DetectionMetric.version} if task == DETECTION and resizes(dataset.protocol) else {}
 
 
 def check_threat(threat: Threat, dataset: Dataset) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import BoolArray
@@ -14,6 +14,8 @@ from gauntlet.registry import Registry, subclass_of
 from gauntlet.tasks import TASKS
 
 NAN = float("nan")
+VERSION = "version"
+"""The option under which a store keeps the version of a metric; without it, version 1."""
 NOT_FRACTIONS = (
     *(
         name + part
@@ -52,9 +54,15 @@ class Metric(ABC):
     Counts are a value of the metric's own type, one per image, with a method `to_bytes` for the store. Merging is
     collecting them, so any order and any split of the images over workers gives the same figures.
 
+    Attributes:
+        version: of the figures: it rises when the same predictions get other figures. The store keeps it beside the
+            options of the metric, so that older figures are told apart.
+
     Args:
         class_names: names of the K classes.
     """
+
+    version: ClassVar[int] = 1
 
     def __init__(self, class_names: Sequence[str]) -> None:
         self.class_names = tuple(class_names)
@@ -102,9 +110,10 @@ def build_metric(task: str, options: Mapping[str, Any]) -> Metric:
 
     Args:
         task: "segmentation" or "detection".
-        options: of the metric, as the store keeps them beside the counts; "metric" names another than the task's own.
+        options: of the metric, as the store keeps them beside the counts; "metric" names another than the task's own,
+            "version" the version that computed the stored figures.
     """
     if task not in TASKS:
         raise GauntletError(f"this version has no metric for the task '{task}'; upgrade vision-gauntlet.")
-    rest = dict(options)
+    rest = {name: value for name, value in options.items() if name != VERSION}
     return metrics[rest.pop("metric", TASKS[task].metric)](**rest)

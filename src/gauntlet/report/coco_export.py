@@ -39,7 +39,9 @@ def write_coco(store: Store, folder: Path) -> Path:
         }
         results = [
             {name: row[name] for name in ("image_id", "category_id", "bbox", "score")}
-            for row in coco_detections(stored.detections, len(stored.class_names))
+            for row in coco_detections(
+                stored.detections, len(stored.class_names), [truth.pixel_area for truth in stored.truths]
+            )
         ]
         for name, text in ((names["objects"], objects), (names["detections"], _text(results))):
             write_text(folder / name, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -170,7 +171,7 @@ def test_hulls_hold_the_moved_corners(move: Move) -> None:
     assert hull[3] >= y.max() + 10 - 1e-9
 
 
-def boxes(*corners: tuple[float, float, float, float], **more: np.ndarray) -> Boxes:
+def boxes(*corners: tuple[float, float, float, float], **more: Any) -> Boxes:
     return Boxes(np.array(corners, np.float32), np.arange(len(corners)), **more)
 
 

@@ -80,7 +80,8 @@ def _evaluate(truths: Sequence[Boxes], detections: Sequence[Boxes], num_classes:
         "categories": [{"id": index + 1, "name": str(index)} for index in range(num_classes)],
     }
     objects = COCO({**shared, "annotations": coco_objects(truths, num_classes)})
-    detected = COCO({**shared, "annotations": coco_detections(detections, num_classes)})
+    pixel_areas = [truth.pixel_area for truth in truths]
+    detected = COCO({**shared, "annotations": coco_detections(detections, num_classes, pixel_areas)})
     evaluation = COCOeval_faster(objects, detected, "bbox")
     evaluation.evaluate()
     evaluation.accumulate()
@@ -121,15 +122,29 @@ def coco_objects(truths: Sequence[Boxes], num_classes: int) -> list[dict[str, An
     return _numbered(rows)
 
 
-def coco_detections(detections: Sequence[Boxes], num_classes: int) -> list[dict[str, Any]]:
-    """The detections of N images as COCO's results; images and categories are numbered from 1."""
+def coco_detections(
+    detections: Sequence[Boxes], num_classes: int, pixel_areas: Sequence[float]
+) -> list[dict[str, Any]]:
+    """The detections of N images as COCO's results; images and categories are numbered from 1.
+
+    Args:
+        detections: of every image, with scores.
+        num_classes: K.
+        pixel_areas: (N,) area of a pixel of every image in pixels of its annotated image.
+    """
     rows = []
-    for image, detected in enumerate(detections, start=1):
+    for image, (detected, pixel_area) in enumerate(zip(detections, pixel_areas, strict=True), start=1):
         if detected.scores is None:
             raise GauntletError("detections need scores to be evaluated.")
         boxes, scores = _corner_and_sides(detected), detected.scores.astype(np.float64).tolist()
         rows += [
-            {"image_id": image, "category_id": category, "bbox": box, "area": box[2] * box[3], "score": score}
+            {
+                "image_id": image,
+                "category_id": category,
+                "bbox": box,
+                "area": box[2] * box[3] * pixel_area,
+                "score": score,
+            }
             for box, category, score in zip(boxes, _classes(detected, num_classes), scores, strict=True)
         ]
     return _numbered(rows)

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from gauntlet.errors import GauntletError
 from gauntlet.samples import Boxes
 
-_MAGIC = b"GBX1"
+_MAGIC, _MAGIC_2 = b"GBX1", b"GBX2"  # the second where there are places, or the area of a pixel
 _HEADER = struct.Struct("<4sHHB")  # magic, objects, views, which columns the objects have
-_VIEW = struct.Struct("<BI")  # whether the view was computed, detections
-_CROWD, _DIFFICULT, _AREA = 1, 2, 4
+_VIEW = struct.Struct("<BI")  # what the view has, detections
+_SKIPPED, _COMPUTED, _PLACED = 0, 1, 2
+_CROWD, _DIFFICULT, _AREA, _PIXEL_AREA = 1, 2, 4, 8
 MOST_OBJECTS = 65535
 
 
@@ -27,10 +28,13 @@ class ObjectView:
     Attributes:
         detections: with scores.
         objects: (n,) which of the image's objects belong to this view.
+        places: (d,) positions of the detections in the detector's list for the whole image, by which ties of scores are
+            broken; None where the view has the whole list, and in counts of version 0.1.0.
     """
 
     detections: Boxes
     objects: npt.NDArray[np.bool_]
+    places: npt.NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,8 @@ class ImageObjects:
     def to_bytes(self) -> bytes:
         """A compact form for the store from which every number comes back as it was.
 
-        Corners, scores and areas are float32, classes uint16, flags one byte an object, membership in a view one bit.
+        Corners, scores and areas are float32, classes uint16, flags one byte an object, membership in a view one bit,
+        places uint32.
         Column by column, floats with their bytes taken apart (the first bytes of all, then the second ones ...), so
         that zlib, level 6, can shorten what is alike.
         """
@@ -73,25 +78,32 @@ class ImageObjects:
         for bit, values in ((_CROWD, truth.crowd), (_DIFFICULT, truth.difficult)):
             if values is not None:
                 flags |= bit * values.astype(np.uint8)
+        columns += _PIXEL_AREA * (truth.pixel_area != 1.0)
         parts = [_floats(truth.xyxy), truth.classes.astype("<u2").tobytes(), flags.tobytes()]
         if truth.area is not None:
             parts.append(_floats(truth.area))
+        if columns & _PIXEL_AREA:
+            parts.append(struct.pack("<d", truth.pixel_area))
         for view in self.views:
             if view is None:
-                parts.append(_VIEW.pack(0, 0))
+                parts.append(_VIEW.pack(_SKIPPED, 0))
                 continue
             detected = view.detections
             assert detected.scores is not None
-            parts += [_VIEW.pack(1, len(detected)), np.packbits(view.objects).tobytes(), _floats(detected.xyxy)]
+            kind = _COMPUTED if view.places is None else _PLACED
+            parts += [_VIEW.pack(kind, len(detected)), np.packbits(view.objects).tobytes(), _floats(detected.xyxy)]
             parts += [_floats(detected.scores), detected.classes.astype("<u2").tobytes()]
-        header = _HEADER.pack(_MAGIC, len(truth), len(self.views), columns)
+            if view.places is not None:
+                parts.append(view.places.astype("<u4").tobytes())
+        is_new = columns & _PIXEL_AREA or any(view is not None and view.places is not None for view in self.views)
+        header = _HEADER.pack(_MAGIC_2 if is_new else _MAGIC, len(truth), len(self.views), columns)
         return header + zlib.compress(b"".join(parts), 6)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ImageObjects:
         """What `to_bytes` wrote."""
         magic, count, views, columns = _HEADER.unpack_from(data)
-        if magic != _MAGIC:
+        if magic not in (_MAGIC, _MAGIC_2):
             raise GauntletError(
                 "these detections were not written by Gauntlet, or by a newer version; upgrade the package."
             )
@@ -103,6 +115,7 @@ class ImageObjects:
             crowd=(flags & _CROWD) > 0 if columns & _CROWD else None,
             difficult=(flags & _DIFFICULT) > 0 if columns & _DIFFICULT else None,
             area=reader.floats(count) if columns & _AREA else None,
+            pixel_area=float(reader.array("<f8", 1)[0]) if columns & _PIXEL_AREA else 1.0,
         )
         return cls(truth, tuple(reader.view(count) for _ in range(views)))
 
@@ -134,10 +147,11 @@ class _Reader:
         return self.array("<u2", count).astype(np.int64)
 
     def view(self, objects: int) -> ObjectView | None:
-        computed, count = _VIEW.unpack_from(self._payload, self._at)
+        kind, count = _VIEW.unpack_from(self._payload, self._at)
         self._at += _VIEW.size
-        if not computed:
+        if kind == _SKIPPED:
             return None
         members = np.unpackbits(self.array("u1", (objects + 7) // 8).astype(np.uint8), count=objects).astype(bool)
         boxes, scores, classes = self.floats(count, 4), self.floats(count), self.classes(count)
-        return ObjectView(Boxes(boxes, classes, scores), members)
+        places = self.array("<u4", count).astype(np.int64) if kind == _PLACED else None
+        return ObjectView(Boxes(boxes, classes, scores), members, places)

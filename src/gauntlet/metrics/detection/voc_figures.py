@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from gauntlet.metrics.arithmetic import FloatArray
 from gauntlet.metrics.detection.table import ObjectTable
@@ -44,13 +45,15 @@ def voc_precision(
     order = np.lexsort((-table.score, table.kind))
     bounds = np.searchsorted(table.kind[order], np.arange(num_classes + 1))
     values = np.full((len(thresholds), num_classes), np.nan)
-    average = _eleven_points if eleven_points else _area
     for row, verdict in enumerate(verdicts[:, order]):
         for index in np.flatnonzero(objects):
             of_class = verdict[bounds[index] : bounds[index + 1]]
             hits, false = np.cumsum(of_class == 1), np.cumsum(of_class == 0)
             precision = hits / np.maximum(hits + false, np.finfo(np.float32).eps)
-            values[row, index] = average(hits / objects[index], precision)
+            count = int(objects[index])
+            values[row, index] = (
+                _eleven_points(hits, count, precision) if eleven_points else _area(hits / count, precision)
+            )
     return values
 
 
@@ -61,7 +64,10 @@ def _area(recall: FloatArray, precision: FloatArray) -> float:
     return float(np.sum(np.diff(recall) * envelope[1:]))
 
 
-def _eleven_points(recall: FloatArray, precision: FloatArray) -> float:
-    """The mean over the recalls 0, 0.1 to 1 of the best precision at that recall or more."""
-    best = [precision[recall >= point].max(initial=0.0) for point in np.arange(0, 1 + 1e-3, 0.1)]
+def _eleven_points(hits: npt.NDArray[np.int64], objects: int, precision: FloatArray) -> float:
+    """The mean over the recalls 0, 0.1 to 1 of the best precision at that recall or more.
+
+    Recalls are compared in whole numbers: 3 of 10 objects reach the recall 0.3; 0.1 added three times is more.
+    """
+    best = [precision[10 * hits >= tenth * objects].max(initial=0.0) for tenth in range(11)]
     return float(np.mean(best))
