@@ -2,53 +2,45 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from gauntlet.datasets.contract import Color
+from gauntlet.datasets.class_files import ClassList, read_class_list
 from gauntlet.datasets.image_files import Entry, LabelledImages
-from gauntlet.datasets.images import color_mode, read_colors, read_indices
+from gauntlet.datasets.images import color_mode
 from gauntlet.datasets.label_numbers import IGNORE, LabelTable, parse_class_names
+from gauntlet.datasets.mask_files import (
+    COLOR_MODES,
+    INDICES,
+    READINGS,
+    MaskReader,
+    choose_reading,
+    class_of_color,
+    no_colors,
+    values_of,
+)
 from gauntlet.datasets.palettes import voc_palette
 from gauntlet.datasets.tree import IMAGE_SUFFIXES, Tree, check_files_exist
 from gauntlet.errors import GauntletError
 
-CLASS_FILES = ("classes.txt", "classes.json")
 WHOLE = "all"
 """What results call the split of a folder without splits."""
 MASK_FOLDERS = ("masks", "labels", "annotations")
-MASK_SUFFIXES = (".png", ".bmp", ".tif", ".tiff")
+MASK_SUFFIXES = (".png", ".bmp", ".tif", ".tiff", ".gif")
+BINARY_NAMES = ("background", "foreground")
 
-_IGNORED_NAME = "ignore"
-
-
-@dataclass(frozen=True)
-class ClassList:
-    """The classes of a folder.
-
-    Attributes:
-        names: one per class.
-        colors: one per class where the file gives them, else empty.
-        ignored: colours in masks that count for nothing (the lines called "ignore").
-    """
-
-    names: tuple[str, ...]
-    colors: tuple[Color, ...] = ()
-    ignored: tuple[Color, ...] = ()
+_LOOKED_AT = 16
+"""Masks that are read when a folder is opened, to see of what kind they are."""
 
 
 class Folder(LabelledImages):
     """Images with masks: `images/NAME.jpg`, `masks/NAME.png`, `classes.txt`.
 
-    Masks hold class indices (grey or palette), or colours where the class file gives a colour for every class. Splits
-    are sub-folders: `images/SPLIT` and `masks/SPLIT`, or `SPLIT/images` and `SPLIT/masks`.
+    Masks hold class numbers (grey or palette), or colours where the class file gives a colour for every class; every
+    file is read by what it is (the table in docs/datasets.md). Splits are sub-folders: `images/SPLIT` and
+    `masks/SPLIT`, or `SPLIT/images` and `SPLIT/masks`.
 
     Args:
         root: the folder.
@@ -57,6 +49,10 @@ class Folder(LabelledImages):
         ignore_index: the value in the masks that counts for nothing.
         reduce_zero_label: 0 in the masks counts for nothing as well, and 1, 2, ... become 0, 1, ...
         background_index: the class that foreground-only figures leave out.
+        binary: True for two classes in masks of 0 and 255 (black and white) or of 0 and 1; False where 255 in such
+            masks counts for nothing; None makes masks that hold only 0 and 255 an error that asks.
+        masks: "indices" or "colors": how greyscale and palette masks are read where the class file has colours; None
+            decides by what they hold.
         convert: see `ImageFiles`; with a note by default.
     """
 
@@ -69,75 +65,129 @@ class Folder(LabelledImages):
         ignore_index: int = IGNORE,
         reduce_zero_label: bool = False,
         background_index: int | None = None,
+        binary: bool | None = None,
+        masks: str | None = None,
         convert: bool | None = None,
     ) -> None:
+        if masks is not None and masks not in READINGS:
+            raise GauntletError(f"masks must be one of {', '.join(READINGS)}, not '{masks}'.")
         tree = Tree("folder", root)
         self.name = f"folder:{tree.root.resolve().name}"
-        entries = _entries(tree, split)
-        listed = _class_list(tree) if classes is None else None
-        first = entries[0].labels
-        assert first is not None
-        self._colored = color_mode(tree.path(first)) in ("RGB", "RGBA")
-        if self._colored and (listed is None or not listed.colors):
-            raise GauntletError(
-                f"the mask '{tree.root / first}' is a colour image; expected class indices, or a class file with a "
-                "colour for every class ('NAME R G B' a line in classes.txt)."
-            )
-        if self._colored and reduce_zero_label:
-            raise GauntletError("reduce_zero_label is for masks with class indices; these masks are colour images.")
-        super().__init__(tree, split or WHOLE, entries, convert=convert)
+        super().__init__(tree, split or WHOLE, _entries(tree, split), convert=convert)
         self.ignore_index = ignore_index
-        self._stored_colors = _stored_colors(listed, ignore_index) if listed is not None and self._colored else {}
-        if listed is not None:
-            names = listed.names
-        else:
-            given = self._largest_value() + 1 - int(reduce_zero_label) if classes is None else classes
-            names = parse_class_names(given, f"the folder '{tree.root}'")
-        self.class_names = names
-        self.colors = listed.colors if listed is not None and listed.colors else voc_palette(len(names))
         self.background_index = background_index
-        self.table = LabelTable.plain(len(names), ignore_index=ignore_index, reduce_zero_label=reduce_zero_label)
-        labels = {"classes": len(names), "ignore": ignore_index, "reduce_zero": reduce_zero_label}
+        listed = read_class_list(tree) if classes is None else None
+        ignored = (0,) if reduce_zero_label else () if listed is None else listed.ignored_values
+        looked_at = self._spread_masks()
+        colors = {} if listed is None or binary else class_of_color(listed, ignore_index)
+        colored = next((path for path in looked_at if color_mode(path) in COLOR_MODES), None)
+        if colored is not None and not binary:
+            if not colors:
+                raise no_colors(colored)
+            if reduce_zero_label:
+                raise GauntletError("reduce_zero_label is for masks with class indices; these masks are colour images.")
+        given = classes if listed is None else listed.names
+        if given is None:
+            given = BINARY_NAMES if binary else self._counted(ignored, asks=binary is None)
+        self.class_names = parse_class_names(given, f"the folder '{tree.root}'")
+        if binary and self.num_classes != 2:
+            raise GauntletError(f"binary=True is for two classes; the folder '{tree.root}' has {self.num_classes}.")
+        self.colors = listed.colors if listed is not None and listed.colors else voc_palette(self.num_classes)
+        self.table = LabelTable.plain(self.num_classes, ignore_index=ignore_index, ignored=ignored)
+        reader = MaskReader(self.table, colors, settled=masks is not None, binary=bool(binary))
+        reading = masks or choose_reading(reader, looked_at)
+        self.reader = MaskReader(self.table, colors, reading, settled=reader.settled, binary=reader.binary)
+        if reading == INDICES and not binary:
+            self._check_numbers(looked_at, listed, ignored, asks=binary is None, zero_said=reduce_zero_label)
+        labels: dict[str, Any] = {"classes": self.num_classes, "ignore": ignore_index, "reduce_zero": reduce_zero_label}
+        if binary:
+            labels["binary"] = True
+        elif ignored and not reduce_zero_label:
+            labels["ignored_values"] = list(ignored)
+        if any(color_mode(path) not in COLOR_MODES for path in looked_at if colors):
+            labels["masks"] = reading
         self.protocol = {"content": self.content_digest(), "labels": labels}
 
-    def read_labels(self, path: Path) -> npt.NDArray[np.integer]:
-        if not self._colored:
-            return read_indices(path)
-        stored = read_colors(path)
-        known = np.array(sorted(self._stored_colors), dtype=np.int32)
-        place = np.minimum(np.searchsorted(known, stored), len(known) - 1)
-        unknown = stored[known[place] != stored]
-        if unknown.size:
-            red, green, blue = (int(unknown.flat[0]) >> shift & 255 for shift in (16, 8, 0))
-            raise GauntletError(
-                f"the label file '{path}' holds the colour ({red}, {green}, {blue}), which the class file does not "
-                f"name; add the class, or a line '{_IGNORED_NAME} {red} {green} {blue}'."
-            )
-        return np.array([self._stored_colors[int(color)] for color in known], dtype=np.int32)[place]
+    def ground_truth(self, entry: Entry) -> dict[str, Any]:
+        assert entry.labels is not None
+        return {"labels": self.reader.labels(self.tree.path(entry.labels))}
 
-    def _largest_value(self) -> int:
-        largest = -1
-        for entry in self._entries:
-            assert entry.labels is not None
-            stored = read_indices(self.tree.path(entry.labels))
-            counted = stored[stored != self.ignore_index]
-            largest = max(largest, int(counted.max()) if counted.size else -1)
-        return largest
+    def _masks(self) -> list[Path]:
+        return [self.tree.path(entry.labels) for entry in self._entries if entry.labels is not None]
+
+    def _spread_masks(self) -> list[Path]:
+        """At most `_LOOKED_AT` masks at equal distances."""
+        count = min(len(self._entries), _LOOKED_AT)
+        chosen = (self._entries[index * len(self._entries) // count].labels for index in range(count))
+        return [self.tree.path(labels) for labels in chosen if labels is not None]
+
+    def _counted(self, ignored: Sequence[int], *, asks: bool) -> int:
+        """How many classes the values in all masks stand for."""
+        values = set().union(*(values_of(path) for path in self._masks()))
+        if asks:
+            self._ask_if_binary(values)
+        largest = max(values - {self.ignore_index}, default=-1)
+        return largest + 1 - sum(value <= largest for value in ignored)
+
+    def _check_numbers(
+        self,
+        looked_at: Iterable[Path],
+        listed: ClassList | None,
+        ignored: Sequence[int],
+        *,
+        asks: bool,
+        zero_said: bool,
+    ) -> None:
+        """Errors for class numbers with two readings: 0 and 255 for two classes, a class file that starts with void."""
+        binary = asks and self.num_classes <= 2
+        first = listed is not None and 0 in listed.ignored_values and not zero_said
+        values = set().union(*(values_of(path) for path in looked_at)) if binary or first else set()
+        if binary:
+            self._ask_if_binary(values)
+        if first and self.num_classes - 1 + len(ignored) not in values:
+            raise GauntletError(
+                f"the class file of '{self.tree.root}' starts with a line 'ignore', and no mask that was looked at "
+                "tells what 0 is: say reduce_zero_label=True where 0 counts for nothing, or move the line to the end "
+                "where 0 is the first class."
+            )
+
+    def _ask_if_binary(self, values: set[int]) -> None:
+        if self.ignore_index == IGNORE and IGNORE in values and values <= {0, IGNORE}:
+            raise GauntletError(
+                f"the masks in '{self.tree.root}' hold only 0 and 255, which is either two classes (say binary=True) "
+                "or one class with pixels that count for nothing (say binary=False)."
+            )
 
 
 def _entries(tree: Tree, split: str | None) -> list[Entry]:
     images, masks = _folders(tree, split)
     paths = tree.files(images, IMAGE_SUFFIXES)
+    available = tree.files(masks, MASK_SUFFIXES)
+    stem_of = {path: _stem(path, masks) for path in available}
+    twice = [stem for stem, count in Counter(stem_of.values()).items() if count > 1]
+    if twice:
+        first, second = [path for path, stem in stem_of.items() if stem == twice[0]][:2]
+        raise GauntletError(f"'{tree.root}' has two masks for '{twice[0]}': '{first}' and '{second}'; remove one.")
+    mask_of = {stem: path for path, stem in stem_of.items()}
+    unread = [path for path in tree.files(images, "") if path not in set(paths) and _stem(path, images) in mask_of]
+    if unread:
+        raise GauntletError(
+            f"{len(unread)} images of '{tree.root}' have a mask and a format that is not read, the first one is "
+            f"'{unread[0]}'; expected {', '.join(IMAGE_SUFFIXES)}: convert them, or remove their masks and them."
+        )
     if not paths:
         raise tree.wrong_layout([f"{images}/*.jpg (or .png, ...)"], instead=f"{tree.summary(images)} in '{images}'")
-    stems = [str(PurePosixPath(path).relative_to(images).with_suffix("")) for path in paths]
-    available = tree.files(masks, MASK_SUFFIXES)
-    mask_of = {str(PurePosixPath(path).relative_to(masks).with_suffix("")): path for path in available}
+    stems = [_stem(path, images) for path in paths]
     entries = [
         Entry(stem, image, mask_of.get(stem, f"{masks}/{stem}.png")) for stem, image in zip(stems, paths, strict=True)
     ]
     check_files_exist(tree, [entry.labels or "" for entry in entries], available, "masks")
     return entries
+
+
+def _stem(path: str, folder: str) -> str:
+    """The path of a file in a folder, without its ending."""
+    return str(PurePosixPath(path).relative_to(folder).with_suffix(""))
 
 
 def _folders(tree: Tree, split: str | None) -> tuple[str, str]:
@@ -154,66 +204,3 @@ def _folders(tree: Tree, split: str | None) -> tuple[str, str]:
         if tree.has(images, masks):
             return images, masks
     raise tree.wrong_layout(pairs[0])
-
-
-def _class_list(tree: Tree) -> ClassList | None:
-    for name in CLASS_FILES:
-        if tree.has(name):
-            rows = _text_rows(tree, name) if name.endswith(".txt") else _json_rows(tree, name)
-            return _as_class_list(rows, str(tree.root / name))
-    return None
-
-
-def _text_rows(tree: Tree, name: str) -> list[tuple[str, Color | None]]:
-    rows: list[tuple[str, Color | None]] = []
-    for line in tree.lines(name):
-        match = re.fullmatch(r"(.*\S)[\s,;]+(\d{1,3})[\s,;]+(\d{1,3})[\s,;]+(\d{1,3})", line)
-        if match is None:
-            rows.append((line, None))
-        else:
-            rows.append((match[1].rstrip(",;"), (int(match[2]), int(match[3]), int(match[4]))))
-    return rows
-
-
-def _json_rows(tree: Tree, name: str) -> list[tuple[str, Color | None]]:
-    path = tree.path(name)
-    expected = 'expected a list of names, or of {"name": ..., "color": [r, g, b]}'
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise GauntletError(f"the class file '{path}' cannot be read as JSON: {error}.") from error
-    if not isinstance(content, list):
-        raise GauntletError(f"the class file '{path}' holds a {type(content).__name__}; {expected}.")
-    return [_json_row(row, path, expected) for row in content]
-
-
-def _json_row(row: Any, path: Path, expected: str) -> tuple[str, Color | None]:
-    if isinstance(row, str):
-        return row, None
-    color = row.get("color") if isinstance(row, Mapping) else None
-    if not isinstance(row, Mapping) or "name" not in row or (color is not None and len(color) != 3):
-        raise GauntletError(f"the class file '{path}' has the entry {row!r}; {expected}.")
-    return str(row["name"]), None if color is None else (int(color[0]), int(color[1]), int(color[2]))
-
-
-def _as_class_list(rows: Sequence[tuple[str, Color | None]], path: str) -> ClassList:
-    classes = [(name, color) for name, color in rows if name.lower() != _IGNORED_NAME]
-    names = tuple(name for name, _ in classes)
-    colors = tuple(color for _, color in classes if color is not None)
-    ignored = tuple(color for name, color in rows if name.lower() == _IGNORED_NAME and color is not None)
-    if not names or len(set(names)) != len(names):
-        raise GauntletError(f"the class file '{path}' must name at least one class, and each one once.")
-    used = [*colors, *ignored]
-    if (colors and len(colors) != len(names)) or len(set(used)) != len(used) or any(max(c) > 255 for c in used):
-        raise GauntletError(
-            f"the class file '{path}' must give every class a colour of its own, from 0 to 255, or none a colour."
-        )
-    return ClassList(names, colors, ignored)
-
-
-def _stored_colors(listed: ClassList, ignore_index: int) -> dict[int, int]:
-    def number(color: Color) -> int:
-        return (color[0] << 16) | (color[1] << 8) | color[2]
-
-    classes = {number(color): index for index, color in enumerate(listed.colors)}
-    return classes | {number(color): ignore_index for color in listed.ignored}

@@ -16,6 +16,10 @@ from gauntlet.errors import GauntletError
 # How a file ends that was not cut off; OpenCV, unlike Pillow, reads on in a file that was.
 _ENDINGS = {"PNG": b"IEND\xaeB`\x82", "JPEG": b"\xff\xd9"}
 
+# How far apart Pillow puts the grey values of images with fewer than 8 bits, by how they are packed.
+_SPREAD = {"L;2": 85, "L;4": 17}
+_ORIENTATION = 0x0112
+
 _LOGGER = logging.getLogger(__name__)
 _MODES = {"L": "greyscale", "RGBA": "transparent (RGBA)", "LA": "greyscale and transparent", "P": "of a palette"}
 _CONVERTIBLE = ("1", "L", "LA", "P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr")
@@ -32,6 +36,8 @@ def read_image(path: Path, *, convert: bool | None = False) -> npt.NDArray[np.ui
             makes them an error.
     """
     with _open(path) as image:
+        if image.format == "GIF" and getattr(image, "n_frames", 1) > 1:
+            raise GauntletError(f"the image '{path}' is an animation; expected a single picture.")
         if image.mode == "RGB":
             fast = _decode(path, image.format)
             return np.array(_loaded(image, path)) if fast is None else fast
@@ -60,25 +66,49 @@ def note_conversion(where: str, mode: str) -> None:
 
 
 def read_indices(path: Path) -> npt.NDArray[np.integer]:
-    """A label image as the integers it stores, (H, W): grey values, or palette indices (never palette colours)."""
+    """A label image as the integers it stores, (H, W): grey values, or palette indices (never palette colours).
+
+    Grey values of 2 and 4 bits are those in the file, 0 to 3 and 0 to 15; Pillow spreads them over 0 to 255.
+    """
     with _open(path) as image:
         if image.mode == "1":
             return np.array(_loaded(image, path)).astype(np.uint8)
         if image.mode in ("L", "P", "I", "I;16", "I;16B"):
-            return np.array(_loaded(image, path))
+            step = _SPREAD.get(_packing(image), 1)  # asked before the pixels are read, which forgets it
+            stored = np.array(_loaded(image, path))
+            return stored if step == 1 else np.asarray(stored // step, dtype=np.uint8)
         raise GauntletError(
             f"the label image '{path}' has the mode {image.mode}; expected one channel of class indices "
             "(greyscale or palette)."
         )
 
 
+def _packing(image: Image.Image) -> str:
+    """How an image file packs its pixels, as Pillow calls it ("L;4": grey in 4 bits), or ""."""
+    tiles = getattr(image, "tile", []) if image.mode == "L" else []
+    arguments = tiles[0][3] if tiles else ""
+    return str(arguments if isinstance(arguments, str) else next(iter(arguments or ()), ""))
+
+
 def read_colors(path: Path) -> npt.NDArray[np.integer]:
     """A label image as one integer per pixel, (H, W): 65536 R + 256 G + B."""
     with _open(path) as image:
-        if image.mode not in ("RGB", "RGBA", "P"):
+        if image.mode not in ("RGB", "RGBA", "P", "L", "1"):
             raise GauntletError(f"the label image '{path}' has the mode {image.mode}; expected colours (RGB).")
         pixels = np.array(_loaded(image, path).convert("RGB")).astype(np.int32)
     return np.asarray((pixels[..., 0] << 16) | (pixels[..., 1] << 8) | pixels[..., 2], dtype=np.int32)
+
+
+def stored_size(path: Path) -> tuple[int, int]:
+    """Height and width of an image file as stored, from its header."""
+    with _open(path) as image:
+        return image.height, image.width
+
+
+def is_turned(path: Path) -> bool:
+    """True if a camera's tag (EXIF) tells viewers to rotate or mirror the image."""
+    with _open(path) as image:
+        return image.getexif().get(_ORIENTATION, 1) not in (0, 1)
 
 
 def color_mode(path: Path) -> str:

@@ -31,20 +31,30 @@ class LabelTable:
         self._type = np.uint8 if max(mapping.values()) < 256 else np.int32
 
     @classmethod
-    def plain(cls, classes: int, *, ignore_index: int = IGNORE, reduce_zero_label: bool = False) -> LabelTable:
+    def plain(
+        cls,
+        classes: int,
+        *,
+        ignore_index: int = IGNORE,
+        reduce_zero_label: bool = False,
+        ignored: Sequence[int] = (),
+    ) -> LabelTable:
         """Values 0 to K - 1 are the classes, and the ignore index stands for itself.
 
         Args:
             classes: K.
             ignore_index: the value that counts for nothing; a class that has the same value keeps it.
             reduce_zero_label: 0 counts for nothing as well, and 1 to K are the classes.
+            ignored: further values that count for nothing; the classes are the other values from 0 on.
         """
         if not 0 <= ignore_index < 65536:
             raise GauntletError(f"ignore_index must be a value that masks can hold, 0 to 65535, not {ignore_index}.")
-        first = int(reduce_zero_label)
-        ignored = {0: ignore_index, ignore_index: ignore_index} if first else {ignore_index: ignore_index}
-        mapping = ignored | {value + first: value for value in range(classes)}
-        return cls(mapping, f"{first} to {classes - 1 + first}, and {ignore_index} for ignored pixels")
+        void = {*ignored, 0} if reduce_zero_label else set(ignored)
+        values = [value for value in range(classes + len(void)) if value not in void][:classes]
+        mapping = dict.fromkeys((*void, ignore_index), ignore_index) | {value: k for k, value in enumerate(values)}
+        between = sorted(value for value in void if value > values[0])
+        words = ", ".join(str(value) for value in (*between, ignore_index))
+        return cls(mapping, f"{values[0]} to {values[-1]}, and {words} for ignored pixels")
 
     def apply(self, stored: npt.NDArray[np.integer], path: Path) -> npt.NDArray[np.integer]:
         """Class indices of stored values, the same shape; uint8 where every class fits.

@@ -8,7 +8,10 @@ from pathlib import Path, PurePosixPath
 
 from gauntlet.errors import GauntletError
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".tif", ".tiff", ".webp")
+IMAGE_SUFFIXES = (
+    *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".ppm", ".tif", ".tiff", ".webp"),
+    *(".gif", ".jp2", ".avif"),
+)
 
 
 class LayoutError(GauntletError):
@@ -97,7 +100,7 @@ class Tree:
     def lines(self, relative: str) -> list[str]:
         """The lines of a text file that are not empty, stripped."""
         try:
-            text = self.path(relative).read_text(encoding="utf-8")
+            text = self.path(relative).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise GauntletError(f"the file list '{self.root / relative}' cannot be read: {error}.") from error
         return [line.strip() for line in text.splitlines() if line.strip()]
