@@ -2,10 +2,11 @@
 
     python scripts/ship_models.py streets/enet=trained/enet camvid/enet-at=trained/camvid-enet-at [--images 16]
 
-A folder that `gauntlet train` wrote becomes models/weights/ADDRESS.{safetensors,json,md}, its kernels and matrices
-rounded to half precision, which halves the package; the clean figures of the card are measured again for that reason,
-on the split that the training validated on. An address alone ("streets/enet") only measures the shipped model again.
-Datasets that are not generated are looked for below GAUNTLET_DATA.
+A folder that `gauntlet train` wrote becomes ADDRESS.{safetensors,json,md}: the card models/weights/ADDRESS.json in the
+package, the other two beside it or, where the licence of the data forbids packaging, in weights/ of the repository.
+Kernels and matrices are rounded to half precision, which halves the package; the clean figures of the card are measured
+again for that reason, on the split that the training validated on. An address alone ("streets/enet") only measures the
+shipped model again. Datasets that are not generated are looked for below GAUNTLET_DATA.
 """
 
 from __future__ import annotations
@@ -20,13 +21,19 @@ from safetensors.torch import load_file, save
 
 import gauntlet
 from gauntlet.evaluation.execution.progress import Terminal
-from gauntlet.models.sources.shipped import WEIGHTS, ShippedModel
+from gauntlet.models.sources.contract import file_digest
+from gauntlet.models.sources.shipped import CARDS, CLONE, PACKAGED, ShippedModel
 from gauntlet.results import Store
 from gauntlet.threats import suites
 from gauntlet.training.outputs import readme
 
 HEADLINE = {"segmentation": "mIoU", "detection": "mAP"}
 BY_CLASS = {"segmentation": "IoU", "detection": "AP"}
+LICENCES = {
+    "streets": {"weights": "MIT", "data": "MIT"},
+    "camvid": {"weights": "CC BY-NC 4.0", "data": "CC BY-NC 4.0"},
+}
+"""Licences of the weights and of the images that they are trained on, by dataset."""
 
 
 def main() -> None:
@@ -47,14 +54,21 @@ def main() -> None:
 
 
 def copy(folder: Path, address: str) -> None:
-    """The files of a training into the package."""
-    target = WEIGHTS / address
-    target.parent.mkdir(exist_ok=True)
+    """Copy the files of a training into the repository."""
+    target = files_of(address)
+    target.parent.mkdir(parents=True, exist_ok=True)
     name = target.name
     state = {name: compact(value) for name, value in load_file(folder / "model.safetensors").items()}
-    target.with_suffix(".safetensors").write_bytes(save(state, {"name": name, "format": "pt"}))
+    weights = target.with_suffix(".safetensors")
+    weights.write_bytes(save(state, {"name": name, "format": "pt"}))
     card = {**json.loads((folder / "card.json").read_text()), "name": name}
-    target.with_suffix(".json").write_text(json.dumps(card, indent=1) + "\n")
+    card |= {"licence": LICENCES[address.split("/")[0]], "digest": file_digest([weights], card["model"])}
+    ShippedModel(address).card_file.write_text(json.dumps(card, indent=1) + "\n")
+
+
+def files_of(address: str) -> Path:
+    """Path of a model's weights and readable card, without their endings."""
+    return (CARDS if address.startswith(PACKAGED) else CLONE) / address
 
 
 def compact(value: torch.Tensor) -> torch.Tensor:
@@ -84,10 +98,10 @@ def measure(name: str, images: int, store: Store, progress: Terminal) -> None:
         by_class: {each: round(value, 5) for each, value in clean.per_class[by_class].items()},
     }
     card["figures"]["quick"] = {"images": images, "metric": metric, "threats": values}
-    target = WEIGHTS / model.name
-    target.with_suffix(".json").write_text(json.dumps(card, indent=1) + "\n")
-    target.with_suffix(".md").write_text(readme(card))
-    print(f"wrote {target}.json, {target}.md")
+    described = files_of(model.name).with_suffix(".md")
+    model.card_file.write_text(json.dumps(card, indent=1) + "\n")
+    described.write_text(readme(card))
+    print(f"wrote {model.card_file}, {described}")
 
 
 if __name__ == "__main__":

@@ -47,16 +47,21 @@ def test_wheel_has_the_weights_and_no_tests(dist: Path) -> None:
     with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
         names = wheel.namelist()
     assert {name.split("/")[0] for name in names} == {"gauntlet", f"vision_gauntlet-{__version__}.dist-info"}
-    for model in shipped.names():
-        assert f"gauntlet/models/weights/{model}.safetensors" in names
+    weights = {name for name in names if name.endswith(".safetensors")}
+    assert weights == {f"gauntlet/models/weights/{model}.safetensors" for model in shipped.names("streets")}
+    information = f"vision_gauntlet-{__version__}.dist-info"
+    assert f"{information}/licenses/src/gauntlet/models/weights/LICENCES.md" in names
     assert "gauntlet/py.typed" in names
     assert {f"gauntlet/play/assets/play.{kind}" for kind in ("html", "css", "js")} <= set(names)
 
 
 def test_source_distribution_has_the_tests(dist: Path) -> None:
-    with tarfile.open(next(dist.glob("*.tar.gz"))) as source:
-        names = source.getnames()
-    assert f"vision_gauntlet-{__version__}/tests/release/test_wheel.py" in names
+    packed = next(dist.glob("*.tar.gz"))
+    with tarfile.open(packed) as source:
+        names = {name.partition("/")[2] for name in source.getnames()}
+    assert {"tests/release/test_wheel.py", "configs/enet.yaml", "Makefile", "constraints-min.txt"} <= names
+    assert packed.stat().st_size < 60e6
+    assert not [name for name in names if "camvid" in name and name.endswith(".safetensors")]
 
 
 def test_installed_wheel_runs_the_demo(binaries: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,7 +60,8 @@ def list_command(
 def _models() -> list[Row]:
     from gauntlet.models.sources import shipped, trained
 
-    models = {name: shipped.find(name).card for name in shipped.names()}
+    ours = {name: shipped.find(name) for name in shipped.names()}
+    models = {name: model.card for name, model in ours.items()}
     models |= {name: own.card for name in trained.names() if (own := trained.find(name, {})) is not None}
     rows = []
     for name, card in models.items():
@@ -74,9 +75,19 @@ def _models() -> list[Row]:
                 "parameters": card["model"]["parameters"],
                 "training": card["kind"],
                 **{f"clean {figure} %": format_percent(clean[figure]) for figure in figures},
+                **_licences(card, name not in ours or ours[name].has_weights),
             }
         )
     return [*rows, *_wrappers()]
+
+
+def _licences(card: Mapping[str, Any], here: bool) -> Row:
+    """Data and licences that a card states, and how to get weights that are not on this machine."""
+    data, stated = card["data"]["training"]["name"], card.get("licence")
+    if stated is None:
+        return {"data": data}
+    missing = "" if here else "; gauntlet fetch-weights"
+    return {"data": f"{data} ({stated['data']})", "licence": f"{stated['weights']}{missing}"}
 
 
 def _wrappers() -> list[Row]:

@@ -25,7 +25,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
     if not console.is_terminal:
-        console.width = max(console.width, 160)  # a pipe has no width: do not fold what is read by programs
+        console.width = max(console.width, 200)  # a pipe has no width: do not fold what is read by programs
     console.print(table)
 
 

@@ -138,6 +138,8 @@ def readme(card: dict[str, Any]) -> str:
     rows = "\n".join(f"| {name} | {_percent(value)} |" for name, value in values.items())
     started = card["recipe"]["model"]["initial_weights"]
     begun = f"\n| starts from | {started} |" if started else ""
+    licence = card.get("licence")
+    licences = f"\n| licence | weights: {licence['weights']}; data: {licence['data']} |" if licence else ""
     return f"""# {card["name"]}
 
 {card["description"]}
@@ -146,7 +148,7 @@ def readme(card: dict[str, Any]) -> str:
 |---|---|
 | architecture | {model["architecture"]}, {model["parameters"]:,} parameters, {model["num_classes"]} classes |
 | training | {card["kind"]} |{begun}
-| data | {data["name"]}, split {data["split"]}, {data["length"]} samples |
+| data | {data["name"]}, split {data["split"]}, {data["length"]} samples |{licences}
 | length | {training["steps"]} steps, {training["samples"]} samples, {format_duration(training["seconds"])} |
 | machine | {training["device"]}, {training["processes"]} process(es) of {training["threads"]} thread(s) |
 | seed | {card["seed"]} |

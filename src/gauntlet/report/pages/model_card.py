@@ -178,5 +178,7 @@ def _facts(model: str) -> dict[str, Any]:
         "parameters": described.get("parameters"),
         "training": card.get("kind"),
         "training data": data.get("name"),
+        "licence of the weights": card["licence"]["weights"],
+        "licence of the data": card["licence"]["data"],
     }
     return {name: value for name, value in facts.items() if value is not None}
