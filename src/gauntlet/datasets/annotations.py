@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +56,10 @@ def read_annotations(path: Path) -> Annotations:
     assert annotations is not None
     try:
         ordered = sorted(categories, key=lambda category: int(category["id"]))
+        _check_different("categories", [int(category["id"]) for category in ordered], path)
         class_of = {int(category["id"]): index for index, category in enumerate(ordered)}
         names = tuple(str(category["name"]) for category in ordered)
+        _check_different("images", [int(image["id"]) for image in images], path)
         known = {int(image["id"]) for image in images}
         boxes = _boxes_by_image(annotations, class_of, known, path)
     except KeyError as error:
@@ -68,6 +71,19 @@ def read_annotations(path: Path) -> Annotations:
             f"the annotation file '{path}' has an entry that is not in COCO's form: {error}."
         ) from error
     return Annotations(images, names, class_of, boxes)
+
+
+def annotated_size(image: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Height and width that a COCO file says of an image; None where it says none."""
+    height, width = image.get("height"), image.get("width")
+    return (int(height), int(width)) if height and width else None
+
+
+def _check_different(what: str, ids: Sequence[int], path: Path) -> None:
+    """An error where two images or categories have one id: each would get the objects of both."""
+    twice = next((each for each, count in Counter(ids).items() if count > 1), None)
+    if twice is not None:
+        raise GauntletError(f"two {what} of the annotation file '{path}' have the id {twice}; ids must be unique.")
 
 
 def _boxes_by_image(

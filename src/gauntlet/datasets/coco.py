@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gauntlet.datasets.annotations import EMPTY, Annotations, read_annotations
-from gauntlet.datasets.image_files import BoxedImages, Entry, check_split
+from gauntlet.datasets.annotations import EMPTY, Annotations, annotated_size, read_annotations
+from gauntlet.datasets.image_files import BoxedImages, Entry, check_split, other_size
 from gauntlet.datasets.palettes import voc_palette
 from gauntlet.datasets.tree import Tree, check_files_exist, check_relative
 from gauntlet.errors import GauntletError
@@ -41,6 +41,8 @@ class COCODetection(BoxedImages):
             for entry, image in zip(entries, content.images, strict=True)
             if int(image["id"]) in content.boxes
         }
+        sizes = ((entry.id, annotated_size(image)) for entry, image in zip(entries, content.images, strict=True))
+        self._sizes = {image_id: size for image_id, size in sizes if size is not None}
         self.describe_images(content)
         super().__init__(tree, split, entries, convert=convert)
 
@@ -53,6 +55,12 @@ class COCODetection(BoxedImages):
 
     def read_boxes(self, entry: Entry) -> Boxes:
         return self._boxes.get(entry.id, EMPTY)
+
+    def check_size(self, entry: Entry, height: int, width: int) -> None:
+        annotated = self._sizes.get(entry.id, (height, width))
+        if annotated != (height, width):
+            where = f"the annotation file '{self.tree.root / self.annotation_file}'"
+            raise other_size(self.tree.path(entry.image), (height, width), annotated, where)
 
     def _entry(self, tree: Tree, image: Mapping[str, Any], image_folder: str) -> Entry:
         try:

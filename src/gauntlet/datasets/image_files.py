@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gauntlet.datasets.contract import Dataset
-from gauntlet.datasets.images import read_image, read_indices
+from gauntlet.datasets.images import is_turned, read_image, read_indices
 from gauntlet.datasets.label_numbers import LabelTable
 from gauntlet.datasets.tree import Tree, check_files_exist
 from gauntlet.errors import GauntletError, unknown_name
@@ -73,11 +73,15 @@ class ImageFiles(Dataset):
     def __getitem__(self, index: int) -> Sample:
         entry = self._entries[index]
         image = read_image(self.tree.path(entry.image), convert=self.convert)
+        self.check_size(entry, image.shape[0], image.shape[1])
         return Sample(entry.id, image, **self.ground_truth(entry))
 
     @abstractmethod
     def ground_truth(self, entry: Entry) -> dict[str, Any]:
         """What is known of an image: the fields of its Sample apart from id and image."""
+
+    def check_size(self, entry: Entry, height: int, width: int) -> None:
+        """An error where the annotations of an image are for another size than the file's; most say none."""
 
     def content_digest(self) -> str:
         """A digest of the sizes of all files, for data without a published identity: equal ids, other files."""
@@ -127,6 +131,23 @@ class BoxedImages(ImageFiles):
     @abstractmethod
     def read_boxes(self, entry: Entry) -> Boxes:
         """The objects of an image."""
+
+
+def other_size(path: Path, stored: tuple[int, int], annotated: tuple[int, int], where: str) -> GauntletError:
+    """The error for an image whose annotations are for another size.
+
+    Args:
+        path: the image file.
+        stored: its height and width.
+        annotated: height and width that the annotation says.
+        where: the annotation, for the message.
+    """
+    turned = stored == annotated[::-1] and is_turned(path)
+    reason = "its camera tag (EXIF) turns it; save it turned, without the tag" if turned else "correct either of them"
+    return GauntletError(
+        f"the image '{path}' has {stored[1]}x{stored[0]} pixels (width x height), and {where} says "
+        f"{annotated[1]}x{annotated[0]}, so its boxes would be wrong; {reason}."
+    )
 
 
 def check_split(dataset: str, split: str, known: Sequence[str]) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gauntlet.datasets.image_files import BoxedImages, Entry, LabelledImages, check_split
+from gauntlet.datasets.image_files import BoxedImages, Entry, LabelledImages, check_split, other_size
+from gauntlet.datasets.images import is_turned
 from gauntlet.datasets.label_numbers import LabelTable
 from gauntlet.datasets.palettes import voc_palette
 from gauntlet.datasets.tree import Tree, check_files_exist, check_relative
@@ -114,12 +115,28 @@ class VOCDetection(BoxedImages):
                 raise GauntletError(f"the annotation '{path}' names the class '{name}'; expected one of VOC's twenty.")
             boxes.append(_corners(item, path))
             classes.append(OBJECT_NAMES.index(name))
-            difficult.append((item.findtext("difficult") or "0").strip() == "1")
+            difficult.append(_is_difficult(item, path))
         return Boxes(
             np.array(boxes, dtype=np.float32).reshape(-1, 4),
             np.array(classes, dtype=np.int64),
             difficult=np.array(difficult, dtype=np.bool_),
         )
+
+    def check_size(self, entry: Entry, height: int, width: int) -> None:
+        """An error where the annotation says another size.
+
+        A size with its sides exchanged is let pass where the file has no camera tag and every box lies in the image.
+        """
+        path = self.tree.path(entry.labels or "")
+        content = _parse(path)
+        annotated = _annotated_size(content, path)
+        if annotated is None or annotated == (height, width):
+            return
+        image = self.tree.path(entry.image)
+        corners = [_corners(item, path) for item in content.iter("object")]
+        inside = all(right <= width and bottom <= height for _, _, right, bottom in corners)
+        if annotated != (width, height) or is_turned(image) or not inside:
+            raise other_size(image, (height, width), annotated, f"the annotation '{path}'")
 
 
 class VOC2007(VOCDetection):
@@ -183,6 +200,29 @@ def _parse(path: Path) -> ElementTree.Element:
         return ElementTree.fromstring(content)  # nosec B314 # loads nothing; entities are checked above
     except (OSError, ElementTree.ParseError) as error:
         raise GauntletError(f"the annotation '{path}' cannot be read as XML: {error}.") from error
+
+
+def _annotated_size(content: ElementTree.Element, path: Path) -> tuple[int, int] | None:
+    """Height and width in an annotation; None where it says none, or 0."""
+    texts = [content.findtext(f"size/{name}") or "0" for name in ("height", "width")]
+    try:
+        height, width = (int(float(text)) for text in texts)
+    except (ValueError, OverflowError):
+        raise GauntletError(
+            f"the annotation '{path}' has the size {' x '.join(texts)}; expected whole numbers in size/height and "
+            "size/width."
+        ) from None
+    return (height, width) if height and width else None
+
+
+def _is_difficult(item: ElementTree.Element, path: Path) -> bool:
+    """The flag "difficult" of an object: 1 or true; further tools write 2 for "very"."""
+    text = (item.findtext("difficult") or "0").strip().lower()
+    if text in ("true", "false"):
+        return text == "true"
+    if not text.isdigit():
+        raise GauntletError(f"an object of the annotation '{path}' has difficult '{text}'; expected 0 or 1.")
+    return int(text) > 0
 
 
 def _corners(item: ElementTree.Element, path: Path) -> tuple[float, float, float, float]:
