@@ -16,9 +16,10 @@ from typing import Any, ClassVar, TypeVar
 import torch
 
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.models.code_identity import code_of_class, joined_codes
 from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity, SegmentationModel
 from gauntlet.models.defended_names import bounded_in
-from gauntlet.models.sources.contract import ModelSource
+from gauntlet.models.sources.contract import ModelSource, coded_identity
 from gauntlet.numbers import Number, parse_number
 from gauntlet.tasks import SEGMENTATION, task_of
 
@@ -136,7 +137,8 @@ class Defence(SegmentationModel):
         whole = f"{digests}|{cls.prefix}|{words}|{cls.version_with(settings)}"
         digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
         name = inner[0].name if len(inner) == 1 else "+".join(f"[{each.name}]" for each in inner)
-        return ModelIdentity(" ".join(part for part in (name, cls.prefix, words) if part), digest)
+        code = joined_codes([*(each.code for each in inner), code_of_class(cls)])
+        return ModelIdentity(" ".join(part for part in (name, cls.prefix, words) if part), digest, code=code)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         if self.settings.neutral:
@@ -169,7 +171,7 @@ class DefendedSource(ModelSource):
 
     @property
     def identity(self) -> ModelIdentity:
-        return self.defence.identity_of([each.identity for each in self.inner], self.settings)
+        return self.defence.identity_of([coded_identity(each) for each in self.inner], self.settings)
 
     @property
     def needs_num_classes(self) -> bool:

@@ -20,7 +20,7 @@ from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.defended_names import defences_in
 from gauntlet.models.precision import PRECISIONS
 from gauntlet.models.preparation import AUTO, choose_steps, parse_steps, prepare, same_function
-from gauntlet.models.sources.contract import ModelSource
+from gauntlet.models.sources.contract import ModelSource, coded_identity
 from gauntlet.results.origin import NOWHERE, Origin, origin_here
 from gauntlet.results.record import Job
 from gauntlet.tasks import DETECTION, SEGMENTATION, get_task
@@ -129,7 +129,7 @@ def plan_job(
         model, dataset, threat, settings: what is evaluated, and how.
         address: `address` and `options` of the model, where it came from one.
     """
-    job = make_job(model.identity, model.task, dataset.identity, threat, settings)
+    job = make_job(coded_identity(model), model.task, dataset.identity, threat, settings)
     threat.check_classes(model)
     origin = origin_here(model.origin if address is None else address, dataset.origin)
     return PlannedJob(model, dataset, threat, settings, job, origin=origin, label=job.model)

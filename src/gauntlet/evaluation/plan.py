@@ -26,7 +26,7 @@ from gauntlet.evaluation.jobs import (
 )
 from gauntlet.models import resolve_model
 from gauntlet.models.preparation import AUTO
-from gauntlet.models.sources.contract import ModelSource
+from gauntlet.models.sources.contract import ModelSource, coded_identity
 from gauntlet.results.model_names import distinct_names
 from gauntlet.results.origin import origin_here
 from gauntlet.tasks import SEGMENTATION, TASKS, get_task
@@ -152,7 +152,7 @@ def plan_jobs(
         by_classes: dict[int, tuple[ModelEntry, ModelSource]] = {}
         for dataset_entry, dataset in datasets:
             entry, source = _completed(model_entry, known, dataset, by_classes)
-            model_identity = source.identity
+            model_identity = coded_identity(source)
             if source.task not in threats:
                 threats[source.task] = (every.get(source.task) or plan_threats(plan, source.task)).chosen(only, skip)
             get_task(source.task).class_names(dataset)  # an error now, not in the middle of the night

@@ -6,13 +6,14 @@ import hashlib
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError
+from gauntlet.models.code_identity import code_of
 from gauntlet.models.randomness import random_parts
 from gauntlet.notebooks import facts_table
 from gauntlet.numbers import counted
@@ -22,18 +23,20 @@ from gauntlet.tasks import DETECTION, SEGMENTATION
 
 @dataclass(frozen=True)
 class ModelIdentity:
-    """Which model this is: a readable name and a digest of everything that changes its output.
+    """Which model this is: a readable name and digests of everything that changes its output.
 
     Attributes:
         name: what people call it.
         digest: of weights and settings.
         stored_name: the name in the keys of its evaluations where it has another one now; results of version 0.1.0 are
             found by it.
+        code: digest of what its classes and functions do (`models.code_identity`), "" where nobody has computed it.
     """
 
     name: str
     digest: str
     stored_name: str | None = None
+    code: str = ""
 
     @property
     def key_name(self) -> str:
@@ -95,9 +98,9 @@ class GauntletModel(nn.Module, ABC):
 
     @property
     def identity(self) -> ModelIdentity:
-        """Name and digest; the digest is computed from the weights when nobody gave one."""
-        if self._identity is None:
-            self._identity = ModelIdentity(type(self).__name__, weights_digest(self))
+        """Name and digests; those of weights and code are computed when nobody gave them."""
+        identity = self._identity or ModelIdentity(type(self).__name__, weights_digest(self))
+        self._identity = identity if identity.code else replace(identity, code=code_of(self))
         return self._identity
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import torch
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.sources import camvid, shipped, trained
-from gauntlet.models.sources.contract import DescribedModel, ModelSource, make_source, sources
+from gauntlet.models.sources.contract import DescribedModel, ModelSource, coded_identity, make_source, sources
 from gauntlet.models.sources.model_folder import find_model_folder
 from gauntlet.models.sources.suggesting import suggest_address
 from gauntlet.own_code import is_code_refused
@@ -140,5 +141,7 @@ def load_model(
     """
     source = resolve_model(address, **options)
     model = source.load()
+    if model._identity is None or not model._identity.code:  # a source of somebody else's that does not say it
+        model._identity = replace(model.identity, code=coded_identity(source).code)
     model.origin = {"address": address, "options": options} if address is not None else source.origin
     return model.to(device) if device is not None else model

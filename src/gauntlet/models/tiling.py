@@ -121,7 +121,7 @@ def tiled_identity(identity: ModelIdentity, settings: TileSettings) -> ModelIden
     """The identity of a model in tiles."""
     digest = hashlib.sha256(f"{identity.digest}|{settings.words}".encode()).hexdigest()[:16]
     names = [f"{name} {settings.words}" for name in (identity.name, identity.key_name)]
-    return ModelIdentity(names[0], digest, names[1])
+    return ModelIdentity(names[0], digest, names[1], identity.code)
 
 
 def _step(side: int, overlap: Number) -> int:

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from gauntlet.errors import GauntletError
 from gauntlet.models.asked import LabelMaps
+from gauntlet.models.code_identity import code_of
 from gauntlet.models.contract import ModelIdentity, SegmentationModel, weights_digest
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
 
@@ -182,7 +183,8 @@ def wrap_model(
     settings = f"{tuple(mean)}|{tuple(std)}|{channel_order}|{num_classes}|{stride}"
     if gives == "labels":
         settings += f"|labels|{_called(module)}"
-    model._identity = ModelIdentity(name or _called(module), weights_digest(asked) + _short_digest(settings))
+    digest = weights_digest(asked) + _short_digest(settings)
+    model._identity = ModelIdentity(name or _called(module), digest, code=code_of(module))
     model.freeze()
     return model
 

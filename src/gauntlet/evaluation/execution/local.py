@@ -36,7 +36,7 @@ from gauntlet.evaluation.jobs import (
 from gauntlet.evaluation.normalisation_advice import advise_on_normalisation
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity
-from gauntlet.models.sources.contract import ModelSource
+from gauntlet.models.sources.contract import ModelSource, coded_identity
 from gauntlet.results.model_facts import ModelFacts
 from gauntlet.results.record import Evaluation
 from gauntlet.results.schema import COMPLETE
@@ -264,7 +264,7 @@ class LoadedOnce(ModelSource):
 
     @property
     def identity(self) -> ModelIdentity:
-        return self.source.identity
+        return coded_identity(self.source)
 
     @property
     def task(self) -> str:

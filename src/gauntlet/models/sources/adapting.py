@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.extras import FITTING_TORCHVISION, install_command, torchvision_fault
+from gauntlet.models.code_identity import code_of_files, joined_codes
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.contract import file_digest
 from gauntlet.models.sources.option_values import check_values
@@ -219,7 +220,7 @@ def read_size(given: Any) -> tuple[int, int]:
 
 
 def checkpoint_identity(
-    location: str, options: Mapping[str, Any], commit: Callable[[], str | None], also: Sequence[str] = ()
+    location: str, options: Mapping[str, Any], commit: Callable[[], str | None], code: str, also: Sequence[str] = ()
 ) -> ModelIdentity:
     """What a checkpoint in a folder or on the Hugging Face hub is called, with its digest.
 
@@ -227,6 +228,7 @@ def checkpoint_identity(
         location: a folder, or "owner/name" on the hub.
         options: of the user.
         commit: asks the hub for the commit, not the branch: what "main" points to changes.
+        code: digest of the library's code.
         also: files of a folder that count besides settings and weights.
     """
     folder = Path(location)
@@ -234,6 +236,7 @@ def checkpoint_identity(
     if folder.is_dir():
         kinds = (".json", ".safetensors", ".bin")
         files = sorted(path for path in folder.iterdir() if path.suffix in kinds or path.name in also)
-        return ModelIdentity(options.get("name") or folder.resolve().name, file_digest(files, settings))
+        code = joined_codes([code, code_of_files(own)]) if (own := sorted(folder.glob("*.py"))) else code
+        return ModelIdentity(options.get("name") or folder.resolve().name, file_digest(files, settings), code=code)
     settings |= {"location": location, "revision": commit()}
-    return ModelIdentity(options.get("name") or location, file_digest([], settings))
+    return ModelIdentity(options.get("name") or location, file_digest([], settings), code=code)

@@ -12,6 +12,7 @@ from typing import Any
 
 from gauntlet.camvid_classes import CLASS_NAMES
 from gauntlet.models import architectures
+from gauntlet.models.code_identity import OWN_CODE
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources.adapting import check_options
 from gauntlet.models.sources.contract import ModelSource, file_digest
@@ -75,7 +76,7 @@ class CamVidModel(ModelSource):
 
     @property
     def identity(self) -> ModelIdentity:
-        return ModelIdentity(self.name, file_digest([self.weights], {"published": self.name}))
+        return ModelIdentity(self.name, file_digest([self.weights], {"published": self.name}), code=OWN_CODE)
 
     def load(self) -> GauntletModel:
         facts = PUBLISHED[self.name]

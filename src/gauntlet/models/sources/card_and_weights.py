@@ -10,9 +10,11 @@ from typing import Any
 
 from gauntlet.errors import GauntletError, first_line
 from gauntlet.models import architectures
+from gauntlet.models.code_identity import OWN_CODE, code_of_target
 from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.wrapping import Normalisation, WrappedSegmentation
+from gauntlet.own_code import PREFIX
 
 
 class CardAndWeights(ModelSource):
@@ -46,7 +48,11 @@ class CardAndWeights(ModelSource):
 
     @property
     def identity(self) -> ModelIdentity:
-        return ModelIdentity(self.called, file_digest([self.weights], self.card["model"]))
+        card = self.card
+        architecture, folder = card["model"]["architecture"], card.get("code", "")
+        own = architecture.startswith(PREFIX)
+        code = code_of_target(architecture.removeprefix(PREFIX), [folder] if folder else []) if own else OWN_CODE
+        return ModelIdentity(self.called, file_digest([self.weights], card["model"]), code=code)
 
     @property
     def task(self) -> str:

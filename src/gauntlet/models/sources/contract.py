@@ -6,11 +6,12 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gauntlet.errors import GauntletError
+from gauntlet.models.code_identity import code_of
 from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity
 from gauntlet.registry import Registry, callable_as
 from gauntlet.tasks import SEGMENTATION
@@ -22,7 +23,7 @@ class ModelSource(ABC):
     @property
     @abstractmethod
     def identity(self) -> ModelIdentity:
-        """Name and digest; cheap where the weights are a file."""
+        """Name and digests; cheap where the weights are a file. See `coded_identity` for one without `code`."""
 
     @property
     def origin(self) -> Mapping[str, Any] | None:
@@ -50,6 +51,12 @@ class ModelSource(ABC):
     @abstractmethod
     def load(self) -> GauntletModel:
         """The model: frozen, in eval mode, on the CPU."""
+
+
+def coded_identity(source: GauntletModel | ModelSource) -> ModelIdentity:
+    """The identity of a model; a source that does not say its code is known by its own class and options."""
+    identity = source.identity
+    return identity if identity.code else replace(identity, code=code_of(source))
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ class DescribedModel(ModelSource):
 
     @property
     def identity(self) -> ModelIdentity:
-        return self.source.identity
+        return coded_identity(self.source)
 
     @property
     def origin(self) -> Mapping[str, Any] | None:

@@ -27,6 +27,7 @@ from torch import nn
 from torch.nn import functional
 
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.models.code_identity import code_of_packages
 from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity, default_names
 from gauntlet.models.sources import grounding_dino, hf_detection
 from gauntlet.models.sources.adapting import (
@@ -76,7 +77,10 @@ class HuggingFaceModel(ModelSource):
 
     @property
     def identity(self) -> ModelIdentity:
-        return checkpoint_identity(self.location, self.options, self._commit, also=("vocab.txt",))
+        # A network of transformers may have a backbone of timm, and then its configuration names it.
+        packages = ["transformers", *(["timm"] if "timm" in str(self._config) else [])]
+        code = code_of_packages(*packages)
+        return checkpoint_identity(self.location, self.options, self._commit, code, also=("vocab.txt",))
 
     def _commit(self) -> str | None:
         """The commit that the revision stands for."""

@@ -12,6 +12,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.models.architectures.published.catalogue import find, full_name
 from gauntlet.models.architectures.published.loading import count_logits, fill
 from gauntlet.models.architectures.published.network import PublishedNetwork
+from gauntlet.models.code_identity import OWN_CODE
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources.adapting import OPTIONS, Adapter, check_options, digested
 from gauntlet.models.sources.contract import ModelSource, file_digest, make_source
@@ -31,7 +32,8 @@ class NetModel(ModelSource):
     @property
     def identity(self) -> ModelIdentity:
         settings = {**digested(self.options), "network": self.network}
-        return ModelIdentity(self.options.get("name") or self.network, file_digest([self.path], settings))
+        digest = file_digest([self.path], settings)
+        return ModelIdentity(self.options.get("name") or self.network, digest, code=OWN_CODE)
 
     def load(self) -> GauntletModel:
         state = read_state(self.path, trust=bool(self.options.get("trust")))

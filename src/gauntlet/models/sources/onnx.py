@@ -18,6 +18,7 @@ from torch import nn
 
 from gauntlet.errors import GauntletError, first_line
 from gauntlet.models.asked import LabelMaps
+from gauntlet.models.code_identity import code_of_packages
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources import onnx_detection
 from gauntlet.models.sources.adapting import OPTIONS, Adapter, check_options, digested, read_size, require
@@ -41,7 +42,10 @@ class OnnxModel(ModelSource):
     @property
     def identity(self) -> ModelIdentity:
         files = [self.path, *_external_files(self._graph, self.path)]
-        return ModelIdentity(self.options.get("name") or self.path.stem, file_digest(files, digested(self.options)))
+        runtime = self.options.get("runtime") == "onnxruntime"
+        code = code_of_packages("onnxruntime" if runtime else "onnx2torch")
+        digest = file_digest(files, digested(self.options))
+        return ModelIdentity(self.options.get("name") or self.path.stem, digest, code=code)
 
     @cached_property
     def _graph(self) -> Any:

@@ -23,8 +23,10 @@ import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError, first_line
+from gauntlet.models.code_identity import code_of_packages, joined_codes
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.adapting import digested
+from gauntlet.models.sources.config_code import code_of_config
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.sources.fetching import fetched, is_web_address
 
@@ -67,7 +69,13 @@ class OpenMMLabSource(ModelSource):
         else:
             # OpenMMLab's addresses end in a digest of the file.
             digest = file_digest([], settings | {"checkpoint": self.checkpoint})
-        return ModelIdentity(self.options.get("name") or name, digest)
+        return ModelIdentity(self.options.get("name") or name, digest, code=self._code())
+
+    def _code(self) -> str:
+        """Digest of the packages, and of a configuration of one's own with all that it takes from other files."""
+        packages = code_of_packages(PACKAGES[self.library], "mmengine", "mmcv")
+        config = Path(self.config).expanduser()
+        return joined_codes([packages, code_of_config(config)]) if config.is_file() else packages
 
     @property
     def origin(self) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError, first_line
+from gauntlet.models.code_identity import OWN_CODE, code_of, joined_codes
 from gauntlet.models.contract import GauntletModel, ModelIdentity, SegmentationModel
 from gauntlet.models.sources.adapting import WRAPPED, Adapter, check_options, digested
 from gauntlet.models.sources.contract import ModelSource, file_digest
@@ -37,7 +38,8 @@ class ScriptModel(ModelSource):
     @property
     def identity(self) -> ModelIdentity:
         settings = digested(_for_wrapping(self.options))
-        return ModelIdentity(self.options.get("name") or self.path.stem, file_digest([self.path], settings))
+        digest = file_digest([self.path], settings)  # of the code too: the file has it
+        return ModelIdentity(self.options.get("name") or self.path.stem, digest, code=OWN_CODE)
 
     @property
     def needs_num_classes(self) -> bool:
@@ -176,18 +178,19 @@ class PythonModel(ModelSource):
         return {"outputs": list(adapter.outputs or ())}
 
     def _marked(self, identity: ModelIdentity, module: Any, wanted: Mapping[str, Any]) -> ModelIdentity:
-        """The identity with what the weights do not tell: the callable's options and the layers themselves.
+        """The identity with what the weights do not tell: the callable, its options and the layers themselves.
 
         A model that was never given a name is called by its address: a class name is that of many networks. Version
         0.1.0 did call it so, and its results are stored under that name.
         """
         layers = repr(module) if isinstance(module, nn.Module) else type(module).__name__  # the rest is an address
         digest = identity.digest + file_digest([], {**wanted, "layers": layers})[:8]
+        code = joined_codes([identity.code, code_of(self._function)])
         if "name" in self.options:
-            return ModelIdentity(self.options["name"], digest)
+            return ModelIdentity(self.options["name"], digest, code=code)
         if identity.name in (type(module).__name__, type(getattr(module, "module", None)).__name__):
-            return ModelIdentity(self.target, digest, identity.name)
-        return ModelIdentity(identity.name, digest)
+            return ModelIdentity(self.target, digest, identity.name, code)
+        return ModelIdentity(identity.name, digest, code=code)
 
     @property
     def identity(self) -> ModelIdentity:

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from gauntlet.errors import GauntletError, first_line
+from gauntlet.models.code_identity import code_of_packages
 from gauntlet.models.contract import GauntletModel, ModelIdentity
 from gauntlet.models.sources.adapting import (
     OPTIONS,
@@ -38,7 +39,8 @@ class WeightsModel(ModelSource):
     def identity(self) -> ModelIdentity:
         name = f"{self.architecture}/{self.encoder}"
         settings = digested(self.options) | {"network": name}
-        return ModelIdentity(self.options.get("name") or f"{name} {self.path.stem}", file_digest([self.path], settings))
+        called = self.options.get("name") or f"{name} {self.path.stem}"
+        return ModelIdentity(called, file_digest([self.path], settings), code=_code())
 
     def load(self) -> GauntletModel:
         smp = require(_PACKAGE, "smp")
@@ -69,7 +71,7 @@ class SavedModel(ModelSource):
 
     @property
     def identity(self) -> ModelIdentity:
-        return checkpoint_identity(self.location, self.options, self._commit)
+        return checkpoint_identity(self.location, self.options, self._commit, _code())
 
     def load(self) -> GauntletModel:
         smp = require(_PACKAGE, "smp")
@@ -117,6 +119,11 @@ def source(name: str, options: Mapping[str, Any]) -> ModelSource:
         raise GauntletError(f"smp:{name} must also name an encoder, as in smp:{name}/resnet34.")
     path = weights_path(f"smp:{name}", options.get("weights"))
     return WeightsModel(architecture.lower(), _encoder(smp, encoder), path, dict(options))
+
+
+def _code() -> str:
+    """Digest of the library and of the one that most of its encoders are from."""
+    return code_of_packages(_PACKAGE, "timm")
 
 
 def _architectures(smp: Any) -> list[str]:

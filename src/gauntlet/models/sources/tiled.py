@@ -8,7 +8,7 @@ from typing import Any
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity, SegmentationModel
-from gauntlet.models.sources.contract import ModelSource
+from gauntlet.models.sources.contract import ModelSource, coded_identity
 from gauntlet.models.tiling import TiledModel, tile_settings, tiled_identity
 
 _EXAMPLE = "tiled:size=512x1024,overlap=1/3,mirror:ADDRESS"
@@ -24,7 +24,7 @@ class TiledSource(ModelSource):
 
     @property
     def identity(self) -> ModelIdentity:
-        return tiled_identity(self.inner.identity, tile_settings(**self.settings))
+        return tiled_identity(coded_identity(self.inner), tile_settings(**self.settings))
 
     @property
     def needs_num_classes(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gauntlet.errors import GauntletError
+from gauntlet.models.code_identity import code_of_packages
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.sources.adapting import digested
 from gauntlet.models.sources.contract import ModelSource, file_digest
@@ -27,7 +28,8 @@ class PublishedWeights(ModelSource):
     def identity(self) -> ModelIdentity:
         # The name of the file at the end of the address has a digest of its content in it.
         settings = digested(self.options) | {"network": self.network, "url": self.weights.url}
-        return ModelIdentity(self.options.get("name") or self.network, file_digest([], settings))
+        code = code_of_packages("torchvision")
+        return ModelIdentity(self.options.get("name") or self.network, file_digest([], settings), code=code)
 
     def state(self) -> dict[str, torch.Tensor]:
         """The published tensors, fetched where torch's cache does not have them."""
@@ -57,4 +59,4 @@ class OwnWeights(ModelSource):
     def identity(self) -> ModelIdentity:
         settings = digested(self.options) | {"network": self.network}
         name = self.options.get("name") or f"{self.network} {self.path.stem}"
-        return ModelIdentity(name, file_digest([self.path], settings))
+        return ModelIdentity(name, file_digest([self.path], settings), code=code_of_packages("torchvision"))
