@@ -6,11 +6,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from torch import nn
 
+import gauntlet
 from dataset_trees import write_image, write_lines
 from gauntlet.datasets import load_dataset
 from gauntlet.errors import GauntletError
+
+
+class Brightness(nn.Module):
+    """One output per pixel: how much brighter than a grey the red channel is."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return 20 * (images[:, :1] - 0.5)
+
 
 DRAWN = np.resize(np.array([0, 0, 0, 1, 1], np.uint8), (6, 8))
 
@@ -89,3 +100,26 @@ def test_colours_of_two_exchanged_lines_exchange_the_classes(tmp_path: Path) -> 
     assert before[0].labels is not None
     assert after[0].labels is not None
     assert (before[0].labels + after[0].labels == 1).all()
+
+
+def test_masks_of_0_and_255_give_the_true_figure(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    truth = []
+    for index in range(3):
+        pixels = generator.integers(0, 256, (16, 24, 3), dtype=np.uint8)
+        mask = (pixels[..., 0] > 127) ^ (generator.random((16, 24)) < 0.1)  # a tenth is drawn wrong
+        truth.append((pixels[..., 0] / 255 > 0.5, mask))
+        for folder, picture in (("images", pixels), ("masks", 255 * mask.astype(np.uint8))):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            Image.fromarray(picture).save(tmp_path / f"{folder}/{index}.png")
+    said, drawn = (np.stack(each) for each in zip(*truth, strict=True))
+    reference = np.mean([(said == k)[drawn == k].sum() / ((said == k) | (drawn == k)).sum() for k in (False, True)])
+    dataset = load_dataset(f"folder:{tmp_path}", binary=True)
+    model = gauntlet.wrap_model(Brightness(), binary=True)
+    clean = gauntlet.evaluate(model, dataset, device="cpu")
+    assert clean.figures["mIoU"] == pytest.approx(reference)
+    assert 0.7 < reference < 0.9
+    attacked = gauntlet.evaluate(
+        model, dataset, {"attack": {"name": "pgd", "epsilon": "8/255", "steps": 5}}, device="cpu"
+    )
+    assert attacked.figures["mIoU"] < clean.figures["mIoU"]

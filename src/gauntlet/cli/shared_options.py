@@ -81,6 +81,10 @@ def read_model_options(
     gives: Annotated[
         str | None, _option("--gives", "What a model of your own gives: logits, or labels for label maps alone.")
     ] = None,
+    binary: Annotated[
+        bool,
+        _option("--binary", "The network has one output per pixel: class 1 where its sigmoid is above 0.5."),
+    ] = False,
     runtime: Annotated[
         str | None,
         _option("--runtime", "Who computes an ONNX file: onnx2torch (with gradients) or onnxruntime (without)."),
@@ -105,6 +109,7 @@ def read_model_options(
         "input_size": whole_numbers("--input-size", input_size, "x", "512x1024", count=2),
         "decode": _decode_rule(decode),
         "gives": gives,
+        "binary": binary or None,
         "runtime": runtime,
         "trust": trust or None,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.models.asked import LabelMaps
 from gauntlet.models.code_identity import code_of
 from gauntlet.models.contract import ModelIdentity, SegmentationModel, weights_digest
+from gauntlet.models.network_outputs import TwoClasses, check_binary_classes, logits_of
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
 
 USUAL_STRIDE = 32
@@ -84,6 +85,11 @@ class WrappedSegmentation(SegmentationModel):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         logits = logits_of(self._asked(self.padded(images)))
+        if logits.ndim == 4 and logits.shape[1] == 1:
+            raise GauntletError(
+                "the network gives one output per pixel, the same for every class; for two classes by a sigmoid say "
+                "binary=True (--binary): above 0.5 is class 1."
+            )
         if logits.ndim != 4 or logits.shape[0] != images.shape[0] or logits.shape[1] < self.num_classes:
             raise GauntletError(
                 f"the model returned a tensor of shape {tuple(logits.shape)} for {len(images)} images; "
@@ -130,7 +136,7 @@ def wrap_model(
     module: nn.Module | Callable[[torch.Tensor], Any],
     *,
     task: str = SEGMENTATION,
-    num_classes: int,
+    num_classes: int | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     channel_order: str = "RGB",
@@ -139,6 +145,7 @@ def wrap_model(
     stride: int = 1,
     name: str | None = None,
     gives: str = "logits",
+    binary: bool | str = False,
 ) -> SegmentationModel:
     """A Gauntlet model from a torch module; the module is put in eval mode and frozen.
 
@@ -146,7 +153,7 @@ def wrap_model(
         module: takes normalised images (N, 3, H, W), returns logits (N, K, h, w); with gives="labels" anything that
             can be called with such a tensor and returns whole numbers (N, H, W), as a tensor or an array.
         task: "segmentation"; detectors implement `gauntlet.models.DetectionModel` instead.
-        num_classes: K; further logits (an output for void) are dropped.
+        num_classes: K; further logits (an output for void) are dropped. Not needed with `binary`.
         mean, std: per channel, on the [0, 1] scale, in `channel_order`; images as they are where neither is given.
         channel_order: "RGB" or "BGR", what the network was trained on.
         class_names: K names.
@@ -156,7 +163,16 @@ def wrap_model(
             from others; for any other callable this name has to.
         gives: "logits", or "labels" for a model that tells nothing but label maps: it has no confidence, and only
             attacks that need no gradient work on it.
+        binary: for a network with one output: True makes it two classes, class 1 where its sigmoid is above 0.5. A
+            network whose outputs all lie between 0 and 1 is asked about; "logits" or "probabilities" settles it.
     """
+    if binary and gives == "labels":
+        raise GauntletError("binary is for a network with one output per pixel, not for one that gives label maps.")
+    if num_classes is None and not binary:
+        raise GauntletError("wrap_model needs num_classes, the number of classes.")
+    if binary:
+        check_binary_classes(num_classes)
+    classes = 2 if binary or num_classes is None else num_classes
     if gives not in GIVEN:
         raise GauntletError(f"gives must be one of {', '.join(GIVEN)}, not '{gives}'.")
     if gives == "logits" and not isinstance(module, nn.Module):
@@ -170,17 +186,21 @@ def wrap_model(
         raise GauntletError("a detector has losses and boxes; implement gauntlet.models.DetectionModel instead.")
     assumed = mean is None and std is None
     mean, std = mean if mean is not None else (0.0,) * 3, std if std is not None else (1.0,) * 3
-    asked = module if isinstance(module, nn.Module) and gives == "logits" else LabelMaps(module, num_classes)
+    asked = module if isinstance(module, nn.Module) and gives == "logits" else LabelMaps(module, classes)
+    if binary:
+        asked = TwoClasses(asked, binary)
     model = WrappedSegmentation(
         asked,
-        num_classes=num_classes,
+        num_classes=classes,
         normalisation=Normalisation(mean, std, channel_order),
         class_names=class_names,
         ignore_index=ignore_index,
         stride=stride,
     )
     model.normalisation_assumed = assumed
-    settings = f"{tuple(mean)}|{tuple(std)}|{channel_order}|{num_classes}|{stride}"
+    settings = f"{tuple(mean)}|{tuple(std)}|{channel_order}|{classes}|{stride}"
+    if binary:
+        settings += f"|binary {binary}"
     if gives == "labels":
         settings += f"|labels|{_called(module)}"
     digest = weights_digest(asked) + _short_digest(settings)
@@ -198,21 +218,3 @@ def _short_digest(text: str) -> str:
     import hashlib
 
     return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def logits_of(output: object) -> torch.Tensor:
-    """The logits in what a network returned: a tensor, or what holds one."""
-    if isinstance(output, torch.Tensor):
-        return output
-    if isinstance(output, Mapping):
-        for key in ("out", "logits"):
-            if isinstance(output.get(key), torch.Tensor):
-                return output[key]  # type: ignore[no-any-return]
-    if hasattr(output, "logits") and isinstance(output.logits, torch.Tensor):
-        return output.logits
-    if isinstance(output, (tuple, list)) and output and isinstance(output[0], torch.Tensor):
-        return output[0]
-    raise GauntletError(
-        f"the model returned a {type(output).__name__}; "
-        "expected a tensor of logits, or a mapping with 'out' or 'logits'."
-    )

@@ -16,9 +16,10 @@ from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.extras import FITTING_TORCHVISION, install_command, torchvision_fault
 from gauntlet.models.code_identity import code_of_files, joined_codes
 from gauntlet.models.contract import ModelIdentity
+from gauntlet.models.network_outputs import TwoClasses, check_binary_classes, logits_of
 from gauntlet.models.sources.contract import file_digest
 from gauntlet.models.sources.option_values import check_values
-from gauntlet.models.wrapping import Normalisation, WrappedSegmentation, logits_of
+from gauntlet.models.wrapping import Normalisation, WrappedSegmentation
 
 WRAPPED = ("num_classes", "mean", "std", "channel_order", "class_names", "ignore_index", "stride")
 """Options of `wrap_model` that say what the network takes and gives."""
@@ -26,6 +27,7 @@ OPTIONS = (
     *WRAPPED,
     "input_size",
     "outputs",
+    "binary",
     "reduce_zero_label",
     "name",
 )
@@ -49,6 +51,7 @@ class Adapter:
         input_size: (height, width) that images are resized to; None for any size.
         resampling: "bilinear" or "bicubic", for `input_size`; averages where an image shrinks.
         outputs: which outputs of the network are the K classes, in the order of the dataset; None for the first K.
+        binary: for a network with one output per pixel: see `wrap_model`.
     """
 
     num_classes: int
@@ -61,10 +64,15 @@ class Adapter:
     input_size: tuple[int, int] | None = None
     resampling: str = "bilinear"
     outputs: Sequence[int] | None = None
+    binary: bool | str = False
 
     def overruled(self, options: Mapping[str, Any]) -> Adapter:
         """With the user's options (`OPTIONS`) in place of the library's settings."""
         given = {name: options[name] for name in OPTIONS if name in options and name in self.__dataclass_fields__}
+        if given.get("binary"):
+            check_binary_classes(given.get("num_classes"))
+            names = given.get("class_names")
+            return replace(self, **{**given, "num_classes": 2, "class_names": names})
         adapter = replace(self, **given)
         outputs = given.get("outputs")
         if options.get("reduce_zero_label"):
@@ -98,7 +106,7 @@ class Adapter:
             module = ResizedInput(module, self)
         if self.outputs is not None:
             module = ChosenOutputs(module, self.outputs)
-        return module
+        return TwoClasses(module, self.binary) if self.binary else module
 
     def wrap(self, network: nn.Module, identity: ModelIdentity) -> WrappedSegmentation:
         """The network, from normalised images to a tensor of logits at any resolution, as a frozen model."""

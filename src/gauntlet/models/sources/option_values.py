@@ -51,6 +51,10 @@ _CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "class_names": (lambda value: value is None or _each(_text)(value), "a list of names"),
     "channel_order": (_text, "RGB or BGR"),
+    "binary": (
+        lambda value: isinstance(value, bool) or value in ("logits", "probabilities"),
+        "true, or what the one output is: logits or probabilities",
+    ),
     "gives": (_text, "logits or labels"),
     "name": (lambda value: value is None or _text(value), "a text"),
     "task": (_text, "segmentation or detection"),

@@ -15,6 +15,7 @@ from torch import nn
 from gauntlet.errors import GauntletError, first_line
 from gauntlet.models.code_identity import OWN_CODE, code_of, joined_codes
 from gauntlet.models.contract import GauntletModel, ModelIdentity, SegmentationModel
+from gauntlet.models.network_outputs import check_binary_classes
 from gauntlet.models.sources.adapting import WRAPPED, Adapter, check_options, digested
 from gauntlet.models.sources.contract import ModelSource, file_digest
 from gauntlet.models.sources.option_values import check_values
@@ -22,7 +23,7 @@ from gauntlet.models.sources.weights import fill, read_state, weights_path
 from gauntlet.models.wrapping import WrappedSegmentation, wrap_model
 from gauntlet.own_code import find_callable
 
-AROUND = ("input_size", "outputs")
+AROUND = ("input_size", "outputs", "binary")
 """Options that put something around the network before it is wrapped: see `Adapter`."""
 WRAPPING = ("task", *WRAPPED, *AROUND, "name", "gives", "trust")
 """Options of `wrap_model`, those around the network, and trust."""
@@ -212,8 +213,12 @@ def _for_wrapping(options: Mapping[str, Any]) -> dict[str, Any]:
 def _wrapped(module: Any, options: Mapping[str, Any]) -> SegmentationModel:
     """A network of the user's own as a model."""
     check_values(str(options.get("name", "")) or "of your own", options)
-    count = len(options["outputs"]) if "outputs" in options else options["num_classes"]
-    if options.get("num_classes", count) != count:
+    if options.get("binary"):
+        check_binary_classes(options.get("num_classes"))
+        count = 2
+    else:
+        count = len(options["outputs"]) if "outputs" in options else options["num_classes"]
+    if options.get("num_classes", count) != count and not options.get("binary"):
         raise GauntletError(f"num_classes is {options['num_classes']}, but {count} outputs are chosen.")
     shaped = {name: options[name] for name in ("mean", "std", *AROUND) if name in options}
     settings = {name: value for name, value in _for_wrapping(options).items() if name not in AROUND}
@@ -231,7 +236,7 @@ def _said(error: Exception) -> str:
 
 
 def _lacks_classes(options: Mapping[str, Any]) -> bool:
-    return "num_classes" not in options and "outputs" not in options
+    return "num_classes" not in options and "outputs" not in options and not options.get("binary")
 
 
 def _need_classes(address: str, options: Mapping[str, Any]) -> None:
