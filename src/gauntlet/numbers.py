@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+from typing import SupportsIndex
 
 from gauntlet.errors import GauntletError
 
@@ -31,6 +33,18 @@ def parse_number(value: Number, name: str = "value") -> float:
     if not math.isfinite(number):
         raise GauntletError(f"{name} must be finite, not {value!r}.")
     return number
+
+
+def parse_count(value: object, name: str) -> int:
+    """A whole number of at least 1; True is none, and neither is 2.5.
+
+    >>> parse_count(4, "workers")
+    4
+    """
+    is_whole = isinstance(value, SupportsIndex) and not isinstance(value, bool)
+    if not is_whole or operator.index(value) < 1:  # type: ignore[arg-type]
+        raise GauntletError(f"{name} must be a whole number of at least 1, not {value!r}.")
+    return operator.index(value)  # type: ignore[arg-type]
 
 
 def parse_fraction(value: Number, name: str = "value", *, low: float = 0.0, high: float = 1.0) -> float:

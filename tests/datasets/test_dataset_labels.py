@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from PIL import Image
 from dataset_trees import MakeTree, write_image, write_labels, write_lines
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.cityscapes import CLASS_NAMES, COLORS, LABEL_IDS
+from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.label_numbers import LabelTable
 from gauntlet.errors import GauntletError
 
@@ -149,18 +151,25 @@ def test_labels_of_another_size_than_the_image(make_tree: MakeTree) -> None:
 @settings(deadline=None, max_examples=60)
 @given(
     classes=st.integers(1, 300),
-    ignore=st.sampled_from([0, 254, 255, 65535]),
+    ignore=st.sampled_from([None, 0, 254, 255, 65535]),
     reduce=st.booleans(),
     value=st.integers(-3, 70000),
 )
-def test_plain_tables(classes: int, ignore: int, reduce: bool, value: int) -> None:
+def test_plain_tables(classes: int, ignore: int | None, reduce: bool, value: int) -> None:
+    first = int(reduce)
+    if ignore is not None and first <= ignore < classes + first:
+        with pytest.raises(GauntletError, match=f"ignore_index {ignore} is the value of a class in these masks"):
+            LabelTable.plain(classes, ignore_index=ignore, reduce_zero_label=reduce)
+        return
     table = LabelTable.plain(classes, ignore_index=ignore, reduce_zero_label=reduce)
     stored = np.array([[value]], dtype=np.int64)
-    first = int(reduce)
+    void = ignore if ignore is not None else 255 if classes + first <= 255 else 65535
     if first <= value < classes + first:
         expected = value - first
-    elif value == ignore or (reduce and value == 0):
-        expected = ignore
+    elif value == void or (reduce and value == 0):
+        expected = table.void
+        assert expected >= classes
+        assert expected in (void, 255, 65535)
     else:
         with pytest.raises(GauntletError, match=f"holds the value {value};"):
             table.apply(stored, Path("mask.png"))
@@ -248,3 +257,53 @@ class TestFolder:
         write_image(root / "images/scene/1.bmp")
         with pytest.raises(GauntletError, match="two images with the id 'scene/1'"):
             load_dataset("folder", root=root)
+
+
+class TestVoidIsNoClass:
+    """Void has a label outside the classes, whatever the masks call it (issue 39, 6)."""
+
+    @staticmethod
+    def folder(root: Path, values: list[int], **options: Any) -> Dataset:
+        write_image(root / "images/a.png", size=(1, len(values)))
+        (root / "masks").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.array([values], np.uint16)).save(root / "masks/a.png")
+        return load_dataset("folder", root=root, **options)
+
+    def test_more_than_255_classes(self, tmp_path: Path) -> None:
+        dataset = self.folder(tmp_path, [0, 255, 299, 65535], classes=300)
+        assert dataset[0].labels is not None
+        assert dataset[0].labels.tolist() == [[0, 255, 299, 65535]]
+        assert dataset.ignore_index == 65535
+        assert dataset.protocol["labels"]["ignore"] == 65535  # results of the old reading have another key
+        counted = load_dataset("folder", root=tmp_path)
+        assert (counted.num_classes, counted.ignore_index) == (300, 65535)
+        with pytest.raises(GauntletError, match=r"ignore_index 255 is the value of a class .*\(0 to 299\)"):
+            self.folder(tmp_path, [0], classes=300, ignore_index=255)
+
+    def test_zero_as_void_beside_classes_from_one(self, tmp_path: Path) -> None:
+        dataset = self.folder(tmp_path, [0, 1, 2, 0], classes=2, reduce_zero_label=True, ignore_index=0)
+        assert dataset[0].labels is not None
+        assert dataset[0].labels.tolist() == [[255, 0, 1, 255]]  # was [[0, 0, 1, 0]]: void was the first class
+        assert dataset.ignore_index == 255
+        assert dataset.protocol["labels"] == {"classes": 2, "ignore": 0, "void": 255, "reduce_zero": True}
+        with pytest.raises(GauntletError, match="say reduce_zero_label=True where 0 counts for nothing"):
+            self.folder(tmp_path, [0, 1, 2, 0], classes=3, ignore_index=0)
+
+    def test_what_was_right_keeps_its_identity(self, tmp_path: Path) -> None:
+        given = self.folder(tmp_path, [0, 1, 9], classes=2, ignore_index=9)
+        assert given.protocol["labels"] == {"classes": 2, "ignore": 9, "reduce_zero": False}
+        assert given.ignore_index == 9
+        usual = self.folder(tmp_path, [0, 1, 255], classes=2)
+        assert usual.protocol["labels"] == {"classes": 2, "ignore": 255, "reduce_zero": False}
+
+    def test_colours_that_count_for_nothing(self, tmp_path: Path) -> None:
+        write_image(tmp_path / "images/a.png", size=(1, 3))
+        (tmp_path / "masks").mkdir()
+        mask = np.array([[[9, 0, 0], [0, 9, 0], [0, 0, 9]]], np.uint8)
+        Image.fromarray(mask).save(tmp_path / "masks/a.png")
+        write_lines(tmp_path / "classes.txt", ["car 9 0 0", "ignore 0 9 0", "road 0 0 9"])
+        dataset = load_dataset("folder", root=tmp_path, ignore_index=7)
+        assert dataset[0].labels is not None
+        assert dataset[0].labels.tolist() == [[0, 7, 1]]
+        with pytest.raises(GauntletError, match="ignore_index 0 is the value of a class"):
+            load_dataset("folder", root=tmp_path, ignore_index=0)

@@ -214,11 +214,11 @@ def test_a_label_outside_the_classes_is_named_with_the_image(tiny_model: Segment
 
 
 def test_bad_settings_are_one_sentence(tiny_model: SegmentationModel, tiny_dataset: TinyDataset) -> None:
-    with pytest.raises(GauntletError, match="batch_size must be at least 1"):
+    with pytest.raises(GauntletError, match="batch_size must be a whole number of at least 1"):
         gauntlet.evaluate(tiny_model, tiny_dataset, batch_size=0)
     with pytest.raises(GauntletError, match="precision must be one of fp32, bf16"):
         gauntlet.evaluate(tiny_model, tiny_dataset, precision="fp8")
-    with pytest.raises(GauntletError, match="limit must be at least 1"):
+    with pytest.raises(GauntletError, match="limit must be a whole number of at least 1"):
         gauntlet.evaluate(tiny_model, tiny_dataset, limit=0)
     with pytest.raises(GauntletError, match="has 5 classes, the dataset 'tiny' 3"):
         gauntlet.evaluate(gauntlet.wrap_model(tiny_network(5), num_classes=5), tiny_dataset)

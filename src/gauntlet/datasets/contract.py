@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gauntlet.errors import GauntletError
 from gauntlet.notebooks import facts_table
-from gauntlet.numbers import counted
+from gauntlet.numbers import counted, parse_count
 from gauntlet.registry import import_target
 from gauntlet.samples import Sample
 
@@ -128,8 +127,7 @@ class Subset(Dataset):
     """Some samples of another dataset: the first ones, or as many at equal distances."""
 
     def __init__(self, dataset: Dataset, limit: int, *, spread: bool = False) -> None:
-        if limit < 1:
-            raise GauntletError(f"limit must be at least 1, not {limit}.")
+        limit = parse_count(limit, "limit")
         self._dataset = dataset
         length = min(limit, len(dataset))
         self._positions = [index * len(dataset) // length for index in range(length)] if spread else range(length)

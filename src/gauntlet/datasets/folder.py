@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from gauntlet.class_numbers import WIDE_VOID
 from gauntlet.datasets.class_files import ClassList, read_class_list
 from gauntlet.datasets.image_files import Entry, LabelledImages
 from gauntlet.datasets.images import color_mode
@@ -46,7 +47,8 @@ class Folder(LabelledImages):
         root: the folder.
         split: a sub-folder, or None for everything.
         classes: names of the classes, or their number; by default the class file, else as many as the masks use.
-        ignore_index: the value in the masks that counts for nothing.
+        ignore_index: the value in the masks that counts for nothing; 255 by default, 65535 where 255 is a class.
+            The label of void is this value where it is outside the classes, else 255 or 65535.
         reduce_zero_label: 0 in the masks counts for nothing as well, and 1, 2, ... become 0, 1, ...
         background_index: the class that foreground-only figures leave out.
         binary: True for two classes in masks of 0 and 255 (black and white) or of 0 and 1; False where 255 in such
@@ -62,7 +64,7 @@ class Folder(LabelledImages):
         split: str | None = None,
         *,
         classes: Sequence[str] | int | str | None = None,
-        ignore_index: int = IGNORE,
+        ignore_index: int | None = None,
         reduce_zero_label: bool = False,
         background_index: int | None = None,
         binary: bool | None = None,
@@ -74,32 +76,35 @@ class Folder(LabelledImages):
         tree = Tree("folder", root)
         self.name = f"folder:{tree.root.resolve().name}"
         super().__init__(tree, split or WHOLE, _entries(tree, split), convert=convert)
-        self.ignore_index = ignore_index
         self.background_index = background_index
         listed = read_class_list(tree) if classes is None else None
         ignored = (0,) if reduce_zero_label else () if listed is None else listed.ignored_values
         looked_at = self._spread_masks()
-        colors = {} if listed is None or binary else class_of_color(listed, ignore_index)
         colored = next((path for path in looked_at if color_mode(path) in COLOR_MODES), None)
         if colored is not None and not binary:
-            if not colors:
+            if listed is None or not (listed.colors or listed.ignored):
                 raise no_colors(colored)
             if reduce_zero_label:
                 raise GauntletError("reduce_zero_label is for masks with class indices; these masks are colour images.")
         given = classes if listed is None else listed.names
         if given is None:
-            given = BINARY_NAMES if binary else self._counted(ignored, asks=binary is None)
+            given = BINARY_NAMES if binary else self._counted(ignored, ignore_index, asks=binary is None)
         self.class_names = parse_class_names(given, f"the folder '{tree.root}'")
         if binary and self.num_classes != 2:
             raise GauntletError(f"binary=True is for two classes; the folder '{tree.root}' has {self.num_classes}.")
         self.colors = listed.colors if listed is not None and listed.colors else voc_palette(self.num_classes)
         self.table = LabelTable.plain(self.num_classes, ignore_index=ignore_index, ignored=ignored)
+        self.ignore_index = self.table.void
+        colors = {} if binary else class_of_color(listed, self.table.void)
         reader = MaskReader(self.table, colors, settled=masks is not None, binary=bool(binary))
         reading = masks or choose_reading(reader, looked_at)
         self.reader = MaskReader(self.table, colors, reading, settled=reader.settled, binary=reader.binary)
         if reading == INDICES and not binary:
             self._check_numbers(looked_at, listed, ignored, asks=binary is None, zero_said=reduce_zero_label)
-        labels: dict[str, Any] = {"classes": self.num_classes, "ignore": ignore_index, "reduce_zero": reduce_zero_label}
+        said = self.table.void if ignore_index is None else ignore_index
+        labels: dict[str, Any] = {"classes": self.num_classes, "ignore": said, "reduce_zero": reduce_zero_label}
+        if said != self.table.void:
+            labels["void"] = self.table.void
         if binary:
             labels["binary"] = True
         elif ignored and not reduce_zero_label:
@@ -121,12 +126,13 @@ class Folder(LabelledImages):
         chosen = (self._entries[index * len(self._entries) // count].labels for index in range(count))
         return [self.tree.path(labels) for labels in chosen if labels is not None]
 
-    def _counted(self, ignored: Sequence[int], *, asks: bool) -> int:
+    def _counted(self, ignored: Sequence[int], ignore_index: int | None, *, asks: bool) -> int:
         """How many classes the values in all masks stand for."""
         values = set().union(*(values_of(path) for path in self._masks()))
         if asks:
-            self._ask_if_binary(values)
-        largest = max(values - {self.ignore_index}, default=-1)
+            self._ask_if_binary(values, ignore_index)
+        void = {IGNORE, WIDE_VOID} if ignore_index is None else {ignore_index}
+        largest = max(values - void, default=-1)
         return largest + 1 - sum(value <= largest for value in ignored)
 
     def _check_numbers(
@@ -143,7 +149,7 @@ class Folder(LabelledImages):
         first = listed is not None and 0 in listed.ignored_values and not zero_said
         values = set().union(*(values_of(path) for path in looked_at)) if binary or first else set()
         if binary:
-            self._ask_if_binary(values)
+            self._ask_if_binary(values, self.ignore_index)
         if first and self.num_classes - 1 + len(ignored) not in values:
             raise GauntletError(
                 f"the class file of '{self.tree.root}' starts with a line 'ignore', and no mask that was looked at "
@@ -151,8 +157,8 @@ class Folder(LabelledImages):
                 "where 0 is the first class."
             )
 
-    def _ask_if_binary(self, values: set[int]) -> None:
-        if self.ignore_index == IGNORE and IGNORE in values and values <= {0, IGNORE}:
+    def _ask_if_binary(self, values: set[int], ignore_index: int | None) -> None:
+        if ignore_index in (None, IGNORE) and IGNORE in values and values <= {0, IGNORE}:
             raise GauntletError(
                 f"the masks in '{self.tree.root}' hold only 0 and 255, which is either two classes (say binary=True) "
                 "or one class with pixels that count for nothing (say binary=False)."

@@ -35,7 +35,7 @@ class HuggingFace(Dataset):
         labels: name of the column with label images; by default the first of "label", "annotation", "mask", ... that
             is there. A column "objects" with "bbox" (x, y, width, height) and "category" gives boxes.
         classes: names of the classes, or their number; needed for label images, taken from the dataset for objects.
-        ignore_index: the value in label images that counts for nothing.
+        ignore_index: the value in label images that counts for nothing; 255 by default, 65535 where 255 is a class.
         reduce_zero_label: 0 in label images counts for nothing as well, and 1, 2, ... become 0, 1, ...
         revision: a commit or tag on the hub; part of the identity.
         config: which configuration of the dataset.
@@ -50,7 +50,7 @@ class HuggingFace(Dataset):
         image: str | None = None,
         labels: str | None = None,
         classes: Sequence[str] | int | str | None = None,
-        ignore_index: int = IGNORE,
+        ignore_index: int | None = None,
         reduce_zero_label: bool = False,
         revision: str | None = None,
         config: str | None = None,
@@ -68,15 +68,17 @@ class HuggingFace(Dataset):
             self.class_names = self.box_class_names = _object_classes(self.name, self._rows.features, classes)
         else:
             self._labels = _column(self.name, columns, labels, LABEL_COLUMNS, "label images")
-            self.ignore_index = ignore_index
             if classes is None:
                 raise _without_classes(self.name)
             self.class_names = parse_class_names(classes, f"the dataset '{self.name}'")
             self._table = LabelTable.plain(
                 len(self.class_names), ignore_index=ignore_index, reduce_zero_label=reduce_zero_label
             )
+            self.ignore_index = self._table.void
         self.colors = voc_palette(len(self.class_names))
-        settings = {"revision": revision, "config": config, "reduce_zero": reduce_zero_label or None}
+        settings: dict[str, Any] = {"revision": revision, "config": config, "reduce_zero": reduce_zero_label or None}
+        if not self._objects and self._table.void != (IGNORE if ignore_index is None else ignore_index):
+            settings["void"] = self._table.void
         self.protocol = {key: value for key, value in settings.items() if value is not None}
 
     def __len__(self) -> int:

@@ -123,14 +123,21 @@ def _two_readings(path: Path, other: Path | None = None) -> GauntletError:
     )
 
 
-def class_of_color(listed: ClassList, ignore_index: int) -> dict[int, int]:
-    """The class of every colour of a class file, colours as 65536 R + 256 G + B."""
+def class_of_color(listed: ClassList | None, void: int) -> dict[int, int]:
+    """The class of every colour of a class file, or the label of void; colours as 65536 R + 256 G + B.
+
+    Args:
+        listed: the class file; None for a folder without one, which has no colours.
+        void: label of the colours that count for nothing.
+    """
 
     def number(color: Color) -> int:
         return (color[0] << 16) | (color[1] << 8) | color[2]
 
+    if listed is None:
+        return {}
     classes = {number(color): index for index, color in enumerate(listed.colors)}
-    return classes | {number(color): ignore_index for color in listed.ignored}
+    return classes | dict.fromkeys(map(number, listed.ignored), void)
 
 
 def values_of(path: Path) -> set[int]:

@@ -28,6 +28,7 @@ from gauntlet.evaluation.triple import Triple, evaluate_triple
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.preparation import AUTO
 from gauntlet.models.sources.contract import ModelSource
+from gauntlet.numbers import parse_count
 from gauntlet.results.families import flatten
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store, open_store
@@ -155,6 +156,9 @@ def evaluate(  # type: ignore[misc]
         raise GauntletError("give either a model or a triple (model_name, backbone, dataset), or a model_folder.")
     wanted: Any = next(each for each in (task, threat_config, threat) if each is not None)
     wanted = list(wanted) if isinstance(wanted, tuple) else wanted
+    parse_count(workers, "workers")
+    if limit is not None:
+        parse_count(limit, "limit")
     settings = Settings(seed, batch_size, device, precision, importance, prepare, objects=objects)
     loggers = (logger, "wandb" if wandb else None)
     progress = progress or Logged(_LOGGER)

@@ -13,14 +13,15 @@ from gauntlet.datasets.contract import Dataset, DatasetIdentity
 from gauntlet.datasets.protocols import resizes
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.class_order import check_classes
-from gauntlet.evaluation.counting import Importance
-from gauntlet.metrics import DetectionMetric
+from gauntlet.evaluation.counting import COUNTERS, Importance
+from gauntlet.metrics import DetectionMetric, build_metric
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.defended_names import defences_in
 from gauntlet.models.precision import PRECISIONS
 from gauntlet.models.preparation import AUTO, choose_steps, parse_steps, prepare, same_function
 from gauntlet.models.sources.contract import ModelSource, coded_identity
+from gauntlet.numbers import parse_count
 from gauntlet.results.origin import NOWHERE, Origin, origin_here
 from gauntlet.results.record import Job
 from gauntlet.tasks import DETECTION, SEGMENTATION, get_task
@@ -60,8 +61,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         parse_steps(self.prepare)
-        if self.batch_size < 1:
-            raise GauntletError(f"batch_size must be at least 1, not {self.batch_size}.")
+        parse_count(self.batch_size, "batch_size")
         if self.precision not in PRECISIONS:
             raise GauntletError(f"precision must be one of {', '.join(PRECISIONS)}, not '{self.precision}'.")
 
@@ -129,6 +129,7 @@ def plan_job(
         model, dataset, threat, settings: what is evaluated, and how.
         address: `address` and `options` of the model, where it came from one.
     """
+    check_class_numbers(model.task, dataset)
     job = make_job(coded_identity(model), model.task, dataset.identity, threat, settings)
     threat.check_classes(model)
     origin = origin_here(model.origin if address is None else address, dataset.origin)
@@ -161,6 +162,11 @@ def _metric_in_key(task: str, dataset: DatasetIdentity) -> dict[str, Any]:
     Until version 2 of the detection metric, counts of a protocol that resizes held no sizes of the unresized image.
     """
     return {"metric": DetectionMetric.version} if task == DETECTION and resizes(dataset.protocol) else {}
+
+
+def check_class_numbers(task: str, dataset: Dataset) -> None:
+    """An error where classes of a dataset cannot be counted: their names, its void or its background."""
+    build_metric(task, COUNTERS[task].metric_options(dataset))
 
 
 def check_threat(threat: Threat, dataset: Dataset) -> None:

@@ -19,6 +19,7 @@ from gauntlet.evaluation.jobs import (
     DEFAULT_BATCH_SIZE,
     PlannedJob,
     Settings,
+    check_class_numbers,
     check_sizes,
     check_threat,
     make_job,
@@ -29,7 +30,7 @@ from gauntlet.models.preparation import AUTO
 from gauntlet.models.sources.contract import ModelSource, coded_identity
 from gauntlet.results.model_names import distinct_names
 from gauntlet.results.origin import origin_here
-from gauntlet.tasks import SEGMENTATION, TASKS, get_task
+from gauntlet.tasks import SEGMENTATION, TASKS
 from gauntlet.threats import build_threats, suites
 from gauntlet.threats.contract import Threat
 from gauntlet.yaml_files import read_mapping
@@ -54,7 +55,7 @@ class DatasetEntry(_Section):
     name: str = Field(description="A dataset; 'gauntlet list datasets' shows them.")
     split: str | None = Field(default=None, description="Its usual evaluation split by default.")
     root: str | None = Field(default=None, description="Where it lies on disk.")
-    limit: int | None = Field(default=None, ge=1, description="Only the first so many images.")
+    limit: int | None = Field(default=None, ge=1, strict=True, description="Only the first so many images.")
     spread: bool = Field(default=False, description="Take them at equal distances instead, as for frames of a video.")
     protocol: str | dict[str, Any] | None = Field(default=None, description="How images are resized and cropped.")
     options: dict[str, Any] = Field(default={}, description="What else the dataset takes, such as condition for acdc.")
@@ -70,7 +71,7 @@ class Plan(_Section):
         default=[], description="Names, files or descriptions; lists and ranges in a description are sweeps."
     )
     seeds: list[int] = Field(default=[0], min_length=1)
-    batch_size: int = Field(default=DEFAULT_BATCH_SIZE, ge=1)
+    batch_size: int = Field(default=DEFAULT_BATCH_SIZE, ge=1, strict=True)
     precision: str = "fp32"
     prepare: str = Field(
         default=AUTO,
@@ -155,7 +156,7 @@ def plan_jobs(
             model_identity = coded_identity(source)
             if source.task not in threats:
                 threats[source.task] = (every.get(source.task) or plan_threats(plan, source.task)).chosen(only, skip)
-            get_task(source.task).class_names(dataset)  # an error now, not in the middle of the night
+            check_class_numbers(source.task, dataset)  # an error now, not in the middle of the night
             origin = origin_here(entry.model_dump(), dataset.origin)
             for threat in fitting_threats(threats[source.task], dataset, progress):
                 for seed in plan.seeds:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from gauntlet.class_numbers import check_class_names
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import BoolArray
 from gauntlet.metrics.views import Views
@@ -66,6 +67,7 @@ class Metric(ABC):
 
     def __init__(self, class_names: Sequence[str]) -> None:
         self.class_names = tuple(class_names)
+        check_class_names(self.class_names)
 
     @abstractmethod
     def update(self, prediction: Any, target: Any, region: BoolArray | None = None) -> Any:

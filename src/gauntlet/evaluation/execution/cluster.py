@@ -15,6 +15,7 @@ from gauntlet.evaluation.execution.workers.driver import Begun, Driver
 from gauntlet.evaluation.execution.workers.ray_pool import RayPool, start_ray
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
+from gauntlet.numbers import parse_count
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
 
@@ -32,6 +33,11 @@ class RayExecutor:
     address: str | None = None
     cpus_per_worker: int = 1
     workers: int | None = None
+
+    def __post_init__(self) -> None:
+        parse_count(self.cpus_per_worker, "cpus_per_worker")
+        if self.workers is not None:
+            parse_count(self.workers, "workers")
 
     def run(
         self, jobs: Sequence[PlannedJob], store: Store, progress: Progress, *, again: bool = False

@@ -37,6 +37,7 @@ from gauntlet.evaluation.normalisation_advice import advise_on_normalisation
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity
 from gauntlet.models.sources.contract import ModelSource, coded_identity
+from gauntlet.numbers import parse_count
 from gauntlet.results.model_facts import ModelFacts
 from gauntlet.results.record import Evaluation
 from gauntlet.results.schema import COMPLETE
@@ -129,6 +130,10 @@ class LocalExecutor:
     """
 
     workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None:
+            parse_count(self.workers, "workers")
 
     def run(
         self, jobs: Sequence[PlannedJob], store: Store, progress: Progress, *, again: bool = False

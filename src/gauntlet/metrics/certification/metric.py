@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.class_numbers import check_void
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import BoolArray, divide
 from gauntlet.metrics.certification.testing import certified_radius, check_taus, check_testing, p_values, rejected
@@ -52,6 +53,7 @@ class CertificationMetric(Metric):
         tolerated: int = 0,
     ) -> None:
         super().__init__(class_names)
+        check_void(ignore_index, len(self.class_names))
         check_taus(tau)
         check_testing(alpha, correction, tolerated)
         self.ignore_index, self.sigma, self.tau = ignore_index, sigma, tuple(tau)

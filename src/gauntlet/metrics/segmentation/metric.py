@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.class_numbers import check_background, check_void
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import BoolArray, FloatArray, corruption_error, divide, nan_mean
 from gauntlet.metrics.contract import NAN, Figure, Metric, metrics
@@ -51,7 +52,7 @@ class SegmentationMetric(Metric):
 
     Args:
         class_names: names of the K classes.
-        ignore_index: the label that counts for nothing.
+        ignore_index: the label that counts for nothing, outside the classes; None where every pixel counts.
         background_index: the class that foreground-only figures leave out, or None for none.
         objects: whether counts keep the connected objects of the ground truth and how much of each is right.
     """
@@ -64,6 +65,8 @@ class SegmentationMetric(Metric):
         objects: bool = False,
     ) -> None:
         super().__init__(class_names)
+        check_void(ignore_index, len(self.class_names))
+        check_background(background_index, len(self.class_names))
         self.objects = objects
         self.ignore_index = ignore_index
         self.background_index = background_index
