@@ -189,3 +189,13 @@ def test_an_animation_is_no_image(tmp_path: Path) -> None:
     frames[0].save(tmp_path / "images/moving.gif", save_all=True, append_images=frames[1:])
     with pytest.raises(GauntletError, match="is an animation"):
         load_dataset("folder", root=tmp_path)[1]
+
+
+def test_palettes_that_disagree_are_no_class_numbers(tmp_path: Path) -> None:
+    masks = photographs(tmp_path, 2)
+    order = np.array([2, 0, 1], np.uint8)
+    palette_mask(masks / "0.png", TRUTH, COLORS)
+    palette_mask(masks / "1.png", order[TRUTH], COLORS[np.argsort(order)])
+    with pytest.raises(GauntletError, match=r"position 0 of the palette .*masks='indices'"):
+        load_dataset("folder", root=tmp_path)
+    assert labels_of(tmp_path, 1, masks="indices") == order[TRUTH].tolist()

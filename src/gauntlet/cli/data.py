@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,9 @@ from gauntlet.cli.app import app
 from gauntlet.cli.output import print_json
 from gauntlet.cli.shared_options import DepthRuleOption, JsonOption, SeedOption
 from gauntlet.errors import GauntletError
+
+if TYPE_CHECKING:
+    from gauntlet.datasets.check import CheckReport
 
 data_app = typer.Typer(help="Datasets on disk.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
@@ -29,19 +33,60 @@ def check(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Look into the first so many images only.")
     ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", help="An option of the dataset, NAME=VALUE: binary=true, ignore_index=0."),
+    ] = None,
+    strip: Annotated[
+        Path | None,
+        typer.Option("--strip", help="PNG with some masks in class colours; in the cache folder by default."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Verify a dataset's layout, read its images and labels, and count."""
+    """Verify a dataset's layout, read its images and labels, count, and draw some masks in class colours."""
     from gauntlet.datasets.check import check_dataset
 
-    report = check_dataset(name, root, split=split, limit=limit)
+    options = dict(_parse_option(each) for each in option or [])
+    report = check_dataset(name, root, split=split, limit=limit, **options)
+    drawn = _draw_strips(name, root, report, options, strip)
     if as_json:
-        print_json(report.as_dict())
+        print_json({**report.as_dict(), "strips": [str(path) for path in drawn]})
     else:
         for line in report.lines():
             typer.echo(line)
+        for path in drawn:
+            typer.echo(f"masks in class colours: {path}")
     if not report.ok:
         raise GauntletError(f"the dataset '{name}' at {root} has problems; they are listed above.")
+
+
+def _parse_option(text: str) -> tuple[str, Any]:
+    """Name and value of an option of a dataset; the value is read as YAML."""
+    from gauntlet.yaml_files import parse_yaml
+
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise GauntletError(f"--option must look like NAME=VALUE, not '{text}'.")
+    return name, parse_yaml(value)
+
+
+def _draw_strips(
+    name: str, root: Path, report: CheckReport, options: Mapping[str, Any], place: Path | None
+) -> list[Path]:
+    """Pictures of some masks of every split that has any; none of a split in which nothing could be read."""
+    from gauntlet.datasets import load_dataset
+    from gauntlet.files import cache_folder
+    from gauntlet.pictures.label_strip import write_label_strip
+
+    splits = [split for split in report.splits if split.checked and split.ignored is not None]
+    paths = []
+    for split in splits:
+        path = place or cache_folder() / "masks" / f"{report.dataset}-{Path(root).resolve().name}-{split.split}.png"
+        if place is not None and len(splits) > 1:
+            path = place.with_stem(f"{place.stem}-{split.split}")
+        dataset = load_dataset(name, root=root, split=split.split, **options)
+        paths.append(write_label_strip(dataset, path, split.frequencies))
+    return paths
 
 
 @data_app.command(epilog="Example: gauntlet data corrupt streets copies --corruption fog --severity 1..5 --limit 20")

@@ -12,8 +12,11 @@ import numpy as np
 
 from gauntlet.datasets import datasets, load_dataset
 from gauntlet.datasets.contract import Dataset
+from gauntlet.datasets.doubts import PixelCounts, label_doubts
+from gauntlet.datasets.image_files import ImageFiles
 from gauntlet.datasets.tree import LayoutError
 from gauntlet.errors import GauntletError, UnknownNameError
+from gauntlet.numbers import counted
 from gauntlet.samples import Sample
 
 MAX_PROBLEMS = 20
@@ -37,6 +40,8 @@ class SplitReport:
         problems: what is wrong, one sentence each, at most `MAX_PROBLEMS`.
         problem_count: how many problems there were.
         notes: what is unusual but not wrong.
+        doubts: labels that a wrong reading of the masks would give as well, one sentence each with both readings.
+        trivial: figures of the most frequent class as the answer everywhere; empty without label images.
     """
 
     split: str
@@ -53,6 +58,8 @@ class SplitReport:
     problems: list[str] = field(default_factory=list)
     problem_count: int = 0
     notes: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    trivial: dict[str, float] = field(default_factory=dict)
 
     def add_problem(self, sentence: str) -> None:
         self.problem_count += 1
@@ -76,7 +83,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong; labels may be in doubt."""
         return not any(split.problem_count for split in self.splits)
 
     def as_dict(self) -> dict[str, Any]:
@@ -86,7 +93,9 @@ class CheckReport:
     def lines(self) -> Iterator[str]:
         """The report as text, line by line."""
         place = f" in {self.root}" if self.root else ""
-        yield f"{self.dataset}{place}: {'no problems' if self.ok else 'problems found'}"
+        doubted = any(split.doubts for split in self.splits)
+        verdict = "problems found" if not self.ok else "labels in doubt" if doubted else "no problems"
+        yield f"{self.dataset}{place}: {verdict}"
         for split in self.splits:
             yield from _split_lines(split)
 
@@ -162,9 +171,9 @@ def _check_split(dataset: Dataset, published: int | None, limit: int | None) -> 
     if published is not None and published != len(dataset):
         report.notes.append(f"the published split has {published} images, this one {len(dataset)}")
     sizes: Counter[str] = Counter()
-    pixels = np.zeros(dataset.num_classes, dtype=np.int64)
+    pixels = PixelCounts.none(dataset)
     boxes = np.zeros(len(dataset.box_class_names), dtype=np.int64)
-    ignored = labelled = 0
+    turned = 0
     for index in range(len(dataset) if limit is None else min(limit, len(dataset))):
         try:
             sample = dataset[index]
@@ -172,28 +181,37 @@ def _check_split(dataset: Dataset, published: int | None, limit: int | None) -> 
             report.add_problem(str(error))
             continue
         report.checked += 1
+        turned += isinstance(dataset, ImageFiles) and dataset.is_turned(index)
         sizes[f"{sample.image.shape[0]}x{sample.image.shape[1]}"] += 1
         if sample.labels is not None:
-            counts = np.bincount(sample.labels.ravel(), minlength=dataset.num_classes)[: dataset.num_classes]
-            if dataset.ignore_index is not None and dataset.ignore_index < dataset.num_classes:
-                counts[dataset.ignore_index] = 0
-            pixels += counts
-            ignored += sample.labels.size - int(counts.sum())
-            labelled += sample.labels.size
+            pixels.add(sample.labels, dataset.ignore_index)
         if sample.boxes is not None:
             boxes += np.bincount(sample.boxes.classes, minlength=len(boxes))
             _count_boxes(report, sample)
     report.sizes = dict(sizes.most_common())
-    if labelled:
-        report.ignored = ignored / labelled
-        report.frequencies = _shares(dataset.class_names, pixels)
+    if pixels.total:
+        report.ignored = pixels.void / pixels.total
+        report.frequencies = _shares(dataset.class_names, pixels.classes)
+        report.doubts = label_doubts(dataset, pixels)
+        report.trivial = _trivial(pixels)
     else:
         report.frequencies = _shares(dataset.box_class_names, boxes)
+    if turned:
+        report.notes.append(
+            f"{counted(turned, 'image')} with a camera tag (EXIF) that turns what viewers show; pixels are read as "
+            "stored, and labels and boxes must fit those"
+        )
     absent = [name for name, share in report.frequencies.items() if share == 0]
     if absent and report.checked:
         shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
         report.notes.append(f"classes that do not occur: {shown}")
     return report
+
+
+def _trivial(pixels: PixelCounts) -> dict[str, float]:
+    """Figures of the most frequent class as the answer everywhere: mIoU and aAcc."""
+    share = int(pixels.classes.max()) / max(1, int(pixels.classes.sum()))
+    return {"mIoU": share / max(1, int(np.count_nonzero(pixels.classes))), "aAcc": share}
 
 
 def _count_boxes(report: SplitReport, sample: Sample) -> None:
@@ -227,6 +245,12 @@ def _split_lines(split: SplitReport) -> Iterator[str]:
         yield f"    {kind}: " + ", ".join(f"{name} {100 * share:.2f} %" for share, name in used[:20])
     if split.ignored is not None:
         yield f"    ignored pixels: {100 * split.ignored:.2f} %"
+    if split.trivial:
+        most = max(split.frequencies, key=lambda name: split.frequencies[name])
+        figures = ", ".join(f"{name} {100 * value:.2f} %" for name, value in split.trivial.items())
+        yield f"    trivial answer, '{most}' everywhere: {figures}"
+    for doubt in split.doubts:
+        yield f"    doubt: {doubt}"
     for note in split.notes:
         yield f"    note: {note}"
     for problem in split.problems:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gauntlet.class_numbers import WIDE_VOID
 from gauntlet.datasets.class_files import ClassList, read_class_list
+from gauntlet.datasets.doubts import spread
 from gauntlet.datasets.image_files import Entry, LabelledImages
 from gauntlet.datasets.images import color_mode
 from gauntlet.datasets.label_numbers import IGNORE, LabelTable, parse_class_names
@@ -122,8 +123,7 @@ class Folder(LabelledImages):
 
     def _spread_masks(self) -> list[Path]:
         """At most `_LOOKED_AT` masks at equal distances."""
-        count = min(len(self._entries), _LOOKED_AT)
-        chosen = (self._entries[index * len(self._entries) // count].labels for index in range(count))
+        chosen = (self._entries[index].labels for index in spread(len(self._entries), _LOOKED_AT))
         return [self.tree.path(labels) for labels in chosen if labels is not None]
 
     def _counted(self, ignored: Sequence[int], ignore_index: int | None, *, asks: bool) -> int:

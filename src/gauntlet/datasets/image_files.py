@@ -76,6 +76,10 @@ class ImageFiles(Dataset):
         self.check_size(entry, image.shape[0], image.shape[1])
         return Sample(entry.id, image, **self.ground_truth(entry))
 
+    def is_turned(self, index: int) -> bool:
+        """True if a camera's tag tells viewers to turn an image; its pixels are read as stored."""
+        return is_turned(self.tree.path(self._entries[index].image))
+
     @abstractmethod
     def ground_truth(self, entry: Entry) -> dict[str, Any]:
         """What is known of an image: the fields of its Sample apart from id and image."""

@@ -94,6 +94,8 @@ def choose_reading(reader: MaskReader, paths: Sequence[Path]) -> str:
         paths: some of the masks.
     """
     if not reader.colors:
+        if not reader.binary:
+            _check_palettes(paths)
         return INDICES
     sure: dict[str, Path] = {}
     for path in paths:
@@ -104,6 +106,24 @@ def choose_reading(reader: MaskReader, paths: Sequence[Path]) -> str:
     if len(sure) == 2:
         raise _two_readings(sure[INDICES], sure[COLORS])
     return next(iter(sure), COLORS)
+
+
+def _check_palettes(paths: Sequence[Path]) -> None:
+    """An error where a position in the palette has one colour in a mask and another one in another mask."""
+    known: dict[int, tuple[int, Path]] = {}
+    for path in paths:
+        if color_mode(path) != "P":
+            continue
+        positions, colors = read_indices(path).ravel(), read_colors(path).ravel()
+        used, first = np.unique(positions, return_index=True)
+        for position, color in zip(used.tolist(), colors[first].tolist(), strict=True):
+            other, where = known.setdefault(position, (color, path))
+            if other != color:
+                raise GauntletError(
+                    f"position {position} of the palette is one colour in the mask '{where}' and another one in "
+                    f"'{path}'; name the colours of the classes in a class file ('NAME R G B' a line in classes.txt), "
+                    f"or say masks='{INDICES}' where the positions are the classes all the same."
+                )
 
 
 def no_colors(path: Path) -> GauntletError:

@@ -19,6 +19,7 @@ from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.evaluation.cases import Case, Cases, find_cases
 from gauntlet.evaluation.counting import Importance
 from gauntlet.evaluation.detecbench_tasks import STORE_NAME, folder_dataset, folder_model, task_cases, told_to
+from gauntlet.evaluation.doubted_labels import tell_doubts
 from gauntlet.evaluation.execution.local import LoadedOnce, run_one, with_kept_samples
 from gauntlet.evaluation.execution.progress import Logged, Progress
 from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, check_sizes, options_for, plan_job
@@ -208,11 +209,16 @@ def evaluate(  # type: ignore[misc]
     if workers == 1 and len(every) > 1:
         every = with_kept_samples(every)
     with _opened(store) as opened, told_to(loggers, log_dir) as tell:
+        looked_at: set[int] = set()
         for key, planned in {planned.job.key: planned for planned in every}.items():
-            stored = None
+            stored, begun = None, False
             if retrieve_existing and opened is not None:
                 opened.renew_origins([(planned.job, planned.origin)])
                 stored = stored_as_asked(opened, planned)
+                begun = key in opened.states([key])
+            if not begun and id(planned.dataset) not in looked_at:
+                looked_at.add(id(planned.dataset))
+                tell_doubts([planned], progress)
             results[key] = stored or run_one(
                 planned, opened or Store(), progress, workers=workers, again=not retrieve_existing
             )

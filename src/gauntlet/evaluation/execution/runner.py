@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 from datetime import datetime, timezone
 from typing import Protocol
 
+from gauntlet.evaluation.doubted_labels import tell_doubts
 from gauntlet.evaluation.execution.failures import Failure, describe_error
 from gauntlet.evaluation.execution.local import LocalExecutor
 from gauntlet.evaluation.execution.progress import Logged, Progress
@@ -72,6 +73,7 @@ def run_jobs(
     _LOGGER.info("%d of %d evaluations are stored already and are not computed", len(outcome.stored), len(jobs))
     if not missing:
         return outcome
+    tell_doubts((planned for planned in missing if planned.job.key not in states), progress)
     ends = (executor or LocalExecutor(1)).run(missing, store, progress, again=again)
     # Closed here, not when nobody remembers it: in a notebook a stopped run would keep its claims on evaluations.
     with ExitStack() as at_end, RunLog(outcome, store, len(jobs)) as log, closing(ends):
