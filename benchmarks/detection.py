@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,7 +24,7 @@ from gauntlet.metrics.bootstrap import joint_intervals
 from gauntlet.metrics.detection.coco_figures import MOST_DETECTIONS, THRESHOLDS
 from gauntlet.metrics.detection.figures import figures
 from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
-from gauntlet.report.image_figures import THOROUGH
+from gauntlet.report.image_figures import BoxImages
 from gauntlet.samples import Boxes
 
 CLASSES = 80
@@ -101,8 +100,8 @@ def compare(images: int, detections: int) -> float:
     nothing = Boxes(np.zeros((0, 4), np.float32), np.zeros(0, np.int64), np.zeros(0, np.float32))
     others = [nothing if index % 10 == 0 else each for index, each in enumerate(detected)]
     first, second = list(zip(truths, detected, strict=True)), list(zip(truths, others, strict=True))
-    compare_objects(first[:20], second[:20], CLASSES, resamples=1, permutations=1)  # compiles
-    return measure(partial(compare_objects, first, second, CLASSES, **asdict(THOROUGH)))[1]
+    compare_objects(first[:20], second[:20], CLASSES, permutations=1)  # compiles
+    return measure(partial(compare_objects, first, second, CLASSES, permutations=BoxImages.permutations[0]))[1]
 
 
 def matched(truths: list[Boxes], detected: list[Boxes]) -> WeightedPrecision:
@@ -119,7 +118,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.compare:
         seconds = compare(options.compare, options.detections)
-        how = f"for {options.compare} images ({THOROUGH})"
+        how = f"for {options.compare} images ({BoxImages.permutations[0]} permutations)"
         print(f"{'gauntlet.analysis.compare_objects':36s} {seconds:7.2f} s of computing {how}")
         return
     truths, detected = make(options.images, options.detections)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gauntlet.report import build_report
-from gauntlet.report.assembly import read_scope_images
+from gauntlet.report.order import read_scope_images
 from gauntlet.report.render import html
 from gauntlet.report.scope import scopes
 from gauntlet.results import Store, open_store

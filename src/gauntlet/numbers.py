@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import SupportsIndex
 
 from gauntlet.errors import GauntletError
@@ -96,3 +97,12 @@ def format_duration(seconds: float) -> str:
 def counted(count: int, word: str, plural: str = "") -> str:
     """A number with its noun: "1 model", "2 models"; `plural` where that is not the word with an s."""
     return f"{count} {word if count == 1 else plural or word + 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as a list in a sentence.
+
+    >>> listed(["a", "b", "c"]), listed(["a"])
+    ('a, b and c', 'a')
+    """
+    return ", ".join(words[:-1]) + " and " + words[-1] if len(words) > 1 else "".join(words)

@@ -28,14 +28,15 @@ def test_the_exact_sign_flip_test_by_hand() -> None:
     assert row["p_value"] == pytest.approx(2 / 8)
     assert (row["better"], row["worse"], row["equal"]) == (3, 0, 0)
     assert (row["first"], row["second"]) == (pytest.approx(0.2), pytest.approx(0.4))
-    assert 0.1 - 1e-12 <= row["low"] <= row["difference"] <= row["high"] <= 0.3 + 1e-12
+    assert np.isnan(row["low"])  # three images reject no difference
+    assert np.isnan(row["high"])
 
 
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=7))
 def test_the_exact_p_value_is_the_share_of_flips(differences: list[int]) -> None:
     values = np.array(differences, float)
-    row = compare_images(images([0.0] * len(values)), images(list(values)), resamples=10).iloc[0]
+    row = compare_images(images([0.0] * len(values)), images(list(values))).iloc[0]
     flips = [abs(np.dot(signs, values)) for signs in itertools.product([-1, 1], repeat=len(values))]
     assert row["p_value"] == pytest.approx(np.mean(np.array(flips) >= abs(values.sum()) - 1e-9))
 
@@ -171,9 +172,10 @@ def test_the_map_of_two_detectors_is_compared_by_swapping_images() -> None:
         chance.append(map_of(truths, other) - map_of(truths, one))
     expected = np.mean(np.abs(chance) >= abs(row["difference"]) - 1e-9)
     assert row["p_value"] == pytest.approx(expected)
-    assert row["low"] <= row["difference"] <= row["high"]
-    back = compare_objects(pairs[1], pairs[0], 4).iloc[0]
-    assert (back["difference"], back["low"]) == (pytest.approx(-row["difference"]), pytest.approx(-row["high"]))
+    low, high = compare_objects(pairs[0], pairs[1], 4, level=0.8).iloc[0][["low", "high"]]
+    assert low <= row["difference"] <= high
+    back = compare_objects(pairs[1], pairs[0], 4, level=0.8).iloc[0]
+    assert (back["difference"], back["low"]) == (pytest.approx(-row["difference"]), pytest.approx(-high))
 
 
 def test_detectors_of_other_images_or_of_nothing_are_not_compared() -> None:

@@ -15,7 +15,7 @@ from gauntlet.results import Store, open_store
 def store_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "results.db"
     with open_store(path) as store:
-        fill_store(store, MODELS, SMALL, images=6)
+        fill_store(store, MODELS, SMALL, images=8)
     return path
 
 

@@ -1,79 +1,57 @@
-"""Is one model really better? Paired tests over the same images, unpaired ones between groups of models."""
+"""Tests of a difference: paired over the same images, unpaired between groups of models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from gauntlet.analysis.better import (
+    PERMUTATIONS,
+    Figures,
+    Relabelled,
+    of_counts,
+    of_means,
+    of_objects,
+    relabel,
+)
 from gauntlet.analysis.frames import require_columns
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.arithmetic import FloatArray, nan_mean
-from gauntlet.metrics.detection.coco_figures import MOST_DETECTIONS, THRESHOLDS
+from gauntlet.metrics.arithmetic import FloatArray
 from gauntlet.metrics.detection.metric import Pair
-from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
 from gauntlet.metrics.segmentation.counts import CountTable
-from gauntlet.metrics.segmentation.figures import cmiou, mean_iou
-from gauntlet.samples import Boxes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-RESAMPLES = 1000
-PERMUTATIONS = 10_000
 LEVEL = 0.95
-EXACT_UP_TO = 12
-"""Images up to which all sign flips are tried instead of a sample of them."""
-_CHUNK = 500
 
 
-class ResamplingOptions(TypedDict, total=False):
-    """The fields of `Resampling`, as keyword arguments."""
+class DrawOptions(TypedDict, total=False):
+    """The fields of `Drawing`, as keyword arguments."""
 
-    resamples: int
     permutations: int
     level: float
     seed: int
 
 
-class Resampling(NamedTuple):
-    """How much a test draws.
+class Drawing(NamedTuple):
+    """How a test draws.
 
     Attributes:
-        resamples: bootstrap samples for the interval.
-        permutations: sign flips for the p-value; all of them for at most 12 images.
+        permutations: relabellings, from which p-value and interval follow; all of them where there are not more (of
+            images: up to 12).
         level: coverage of the interval.
-        seed: of both.
+        seed: of the sample of relabellings.
     """
 
-    resamples: int = RESAMPLES
     permutations: int = PERMUTATIONS
     level: float = LEVEL
     seed: int = 0
-
-    @property
-    def percentiles(self) -> list[float]:
-        """The two ends of the interval."""
-        return [50 * (1 - self.level), 50 * (1 + self.level)]
-
-
-def smallest_p_value(images: int, permutations: int = PERMUTATIONS) -> float:
-    """What a paired permutation test of so many images can reach at best.
-
-    Of the 2^n ways to exchange two models, two give the observed size: none exchanged, and all of them. A sample of the
-    ways counts the observed one too.
-
-    >>> smallest_p_value(8), smallest_p_value(100, permutations=1999)
-    (0.0078125, 0.0005)
-    """
-    return 2.0 ** (1 - images) if images <= EXACT_UP_TO else 1 / (permutations + 1)
-
-
-# The difference second - first of R samples, from the weight that each image has for either model: (R, N) -> (R,).
-Difference = Callable[[FloatArray, FloatArray], FloatArray]
 
 
 def compare_images(
@@ -82,15 +60,18 @@ def compare_images(
     metric: str = "mIoU",
     *,
     view: str = "all",
-    **draws: Unpack[ResamplingOptions],
+    **draws: Unpack[DrawOptions],
 ) -> pd.DataFrame:
-    """Whether a per-image figure differs between two models on the same images.
+    """Compare the mean of a per-image figure of two models on the same images.
+
+    The test swaps the models on some images. The interval is that of the differences it does not reject, so that it
+    excludes 0 exactly where the p-value is below 1 - level; NaN with too few images to reject any (below 6).
 
     Args:
         first, second: per-image frames of two evaluations: image_id, view and a column of the metric.
         metric: "mIoU" or "accuracy".
         view: the view to compare.
-        draws: how much is drawn; by default as `Resampling` says.
+        draws: how the test draws; by default as `Drawing` says.
 
     Returns:
         One row: metric, view, images (in both, with a value), first, second (means), difference (second - first), low,
@@ -103,14 +84,11 @@ def compare_images(
     pairs = pairs.sort_values("image_id", kind="stable")
     x, y = pairs["first"].to_numpy(float), pairs["second"].to_numpy(float)
 
-    def difference(weights_first: FloatArray, weights_second: FloatArray) -> FloatArray:
-        return np.asarray((weights_second - weights_first) @ (y - x) / len(x))
-
-    row = _test(difference, len(x), Resampling(**draws))
+    row = _row(of_means(x, y), len(x), Drawing(**draws))
     change = pairs["difference"]
     return pd.DataFrame(
         [
-            {"metric": metric, "view": view, "images": len(x), "first": x.mean(), "second": y.mean(), **row}
+            {"metric": metric, "view": view, "images": len(x), **row}
             | {"better": int((change > 0).sum()), "worse": int((change < 0).sum()), "equal": int((change == 0).sum())}
         ]
     )
@@ -137,12 +115,11 @@ def image_differences(
 def compare_counts(
     first: CountTable,
     second: CountTable,
-    **draws: Unpack[ResamplingOptions],
+    **draws: Unpack[DrawOptions],
 ) -> pd.DataFrame:
-    """Whether the dataset mIoU (CmIoU) differs between two models on the same images.
+    """Compare the dataset mIoU (CmIoU) of two models on the same images.
 
-    The bootstrap draws images, the permutation swaps the two models' counts of an image; both recompute the dataset
-    figure, which is no mean over images.
+    The test swaps the two models' counts of an image and recomputes the dataset figure, which is no mean over images.
 
     Args:
         first, second: counts of the same N images, in the same order.
@@ -151,29 +128,19 @@ def compare_counts(
     Returns:
         One row: metric, images, first, second, difference (second - first), low, high, p_value.
     """
-    if len(first) != len(second) or not np.array_equal(first.ground_truth, second.ground_truth):
-        raise GauntletError("the two tables count different images; evaluate both models on the same dataset.")
+    figures = of_counts([first], [second])
     _require_two(len(first))
-
-    def figure(of_first: FloatArray, of_second: FloatArray) -> FloatArray:
-        counts = first.weighted(of_first) + second.weighted(of_second)  # a row per sample
-        return mean_iou(counts.true_positives, counts.union)
-
-    def difference(swapped: FloatArray, kept: FloatArray) -> FloatArray:
-        return figure(swapped, kept) - figure(kept, swapped)
-
-    values = {"first": cmiou(first), "second": cmiou(second)}
-    row = _test(difference, len(first), Resampling(**draws))
-    return pd.DataFrame([{"metric": "mIoU", "images": len(first), **values, **row}])
+    row = _row(figures, len(first), Drawing(**draws))
+    return pd.DataFrame([{"metric": "mIoU", "images": len(first), **row}])
 
 
 def compare_objects(
     first: Sequence[Pair],
     second: Sequence[Pair],
     num_classes: int,
-    **draws: Unpack[ResamplingOptions],
+    **draws: Unpack[DrawOptions],
 ) -> pd.DataFrame:
-    """Whether the mAP differs between two detectors on the same images; as `compare_counts` for mIoU.
+    """Compare the mAP of two detectors on the same images; as `compare_counts` for mIoU.
 
     Args:
         first, second: objects and detections of the same N images, in the same order.
@@ -183,25 +150,10 @@ def compare_objects(
     Returns:
         One row: metric, images, first, second, difference (second - first), low, high, p_value.
     """
-    pairs = [*first, *second]
-    if len(first) != len(second) or not all(_same_objects(a, b) for (a, _), (b, _) in zip(first, second, strict=True)):
-        raise GauntletError("the two detectors saw different images; evaluate both on the same dataset.")
+    figures = of_objects([first], [second], num_classes)
     _require_two(len(first))
-    # Every image twice, with the detections of either model: which of them counts is a matter of weights.
-    table = ObjectTable.of([truth for truth, _ in pairs], [detected for _, detected in pairs], num_classes)
-    precision = WeightedPrecision(table, THRESHOLDS, MOST_DETECTIONS[-1])
-
-    def figure(of_first: FloatArray, of_second: FloatArray) -> FloatArray:
-        average = precision(np.hstack([of_first, of_second]))  # (R, T, K)
-        return nan_mean(average.reshape(len(average), -1), axis=1)
-
-    def difference(swapped: FloatArray, kept: FloatArray) -> FloatArray:
-        return figure(swapped, kept) - figure(kept, swapped)
-
-    everything, nothing = np.ones((1, len(first))), np.zeros((1, len(first)))
-    values = float(figure(everything, nothing)[0]), float(figure(nothing, everything)[0])
-    row = _test(difference, len(first), Resampling(**draws))
-    return pd.DataFrame([{"metric": "mAP", "images": len(first), "first": values[0], "second": values[1], **row}])
+    row = _row(figures, len(first), Drawing(**draws))
+    return pd.DataFrame([{"metric": "mAP", "images": len(first), **row}])
 
 
 def _require_two(images: int) -> None:
@@ -209,8 +161,15 @@ def _require_two(images: int) -> None:
         raise GauntletError(f"two models need at least 2 images to be compared, not {images}.")
 
 
-def _same_objects(first: Boxes, second: Boxes) -> bool:
-    return np.array_equal(first.xyxy, second.xyxy) and np.array_equal(first.classes, second.classes)
+def _row(figures: Figures, images: int, draws: Drawing) -> dict[str, float]:
+    """Return figures, difference, interval and p-value of one test."""
+    test = relabel(figures, images, draws.permutations, draws.seed)
+    return {"first": test.first, "second": test.second, **_result(test, draws.level)}
+
+
+def _result(test: Relabelled, level: float) -> dict[str, float]:
+    low, high = test.interval(1 - level)
+    return {"difference": test.observed, "low": low, "high": high, "p_value": test.p_value()}
 
 
 def compare_groups(
@@ -219,20 +178,24 @@ def compare_groups(
     group: str,
     first: str,
     second: str,
-    **draws: Unpack[ResamplingOptions],
+    **draws: Unpack[DrawOptions],
 ) -> pd.DataFrame:
-    """Whether a score differs between two groups of models (transformer against convolution backbones).
+    """Compare a score between two groups of models (transformer against convolution backbones).
+
+    The test relabels the models, in all ways where there are not more than `permutations`. The interval is that of the
+    differences it does not reject.
 
     Args:
         table: one row per model, such as `scores` gives.
         score: the column to compare; NaN rows are left out.
         group: the column that tells the groups apart.
         first, second: two of its values.
-        draws: bootstrap samples of both groups, random relabellings for the p-value.
+        draws: as for `compare_images`.
 
     Returns:
         One row: score, group, first, second, n_first, n_second, mean_first, mean_second, difference (second - first),
-        low, high, p_value (two-sided); NaN where a group has fewer than two models.
+        low, high, p_value (two-sided); NaN where a group has fewer than two models, low and high also where there are
+        too few for any p-value below 1 - level (3 and 3).
     """
     require_columns(table, [score, group], "a comparison of groups")
     rows = table.dropna(subset=score)
@@ -242,58 +205,27 @@ def compare_groups(
     means = {"mean_first": _mean(x), "mean_second": _mean(y), "difference": _mean(y) - _mean(x)}
     if min(len(x), len(y)) < 2:
         return pd.DataFrame([{**head, **means, "low": np.nan, "high": np.nan, "p_value": np.nan}])
-    settings = Resampling(**draws)
-    generator = np.random.default_rng(settings.seed)
-    drawn = [
-        values[generator.integers(len(values), size=(settings.resamples, len(values)))].mean(axis=1)
-        for values in (x, y)
-    ]
-    low, high = np.percentile(drawn[1] - drawn[0], settings.percentiles)
-    pooled = np.concatenate([x, y])
-    shuffled = generator.permuted(np.tile(pooled, (settings.permutations, 1)), axis=1)
-    chance = shuffled[:, len(x) :].mean(axis=1) - shuffled[:, : len(x)].mean(axis=1)
-    p_value = _p_value(means["difference"], chance, exact=False)
-    return pd.DataFrame([{**head, **means, "low": float(low), "high": float(high), "p_value": p_value}])
+    settings = Drawing(**draws)
+    test = _relabel_groups(x, y, settings)
+    return pd.DataFrame([{**head, **means, **_result(test, settings.level)}])
+
+
+def _relabel_groups(first: FloatArray, second: FloatArray, draws: Drawing) -> Relabelled:
+    """The difference of two means under all, or many random, ways to form two groups of these sizes."""
+    pooled, size = np.concatenate([first, second]), len(second)
+    exact = math.comb(len(pooled), size) <= draws.permutations
+    if exact:
+        chosen = np.array(list(itertools.combinations(range(len(pooled)), size)))
+    else:
+        generator = np.random.default_rng(draws.seed)
+        chosen = generator.permuted(np.tile(np.arange(len(pooled)), (draws.permutations, 1)), axis=1)[:, :size]
+    sums = pooled[chosen].sum(axis=1)
+    change = sums / size - (pooled.sum() - sums) / len(first)
+    # What a true difference of 1 adds to the difference of the new groups: those of the second group that stayed in it.
+    stayed = (chosen >= len(first)).sum(axis=1)
+    kept = stayed / size - (size - stayed) / len(first)
+    return Relabelled(float(first.mean()), float(second.mean()), change, kept, exact)
 
 
 def _mean(values: FloatArray) -> float:
     return float(values.mean()) if len(values) else float("nan")
-
-
-def _test(difference: Difference, images: int, draws: Resampling) -> dict[str, float]:
-    """Observed difference, bootstrap interval over images and sign-flip p-value."""
-    generator = np.random.default_rng(draws.seed)
-    observed = float(difference(np.zeros((1, images)), np.ones((1, images)))[0])
-    if np.isnan(observed):  # a figure that is undefined for these images: nothing to test
-        return dict.fromkeys(("difference", "low", "high", "p_value"), observed)
-    drawn = []
-    for count in _chunks(draws.resamples):
-        weights = generator.multinomial(images, np.full(images, 1 / images), size=count).astype(np.float64)
-        drawn.append(difference(np.zeros_like(weights), weights))
-    low, high = np.nanpercentile(np.concatenate(drawn), draws.percentiles)
-    exact = images <= EXACT_UP_TO
-    tried = _all_flips(images) if exact else _random_flips(images, draws.permutations, generator)
-    chance = [difference(flips, 1 - flips) for flips in tried]
-    p_value = _p_value(observed, np.concatenate(chance), exact=exact)
-    return {"difference": observed, "low": float(low), "high": float(high), "p_value": p_value}
-
-
-def _chunks(total: int) -> list[int]:
-    """Parts of at most _CHUNK samples: weights of 1000 samples of 100,000 images are not small."""
-    return [min(_CHUNK, total - start) for start in range(0, total, _CHUNK)]
-
-
-def _all_flips(images: int) -> Iterator[FloatArray]:
-    codes = np.arange(2**images)
-    yield ((codes[:, None] >> np.arange(images)) & 1).astype(np.float64)
-
-
-def _random_flips(images: int, permutations: int, generator: np.random.Generator) -> Iterator[FloatArray]:
-    for count in _chunks(permutations):
-        yield generator.integers(0, 2, size=(count, images)).astype(np.float64)
-
-
-def _p_value(observed: float, chance: npt.NDArray[np.float64], *, exact: bool) -> float:
-    """Share of relabellings at least as extreme, two-sided; a sampled one counts the observed labelling too."""
-    extreme = int((np.abs(chance) >= abs(observed) - 1e-12).sum())
-    return extreme / len(chance) if exact else (extreme + 1) / (len(chance) + 1)

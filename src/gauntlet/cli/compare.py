@@ -14,7 +14,7 @@ from gauntlet.cli.shared_options import DEFAULT_STORE, JsonOption, ModelOptions,
 from gauntlet.cli.stored_models import stored_name
 
 if TYPE_CHECKING:
-    from gauntlet.report.pages.comparison import Comparison
+    from gauntlet.report.pages.comparison import Comparison, Difference
     from gauntlet.report.tables import Table
 
 MOST_FLIPS = 10
@@ -32,9 +32,9 @@ def compare(
     *,
     model_options: ModelOptions,
 ) -> None:
-    """Compare two models: differences with paired intervals, and which classes and images change sides."""
+    """Compare two models: verdict, difference, interval and p-value under every threat, and for what ranks them."""
     from gauntlet.report.pages.comparison import compare_models
-    from gauntlet.report.pages.comparison_page import class_tables, difference_table, image_tables, to_document, verdict
+    from gauntlet.report.pages.comparison_page import difference_table, image_tables, to_document, verdict
     from gauntlet.report.render.html import write
     from gauntlet.report.tables import Table
     from gauntlet.report.write import write_text
@@ -48,10 +48,10 @@ def compare(
         print_json([_record(each) for each in comparisons])
         return
     for each in comparisons:
-        flips = [block for block in (*class_tables(each), *image_tables(each)) if isinstance(block, Table)]
+        flips = [block for block in image_tables(each) if isinstance(block, Table)]
         for table in (difference_table(each), *(block for block in flips if "change sides" in block.title)):
             _print(each, table)
-        typer.echo(verdict(each))
+        typer.echo("\n".join(filter(None, (verdict(each), each.order.sentence()))))
     if written is not None:
         typer.echo(f"written to {written.resolve()}")
 
@@ -68,8 +68,6 @@ def _print(comparison: Comparison, table: Table) -> None:
 
 
 def _record(comparison: Comparison) -> dict[str, Any]:
-    from dataclasses import asdict
-
     from gauntlet.report.pages.comparison_page import verdict
 
     scope = comparison.scope
@@ -82,7 +80,26 @@ def _record(comparison: Comparison) -> dict[str, Any]:
         "dataset_digest": scope.digest,
         "metric": scope.metric,
         "verdict": verdict(comparison),
-        "differences": [_nullable(asdict(each)) for each in comparison.differences],
+        "order": comparison.order.sentence(),
+        "differences": [_nullable(_difference(each)) for each in comparison.differences],
+    }
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    told = difference.told
+    return {
+        "threat": difference.threat,
+        "kind": difference.kind,
+        "first": difference.first,
+        "second": difference.second,
+        "change": asdict(difference.change),
+        "p_value": told.p_value if told else None,
+        "adjusted": told.adjusted if told else None,
+        "verdict": difference.verdict,
+        "better": difference.better,
+        "worse": difference.worse,
     }
 
 

@@ -31,7 +31,7 @@ def leaderboard(
 ) -> None:
     """Rank the models of a store, or the published ones: clean figure, worst cases, ReM, GAM, real weather."""
     from gauntlet.errors import unknown_name
-    from gauntlet.report.pages.entries import leaderboard_tables, published_entries, store_entries
+    from gauntlet.report.pages.entries import leaderboard_tables, published_entries, store_entries, store_orders
     from gauntlet.report.tables import format_cell
     from gauntlet.results import open_store
     from gauntlet.results import published as figures
@@ -54,14 +54,21 @@ def leaderboard(
     if sort_by is not None and sort_by not in scores:
         raise unknown_name("score to sort by", sort_by, scores)
     boards = [replace(each, rows=each.rows[:top]) for each in leaderboard_tables(entries, metric, sort_by)]
+    tested: dict[str, str] = {}
+    if not published:
+        with open_store(store, read_only=True) as opened:
+            tested = store_orders(opened, task, dataset, metric, sort_by)
     if as_json:
-        print_json([{"title": each.title, "caption": each.caption, "models": _records(each)} for each in boards])
+        heads = [{"title": each.title, "caption": each.caption, "order": tested.get(each.title, "")} for each in boards]
+        print_json([{**head, "models": _records(each)} for head, each in zip(heads, boards, strict=True)])
         return
     for board in boards:
         shown = [index for index, column in enumerate(board.columns) if not _DETAIL.match(column.name)]
         columns = [board.columns[index] for index in shown]
         rows = [[format_cell(row[index], board.columns[index].kind) for index in shown] for row in board.rows]
         print_table(f"{board.title}: {board.caption}", [column.name for column in columns], rows)
+        if tested.get(board.title):
+            typer.echo(tested[board.title])
 
 
 # Scores that a terminal has no room for; --json and the site have them.

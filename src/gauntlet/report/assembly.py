@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,8 @@ from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.numbers import counted
 from gauntlet.report.document import Block, Document, Finding, Gallery, Part, Section, Text, made_now
 from gauntlet.report.gallery import build_gallery, worst_images
-from gauntlet.report.image_figures import THOROUGH, Images, read_images
+from gauntlet.report.image_figures import Images
+from gauntlet.report.order import Order, read_scope_images
 from gauntlet.report.reloading import Loaders
 from gauntlet.report.scope import Scope, kind_word, scopes
 from gauntlet.report.scope_ranking import Ranking
@@ -33,10 +33,8 @@ from gauntlet.report.sections import (
     untested,
 )
 from gauntlet.report.sections.confidence import calibration, certainty, certificates
-from gauntlet.report.tables import format_value
 from gauntlet.results import Evaluation, Store
 
-CHANCE = 0.05
 MOST_GALLERIES = 24
 
 
@@ -101,7 +99,7 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
     overview = threats.overview(scope, ranking)
     board: list[Block] = [ranking.table(), *([overview] if overview else [])]
     sections: list[Section | None] = [
-        summary.section(scope, ranking, first_two(ranking, images)),
+        summary.section(scope, Order(ranking, images)),
         Section(f"leaderboard-section-{scope.id}", "Leaderboard", board),
         *threats.sections(scope, ranking, options.reference),
         published.section(scope, evaluations),
@@ -131,39 +129,6 @@ def _certified(scope: Scope) -> list[str]:
     """Keys of the evaluations that took votes."""
     rows = scope.evaluations
     return [str(key) for key in rows.loc[rows["kind"].eq("certify"), "key"]]
-
-
-def read_scope_images(store: Store, scope: Scope) -> dict[tuple[str, str], Images]:
-    """The images of every evaluation of a scope, by model and threat; the latest where there are two."""
-    read = {pair: read_images(store, key) for pair, key in scope.latest_keys().items()}
-    return {pair: images for pair, images in read.items() if images is not None}
-
-
-def first_two(ranking: Ranking, images: Mapping[tuple[str, str], Images]) -> str:
-    """Whether the first model differs from the second beyond chance, under the threat that puts the second second."""
-    if len(ranking.models) < 2 or ranking.ranks[ranking.models[1]] is None:
-        return ""
-    first, second = ranking.models[:2]
-    threat = ranking.deciding_threat(second)
-    one, other = (images.get((model, threat)) for model in (second, first))
-    if one is None or other is None or not one.same_images(other):
-        return ""
-    draws = one.in_passing
-    row = one.compare(other, draws)
-    if math.isnan(row["difference"]):
-        return ""
-    difference, low, high = (format_value(row[name], "points") for name in ("difference", "low", "high"))
-    few = f" of {draws.permutations} permutations" if draws != THOROUGH else ""
-    words = "more than chance" if row["p_value"] < CHANCE else "which may be chance"
-    return (
-        f"Under {threat}, where the second, {second}, is worst, {first} is {difference} points away ({low} to {high}, "
-        f"paired over images, p {_chance(row['p_value'])}{few}), {words}."
-    )
-
-
-def _chance(p_value: float) -> str:
-    written = format_value(p_value, "chance")
-    return written if written.startswith("<") else f"= {written}"
 
 
 def gallery_section(

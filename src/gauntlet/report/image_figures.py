@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from gauntlet.analysis import compare_counts, compare_objects
+from gauntlet.analysis.better import Figures, of_counts, of_objects
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import DetectionMetric, SegmentationMetric, ViewKind, Views
 from gauntlet.metrics.arithmetic import FloatArray
@@ -29,23 +29,6 @@ from gauntlet.samples import Boxes
 
 
 @dataclass(frozen=True)
-class Draws:
-    """How many random draws a test of a difference makes.
-
-    Attributes:
-        resamples: of the interval.
-        permutations: of the p-value.
-    """
-
-    resamples: int
-    permutations: int
-
-
-THOROUGH = Draws(1000, 2000)
-"""Enough for p-values that survive an adjustment for a hundred threats, and bearable for thousands of images."""
-
-
-@dataclass(frozen=True)
 class Images(ABC):
     """The images of one evaluation; one class per task.
 
@@ -53,7 +36,7 @@ class Images(ABC):
         figure: name of what is told of every image.
         mean: name of its mean over images.
         dataset: name of the dataset figure that stands beside the mean.
-        in_passing: number of draws for tests that the report adds by itself.
+        permutations: of a test of the dataset figure that is thorough, and of one that a report makes in passing.
         ids: N image ids, in the order of the dataset.
         details: what the threat reported about every image.
     """
@@ -61,7 +44,7 @@ class Images(ABC):
     figure: ClassVar[str]
     mean: ClassVar[str]
     dataset: ClassVar[str]
-    in_passing: ClassVar[Draws] = THOROUGH
+    permutations: ClassVar[tuple[int, int]] = (2000, 2000)
     ids: Sequence[str]
     details: Sequence[Mapping[str, Any]]
 
@@ -75,9 +58,10 @@ class Images(ABC):
     def right(self) -> FloatArray:
         """(N,) the share of every image that is right: by it a rerun is checked, and an attack succeeds."""
 
+    @classmethod
     @abstractmethod
-    def _compare(self, other: Any, draws: Draws) -> pd.DataFrame:
-        """The dataset figure of another model minus this one's, tested over images."""
+    def worst_figures(cls, first: Sequence[Any], second: Sequence[Any]) -> Figures:
+        """The worst dataset figures of two models over some threats, to be tested over their images."""
 
     @abstractmethod
     def _same_truth(self, other: Any) -> bool:
@@ -86,11 +70,6 @@ class Images(ABC):
     def same_images(self, other: Images) -> bool:
         """Whether two or more images were counted, the same ones with the same truth, so that pairs can be tested."""
         return len(self.ids) > 1 and list(self.ids) == list(other.ids) and self._same_truth(other)
-
-    def compare(self, other: Images, draws: Draws = THOROUGH) -> Mapping[str, float]:
-        """Difference (other - self) of the dataset figure with low, high and p_value, paired over the same images."""
-        row = self._compare(other, draws).iloc[0]
-        return {name: float(row[name]) for name in ("difference", "low", "high", "p_value")}
 
     def frame(self) -> pd.DataFrame:
         """image_id, view ("all"), the figure and `right` of every image, with what the threat reported."""
@@ -153,8 +132,9 @@ class LabelImages(Images):
     def _same_truth(self, other: LabelImages) -> bool:
         return np.array_equal(self.headline.ground_truth, other.headline.ground_truth)
 
-    def _compare(self, other: LabelImages, draws: Draws) -> pd.DataFrame:
-        return compare_counts(self.headline, other.headline, **asdict(draws))
+    @classmethod
+    def worst_figures(cls, first: Sequence[LabelImages], second: Sequence[LabelImages]) -> Figures:
+        return of_counts([each.headline for each in first], [each.headline for each in second])
 
 
 @dataclass(frozen=True)
@@ -172,7 +152,7 @@ class BoxImages(Images):
     """
 
     figure, mean, dataset = "F1", "F1_images", "mAP"
-    in_passing = Draws(THOROUGH.resamples // 10, THOROUGH.permutations // 10)  # each is a mAP over all images
+    permutations = (2000, 200)  # each is a mAP over all images
     f1: FloatArray
     truth: str
     num_classes: int
@@ -189,8 +169,10 @@ class BoxImages(Images):
     def _same_truth(self, other: BoxImages) -> bool:
         return self.truth == other.truth
 
-    def _compare(self, other: BoxImages, draws: Draws) -> pd.DataFrame:
-        return compare_objects(self.pairs(), other.pairs(), self.num_classes, **asdict(draws))
+    @classmethod
+    def worst_figures(cls, first: Sequence[BoxImages], second: Sequence[BoxImages]) -> Figures:
+        pairs = [[each.pairs() for each in side] for side in (first, second)]
+        return of_objects(pairs[0], pairs[1], first[0].num_classes)
 
 
 def read_images(store: Store, key: str) -> Images | None:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from gauntlet.analysis import scores as analysis_scores
 from gauntlet.analysis.scoring import ranking
+from gauntlet.analysis.scoring.rem_gam import members_of
 from gauntlet.analysis.scoring.scores import score_columns
 from gauntlet.report.scope import Scope, kind_word
 from gauntlet.report.tables import Column, Interval, Table
@@ -25,9 +26,15 @@ def worst_name(kind: str) -> str:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The models of a scope in order."""
+    """The models of a scope in order.
+
+    Attributes:
+        scope: the evaluations.
+        sort_by: the score that they are ranked by; by default the rule's.
+    """
 
     scope: Scope
+    sort_by: str | None = None
 
     @cached_property
     def summary_table(self) -> pd.DataFrame:
@@ -62,7 +69,7 @@ class Ranking:
 
     @cached_property
     def _ranked(self) -> tuple[str, dict[str, int | None]]:
-        return ranking.rank(self.scores)
+        return ranking.rank(self.scores, self.sort_by)
 
     @property
     def criterion(self) -> str:
@@ -85,6 +92,18 @@ class Ranking:
         if self.criterion.startswith("worst "):
             return f"{self.scope.metric} under the {self.criterion}"
         return f"clean {self.scope.metric}" if self.criterion == "clean" else self.criterion
+
+    @cached_property
+    def deciding(self) -> list[str]:
+        """The threats over which the criterion is the smallest figure; none where it is another kind of score."""
+        if self.criterion == "clean":
+            return self.scope.of_kind("clean")[:1]
+        kinds = {worst_name(kind): kind for kind in self.scope.kinds}
+        if self.criterion in kinds:
+            return self.scope.shared(kinds[self.criterion])
+        if self.criterion in self.scope.threats:
+            return [self.criterion]
+        return members_of(self.scope.analysis_frame, self.criterion)
 
     def deciding_threat(self, model: str) -> str:
         """The threat that gave a model its rank: its worst one where worst cases are ranked, else the clean images."""

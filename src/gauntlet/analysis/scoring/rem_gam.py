@@ -87,6 +87,16 @@ def plain_members(frame: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, pd.Seri
     return rows.assign(summary=names)[own], settings.loc[own, kind]
 
 
+def members_of(frame: pd.DataFrame, summary: str) -> list[str]:
+    """The threats over which a ReM or GAM of a frame is the smallest figure; none for any other name."""
+    names: dict[str, None] = {}
+    for kind, sets in (("attack", ATTACKS), ("corruption", CORRUPTIONS)):
+        rows, members = plain_members(frame, kind)
+        wanted = [member in sets[str(task)] for member, task in zip(members, rows["task"], strict=True)]
+        names |= dict.fromkeys(rows.loc[rows["summary"].eq(summary) & np.array(wanted, bool), "threat"])
+    return [str(name) for name in names]
+
+
 def _has_own_depth(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """(n,) whether a figure of the store is of a corruption that read depth in another way than the benchmark.
 

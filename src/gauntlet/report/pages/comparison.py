@@ -1,16 +1,18 @@
-"""Two models under the same threats: differences with paired intervals and p-values."""
+"""Two models under the same threats: verdict, difference, interval and p-value of one test each."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gauntlet.analysis.better import OPEN, Told, settle
 from gauntlet.errors import GauntletError
 from gauntlet.report.image_figures import Images, read_images
+from gauntlet.report.order import Order, worst_case_test
 from gauntlet.report.scope import Scope, scopes
+from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import Interval
 from gauntlet.results import Store
 
@@ -22,21 +24,28 @@ class Difference:
     Attributes:
         threat, kind: which.
         first, second: their figures.
-        change: second - first, with its paired 95 % interval over images.
-        p_value: two-sided, of the paired permutation test; NaN without counts.
-        adjusted: the same, adjusted for the number of threats (Holm).
-        better, worse: images on which the second model is.
+        told: the test of their difference; None without counts of the same images.
+        better, worse: images on which the second model is; None without counts.
     """
 
     threat: str
     kind: str
     first: float
     second: float
-    change: Interval
-    p_value: float = math.nan
-    adjusted: float = math.nan
-    better: int = 0
-    worse: int = 0
+    told: Told | None = None
+    better: int | None = None
+    worse: int | None = None
+
+    @property
+    def change(self) -> Interval:
+        """Second - first, with the interval of the test."""
+        value = self.second - self.first
+        return Interval(value) if self.told is None else Interval(value, self.told.low, self.told.high)
+
+    @property
+    def verdict(self) -> str:
+        """The second model against the first."""
+        return OPEN if self.told is None else self.told.verdict
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,7 @@ class Comparison:
         first, second: names of the models in the scope.
         differences: one per threat that both were evaluated under.
         images: of every threat and model, where there are counts.
+        order: of the two models, by what ranks them.
     """
 
     scope: Scope
@@ -55,6 +65,7 @@ class Comparison:
     second: str
     differences: Sequence[Difference]
     images: dict[tuple[str, str], Images]
+    order: Order
 
 
 def compare_models(store: Store, first: str, second: str, dataset: str | None = None) -> list[Comparison]:
@@ -98,45 +109,21 @@ def _compare(store: Store, scope: Scope, first: str, second: str) -> Comparison:
         read = read_images(store, keys[pair])
         if read is not None:
             images[pair] = read
-    differences = [_difference(scope, threat, first, second, images) for threat in shared]
-    adjusted = holm([each.p_value for each in differences])
-    differences = [replace(each, adjusted=value) for each, value in zip(differences, adjusted, strict=True)]
-    return Comparison(scope, first, second, differences, images)
+    tests = [worst_case_test(images, first, second, [threat], len(shared)) for threat in shared]
+    settled = settle(tests, scope.images)
+    differences = [
+        _difference(scope, threat, first, second, images, told) for threat, told in zip(shared, settled, strict=True)
+    ]
+    of_both = replace(scope, frame=scope.frame[scope.frame["model"].isin([first, second])])
+    return Comparison(scope, first, second, differences, images, Order(Ranking(of_both), images))
 
 
 def _difference(
-    scope: Scope, threat: str, first: str, second: str, images: dict[tuple[str, str], Images]
+    scope: Scope, threat: str, first: str, second: str, images: dict[tuple[str, str], Images], told: Told | None
 ) -> Difference:
-    kind = scope.threats[threat]
     values = [scope.figure(model, threat).value for model in (first, second)]
-    plain = Difference(threat, kind, values[0], values[1], Interval(values[1] - values[0]))
-    one, other = (images.get((model, threat)) for model in (first, second))
-    if one is None or other is None or not one.same_images(other):
-        return plain
-    row = one.compare(other)
-    change = other.values - one.values
-    return Difference(
-        threat,
-        kind,
-        values[0],
-        values[1],
-        Interval(row["difference"], row["low"], row["high"]),
-        row["p_value"],
-        better=int(np.sum(change > 0)),
-        worse=int(np.sum(change < 0)),
-    )
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values adjusted for their number, step by step from the smallest (Holm, 1979); NaN stays NaN.
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    known = [index for index, value in enumerate(p_values) if not math.isnan(value)]
-    adjusted = [math.nan] * len(p_values)
-    largest = 0.0
-    for place, index in enumerate(sorted(known, key=lambda each: p_values[each])):
-        largest = max(largest, min(1.0, (len(known) - place) * p_values[index]))
-        adjusted[index] = largest
-    return adjusted
+    found = Difference(threat, scope.threats[threat], values[0], values[1], told)
+    if told is None:
+        return found
+    change = images[second, threat].values - images[first, threat].values
+    return replace(found, better=int(np.sum(change > 0)), worse=int(np.sum(change < 0)))

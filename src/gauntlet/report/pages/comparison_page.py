@@ -1,24 +1,21 @@
-"""The page of a comparison: who is better where, and which classes and images change sides."""
+"""The page of a comparison: which model is better under which threat, by class and by image."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-import pandas as pd
-
-from gauntlet.analysis.significance import EXACT_UP_TO, smallest_p_value
+from gauntlet.analysis.better import BETTER, LEAST_IMAGES, OPEN, WORSE
 from gauntlet.numbers import counted
 from gauntlet.report.charts import Axis, Panel, PointChart, Series
 from gauntlet.report.document import Block, Bullets, Document, Part, Section, Text, made_now
-from gauntlet.report.image_figures import THOROUGH
+from gauntlet.report.order import out_of_reach
 from gauntlet.report.pages.comparison import Comparison
 from gauntlet.report.sections.classes import class_figures
 from gauntlet.report.tables import Cell, Column, Table, format_value
 
-CHANCE = 0.05
 SIDES = 0.01
-"""A class or an image is on a model's side when that model is better on it by more than this."""
+"""An image is on a model's side when that model is better on it by more than this."""
 MOST_IMAGES = 5
 MOST_FLIPS = 40
 
@@ -29,7 +26,7 @@ def to_document(comparisons: Sequence[Comparison]) -> Document:
     parts = [_part(each) for each in comparisons]
     return Document(
         f"{first} and {second}",
-        "differences are second minus first; intervals and p-values are paired over images",
+        "differences are second minus first; verdict, interval and p-value come from one test over the images",
         parts,
         made_now(),
     )
@@ -37,8 +34,9 @@ def to_document(comparisons: Sequence[Comparison]) -> Document:
 
 def _part(comparison: Comparison) -> Part:
     scope = comparison.scope
+    sentences = [each for each in (comparison.order.sentence(), *observations(comparison)) if each]
     sections = [
-        Section(f"summary-{scope.id}", "Summary", [Text(verdict(comparison)), Bullets(observations(comparison))]),
+        Section(f"summary-{scope.id}", "Summary", [Text(verdict(comparison)), Bullets(sentences)]),
         Section(f"differences-{scope.id}", "By threat", [_panel(comparison), difference_table(comparison)]),
     ]
     classes, images = class_tables(comparison), image_tables(comparison)
@@ -50,53 +48,31 @@ def _part(comparison: Comparison) -> Part:
 
 
 def verdict(comparison: Comparison) -> str:
-    """Who is better where, in one sentence."""
+    """Under which threats one model is better, in one sentence."""
     first, second, metric = comparison.first, comparison.second, comparison.scope.metric
-    sure = [each for each in comparison.differences if each.adjusted < CHANCE]
-    wins, losses = ([each for each in sure if sign * each.change.value > 0] for sign in (1, -1))
-    total = len(comparison.differences)
-    if not sure and (reason := _out_of_reach(comparison)):
-        return reason
-    if not sure:
-        return f"No difference in {metric} between {first} and {second} under {total} threats is beyond chance."
-    parts = [f"{word} under {len(each)}" for word, each in (("better", wins), ("worse", losses)) if each]
-    rest = total - len(sure)
-    others = "difference" if rest == 1 else f"{rest} differences"
-    tail = f"; the other {others} may be chance" if rest else ""
-    return f"{second} is {' and '.join(parts)} of {total} threats than {first}, beyond chance{tail}."
-
-
-def _out_of_reach(comparison: Comparison) -> str:
-    """Why no difference can be beyond chance, and what the intervals say; nothing where the test could find one."""
-    tested = sum(not math.isnan(each.p_value) for each in comparison.differences)
-    images = max((len(each.ids) for each in comparison.images.values()), default=0)
-    if not tested or tested * _smallest(images) < CHANCE:
-        return ""
-    first, second, metric = comparison.first, comparison.second, comparison.scope.metric
-    needed = next((count for count in range(images, EXACT_UP_TO + 2) if tested * _smallest(count) < CHANCE), None)
-    remedy = f"it needs {needed} images" if needed is not None else "compare under fewer threats"
-    better = sum(each.change.low > 0 for each in comparison.differences)
-    worse = sum(each.change.high < 0 for each in comparison.differences)
-    rest = len(comparison.differences) - better - worse
-    return (
-        f"With {counted(images, 'image')} and {counted(tested, 'threat')} the permutation test, corrected for the "
-        f"number of threats, cannot call any difference in {metric} beyond chance (its adjusted p is "
-        f"{min(1.0, tested * _smallest(images)):.2f} at best): {remedy}. By the 95 % intervals alone, which are not "
-        f"corrected, {second} is better than {first} under {better}, worse under {worse}, and undecided under {rest}."
-    )
-
-
-def _smallest(images: int) -> float:
-    return smallest_p_value(images, THOROUGH.permutations)
+    images, total = comparison.scope.images, len(comparison.differences)
+    tested = sum(each.told is not None for each in comparison.differences)
+    if not tested:
+        return f"{first} and {second} were not tested: the store keeps no counts of the same images."
+    if images < LEAST_IMAGES:
+        return f"{first} and {second} {OPEN} with {counted(images, 'image')}: a test takes {LEAST_IMAGES}."
+    verdicts = [each.verdict for each in comparison.differences]
+    parts = [f"{word} under {verdicts.count(word)}" for word in (BETTER, WORSE) if word in verdicts]
+    of_all = f"of {counted(total, 'threat')}, corrected for their number"
+    if not parts:
+        return f"{first} and {second} {OPEN} by {metric} under any {of_all}. {out_of_reach(images, tested)}".rstrip()
+    rest = verdicts.count(OPEN)
+    tail = f"; under the other {rest} they {OPEN}" if rest else ""
+    return f"{second} is {' and '.join(parts)} {of_all}, than {first}{tail}."
 
 
 def observations(comparison: Comparison) -> list[str]:
-    """The largest gain and loss, in words."""
+    """The largest gain and loss, where they are beyond chance."""
     sentences = []
     ordered = sorted(comparison.differences, key=lambda each: each.change.value)
     for each, word in ((ordered[-1], "gains most"), (ordered[0], "loses most")):
-        if (each.change.value > 0) == (word == "gains most") and each.change.value:
-            change = each.change
+        change = each.change
+        if each.verdict == (BETTER if word == "gains most" else WORSE):
             bounds = "" if math.isnan(change.low) else f" ({_points(change.low)} to {_points(change.high)})"
             sentences.append(f"{comparison.second} {word} under {each.threat}: {_points(change.value)} points{bounds}.")
     return sentences
@@ -110,16 +86,24 @@ def difference_table(comparison: Comparison) -> Table:
         Column(comparison.first, "percent", heat=True),
         Column(comparison.second, "percent", heat=True),
         Column("difference", "points"),
-        Column("p", "chance", note="paired permutation test"),
+        Column("p", "chance", note="models swapped on images"),
         Column("p adjusted", "chance", note="for the number of threats (Holm)"),
+        Column("verdict", note=f"of {comparison.second}"),
         Column("images better", "count", note=by_figure),
         Column("images worse", "count", note=by_figure),
     ]
     rows: list[list[Cell]] = [
-        [each.threat, each.first, each.second, each.change, each.p_value, each.adjusted, each.better, each.worse]
+        [
+            *(each.threat, each.first, each.second, each.change),
+            *((each.told.p_value, each.told.adjusted) if each.told else (None, None)),
+            *(each.verdict, each.better, each.worse),
+        ]
         for each in comparison.differences
     ]
-    caption = f"{comparison.scope.metric} in per cent; the difference in points with its 95 % interval."
+    caption = (
+        f"{comparison.scope.metric} in per cent. The difference in points has the interval of differences that the "
+        "test does not reject, 95 % for all threats together: it excludes 0 where the verdict is better or worse."
+    )
     title = f"Differences, {comparison.second} minus {comparison.first}"
     return Table(f"differences-{comparison.scope.id}", title, columns, rows, caption, best="row")
 
@@ -147,7 +131,7 @@ def _panel(comparison: Comparison) -> Panel:
 
 
 def class_tables(comparison: Comparison) -> list[Block]:
-    """Classes that change sides between clean images and a threat, and the differences of all classes."""
+    """The differences of all classes, which are not tested."""
     scope = comparison.scope
     figures = class_figures(scope)
     if figures.empty:
@@ -161,16 +145,10 @@ def class_tables(comparison: Comparison) -> list[Block]:
     columns = [Column("class"), *(Column(threat, "points") for threat in threats)]
     rows: list[list[Cell]] = [[str(name), *map(float, change[name].to_numpy(float))] for name in change.columns]
     identity = f"class-differences-{scope.id}"
-    caption = f"Points of {figures.attrs['metric']} that {comparison.second} is better by."
-    blocks: list[Block] = [Table(identity, "Differences by class", columns, rows, caption)]
-    flips = _class_flips(comparison, both, change)
-    if flips:
-        heads = ["class", "threat", f"clean, {comparison.first}", f"clean, {comparison.second}"]
-        heads += [f"under it, {comparison.first}", f"under it, {comparison.second}"]
-        columns = [Column(heads[0]), Column(heads[1]), *(Column(head, "percent", heat=True) for head in heads[2:])]
-        caption = "One model is better on clean images, the other under the threat, each by more than a point."
-        blocks.insert(0, Table(f"class-flips-{scope.id}", "Classes that change sides", columns, flips, caption))
-    return blocks
+    caption = (
+        f"{figures.attrs['metric']} of {comparison.second} minus that of {comparison.first} in points; not tested."
+    )
+    return [Table(identity, "Differences by class", columns, rows, caption)]
 
 
 _Flip = tuple[float, list[Cell]]
@@ -179,24 +157,6 @@ _Flip = tuple[float, list[Cell]]
 
 def _largest(flips: Sequence[_Flip]) -> list[list[Cell]]:
     return [row for _, row in sorted(flips, key=lambda flip: -flip[0])[:MOST_FLIPS]]
-
-
-def _class_flips(comparison: Comparison, both: dict[str, pd.DataFrame], change: pd.DataFrame) -> list[list[Cell]]:
-    clean = next(iter(comparison.scope.of_kind("clean")), None)
-    if clean is None or clean not in change.index:
-        return []
-    flips: list[_Flip] = []
-    before = change.loc[[clean]].to_numpy(float)[0]
-    for threat, row in zip(change.index, change.to_numpy(float), strict=True):
-        for number, name in enumerate(change.columns):
-            if _changes_sides(before[number], row[number]):
-                values = [
-                    float(both[model].loc[[where], name].to_numpy(float)[0])
-                    for where in (clean, str(threat))
-                    for model in (comparison.first, comparison.second)
-                ]
-                flips.append((abs(row[number] - before[number]), [str(name), str(threat), *values]))
-    return _largest(flips)
 
 
 def image_tables(comparison: Comparison) -> list[Block]:
@@ -222,7 +182,10 @@ def _image_flips(comparison: Comparison, changes: dict[str, dict[str, float]]) -
         return None
     differences = [Column("difference clean", "points"), Column("under the threat", "points")]
     columns = [Column("image"), Column("threat"), *differences]
-    caption = f"{len(flips)} times the better model on an image changes between clean and a threat; the largest."
+    caption = (
+        f"{len(flips)} times the better model on an image changes between clean and a threat; the largest. "
+        "Single images, not tested: models that cannot be told apart change sides too."
+    )
     identity = f"image-flips-{comparison.scope.id}"
     return Table(identity, "Images that change sides", columns, _largest(flips), caption)
 

@@ -16,9 +16,11 @@ from gauntlet.analysis.scoring import ranking
 from gauntlet.analysis.scoring.scores import score_columns
 from gauntlet.numbers import counted
 from gauntlet.report.naming import slug
+from gauntlet.report.order import store_order
 from gauntlet.report.scope import Scope, scopes
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import Column, Table
+from gauntlet.results import Store
 from gauntlet.results.published.flags import FLAGS
 from gauntlet.tasks import TASKS
 
@@ -80,11 +82,7 @@ def store_entries(frame: pd.DataFrame, task: str | None = None, dataset: str | N
         task, dataset: only these.
     """
     entries = []
-    cut = [each for each in scopes(frame) if task in (None, each.task) and dataset in (None, each.dataset)]
-    titles = Counter((scope.task, scope.title) for scope in cut)
-    for scope in cut:
-        # Scopes of one title have other numbers of images: those are other leaderboards.
-        apart = f", {counted(scope.images, 'image')}" if titles[scope.task, scope.title] > 1 else ""
+    for title, scope in _titled(frame, task, dataset):
         by_metric = {metric: Ranking(scope.read_in(metric)).scores for metric in _metrics(scope)}
         rows = scope.frame[scope.frame["class_name"].eq("") & scope.frame["metric"].isin(by_metric)]
         groups = {str(model): part for model, part in rows.groupby("model", sort=False)}
@@ -93,7 +91,7 @@ def store_entries(frame: pd.DataFrame, task: str | None = None, dataset: str | N
                 slug(f"{OWN} {scope.id} {model}"),
                 OWN,
                 scope.task,
-                scope.title + apart,
+                title,
                 model,
                 {"images": scope.images},
                 {metric: of_model[model] for metric, of_model in by_metric.items() if of_model.get(model)},
@@ -102,6 +100,38 @@ def store_entries(frame: pd.DataFrame, task: str | None = None, dataset: str | N
             for model in scope.models
         ]
     return entries
+
+
+def _titled(frame: pd.DataFrame, task: str | None, dataset: str | None) -> list[tuple[str, Scope]]:
+    """The scopes of a store with the titles of their leaderboards: several of one name have other numbers of images."""
+    cut = [each for each in scopes(frame) if task in (None, each.task) and dataset in (None, each.dataset)]
+    titles = Counter((scope.task, scope.title) for scope in cut)
+    several = [titles[scope.task, scope.title] > 1 for scope in cut]
+    return [
+        (f"{scope.title}, {counted(scope.images, 'image')}" if apart else scope.title, scope)
+        for scope, apart in zip(cut, several, strict=True)
+    ]
+
+
+def store_orders(
+    store: Store,
+    task: str | None = None,
+    dataset: str | None = None,
+    metric: str | None = None,
+    sort_by: str | None = None,
+) -> dict[str, str]:
+    """By leaderboard of a store, which models can be told apart from the first; in their main figure only.
+
+    Args:
+        store: the evaluations.
+        task, dataset: only these.
+        metric, sort_by: of the leaderboards, as for `leaderboard_tables`.
+    """
+    return {
+        title: store_order(store, scope, sort_by).sentence()
+        for title, scope in _titled(store.frame(), task, dataset)
+        if metric in (None, scope.metric)
+    }
 
 
 def published_entries(frame: pd.DataFrame) -> list[Entry]:

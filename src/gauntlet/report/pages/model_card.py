@@ -13,6 +13,7 @@ import yaml
 from gauntlet._version import __version__
 from gauntlet.errors import GauntletError
 from gauntlet.models.sources import shipped
+from gauntlet.report.order import store_order
 from gauntlet.report.render.markdown import block_text, escape
 from gauntlet.report.scope import Scope, kind_title, scopes
 from gauntlet.report.scope_ranking import Ranking
@@ -92,7 +93,8 @@ def card_text(store: Store, model: str, data: Mapping[str, Any]) -> str:
     for scope in scopes(store.frame()):
         rows = scope.evaluations
         names = rows.loc[rows["address"].eq(known.name) & rows["digest"].eq(known.digest), "model"].unique()
-        parts += [_scope_text(scope, str(name)) for name in names]
+        order = store_order(store, scope).sentence()
+        parts += [_scope_text(scope, str(name), order) for name in names]
     front = yaml.safe_dump(front_matter(data), sort_keys=False, allow_unicode=True)
     facts = "\n".join(f"- {escape(name)}: {escape(str(value))}" for name, value in data["facts"].items())
     return f"---\n{front}---\n\n# {escape(known.label)}: robustness\n\n" + "\n".join(
@@ -134,9 +136,10 @@ def front_matter(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _scope_text(scope: Scope, model: str) -> str:
+def _scope_text(scope: Scope, model: str, order: str) -> str:
     words = verdict(scope, Ranking(scope), model).text
     lines = [f"## {escape(scope.title)}, {scope.images} images", "", escape(words), "", GRADES_IN_WORDS, ""]
+    lines += [escape(order), ""] if order else []
     for kind in ("clean", *scope.kinds):
         rows: list[list[Cell]] = []
         for threat in scope.of_kind(kind):

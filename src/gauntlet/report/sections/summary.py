@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gauntlet.numbers import format_percent
+from gauntlet.analysis.better import FLOOR
+from gauntlet.numbers import format_percent, listed
 from gauntlet.report.document import Bar, Block, Bullets, Section, Text, Verdict, Verdicts
+from gauntlet.report.order import Order
 from gauntlet.report.scope import Scope, kind_word
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections.defended import never_attacked_adaptively
@@ -26,7 +28,6 @@ GRADES_IN_WORDS = (
     "badly hurt (40 %), mostly breaks (10 %), collapses (less)."
 )
 ADVERSARIAL = ("attack", "region_aware", "battery")
-FLOOR = 0.02
 FEW_IMAGES = 50
 MOST_CARDS = 6
 
@@ -45,31 +46,25 @@ def kept_share(figure: float, clean: float) -> float:
     return figure / clean if clean > 0 else math.nan
 
 
-def section(scope: Scope, ranking: Ranking, comparison: str = "") -> Section:
-    """The summary of a scope.
-
-    Args:
-        scope: the evaluations.
-        ranking: their order.
-        comparison: a sentence on whether the first model differs from the second beyond chance, or "".
-    """
+def section(scope: Scope, order: Order) -> Section:
+    """The summary of a scope, with the order of its models."""
+    ranking = order.ranking
     cards = [verdict(scope, ranking, model) for model in ranking.models[:MOST_CARDS]]
-    sentences = [each for each in (comparison, *_observations(scope)) if each]
-    blocks: list[Block] = [Text(headline(scope, ranking)), Bullets(sentences)]
+    sentences = [each for each in (order.sentence(), *_observations(scope)) if each]
+    blocks: list[Block] = [Text(headline(scope, order)), Bullets(sentences)]
     if len(ranking.models) > MOST_CARDS:
         blocks.append(Text(f"The first {MOST_CARDS} of {len(ranking.models)} models:"))
     blocks += [Verdicts(scope.metric, cards), Text(GRADES_IN_WORDS)]
     return Section(f"summary-{scope.id}", "Summary", blocks)
 
 
-def headline(scope: Scope, ranking: Ranking) -> str:
+def headline(scope: Scope, order: Order) -> str:
     """The one sentence to take home."""
-    first = ranking.models[0]
+    first = order.ranking.models[0]
     bars = _worst_of_either(_bars(scope, first))
-    effects = _effects(bars) if bars else f"has {format_percent(scope.clean(first).value)} % clean {scope.metric}"
-    if len(ranking.models) == 1:
-        return f"{first} {effects}."
-    return f"{first} is the most reliable of {len(ranking.models)} models by {ranking.criterion_words}: it {effects}."
+    return order.headline(
+        _effects(bars) if bars else f"has {format_percent(scope.clean(first).value)} % clean {scope.metric}"
+    )
 
 
 def _worst_of_either(bars: Sequence[Bar]) -> list[Bar]:
@@ -106,7 +101,7 @@ def _effects(bars: Sequence[Bar]) -> str:
             parts.append(f"has {format_percent(bar.value)} % under its worst {bar.label} ({bar.detail})")
         else:
             parts.append(f"{grade(bar.kept)} its worst {bar.label} ({bar.detail}: {format_percent(bar.kept)} % kept)")
-    return _listed(parts)
+    return listed(parts)
 
 
 def _observations(scope: Scope) -> list[str]:
@@ -172,9 +167,7 @@ def _kinds_compared(scope: Scope) -> str:
         ]
         if ratios and not np.isnan(ratios).all():
             parts.append(f"{kind_word(kind)} {format_percent(float(np.nanmean(ratios)))} %")
-    return (
-        f"Kept of the clean {scope.metric}, on average by kind of threat: {_listed(parts)}." if len(parts) > 1 else ""
-    )
+    return f"Kept of the clean {scope.metric}, on average by kind of threat: {listed(parts)}." if len(parts) > 1 else ""
 
 
 def _classes(scope: Scope) -> str:
@@ -203,7 +196,3 @@ def _sure(scope: Scope) -> str:
         return ""
     text = f"On {scope.images} images a figure is known to about ±{format_percent(float(widths.median()))} points"
     return text + (": run more images before deciding on small differences." if scope.images < FEW_IMAGES else ".")
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
