@@ -460,7 +460,7 @@ def test_every_evaluation_has_a_command_that_repeats_it(document: Document, smal
     assert (options["--dataset"], options["--split"], options["--limit"], options["--seed"]) == (
         "streets",
         "val",
-        "6",
+        "8",
         "0",
     )
     assert options["--threat"] == '{"corruption": {"name": "fog", "severity": 5}}'

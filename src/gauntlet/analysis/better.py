@@ -21,14 +21,13 @@ from gauntlet.metrics.arithmetic import FloatArray, divide, nan_mean
 from gauntlet.metrics.detection.coco_figures import MOST_DETECTIONS, THRESHOLDS
 from gauntlet.metrics.detection.metric import Pair
 from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
+from gauntlet.metrics.intervals import MINIMUM_IMAGES
 from gauntlet.metrics.segmentation.counts import CountTable
 from gauntlet.metrics.segmentation.figures import mean_iou
 from gauntlet.samples import Boxes
 
 ALPHA = 0.05
 """A difference is called one where its adjusted p-value is below this."""
-LEAST_IMAGES = 8
-"""Fewer images are not tested: their intervals do not cover (docs/metrics.md)."""
 FLOOR = 0.02
 """Two figures below this are both at the floor: their order means nothing, and is not tested."""
 PERMUTATIONS = 10_000
@@ -195,7 +194,7 @@ def settle(tests: Sequence[Relabelled | None], images: int, comparisons: int | N
     for test, p_value, factor, each in zip(tests, p_values, factors, adjusted, strict=True):
         if test is None:
             told.append(None)
-        elif images < LEAST_IMAGES or max(test.first, test.second) < FLOOR:
+        elif images < MINIMUM_IMAGES or max(test.first, test.second) < FLOOR:
             told.append(Told(test.first, test.second, images=images, comparisons=comparisons))
         else:
             low, high = test.interval(ALPHA / factor)

@@ -12,7 +12,6 @@ from gauntlet.analysis.better import (
     BETTER,
     EXACT_UP_TO,
     FLOOR,
-    LEAST_IMAGES,
     OPEN,
     WORSE,
     Relabelled,
@@ -21,6 +20,7 @@ from gauntlet.analysis.better import (
     settle,
     smallest_p_value,
 )
+from gauntlet.metrics.intervals import MINIMUM_IMAGES
 from gauntlet.numbers import counted, listed
 from gauntlet.report.image_figures import Images, read_images
 from gauntlet.report.scope import Scope
@@ -139,8 +139,8 @@ class Order:
         if not known:
             why = "no counts of the same images are kept" if self.ranking.deciding else "it is no smallest figure"
             return f"The order by {by} was not tested: {why}."
-        if images < LEAST_IMAGES:
-            return f"The order by {by} was not tested: that takes {LEAST_IMAGES} images, not {images}."
+        if images < MINIMUM_IMAGES:
+            return f"The order by {by} was not tested: that takes {MINIMUM_IMAGES} images, not {images}."
         told_as = {
             verdict: [model for model, told in known.items() if told.verdict == verdict]
             for verdict in (WORSE, OPEN, BETTER)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gauntlet.analysis.better import BETTER, LEAST_IMAGES, OPEN, WORSE
+from gauntlet.analysis.better import BETTER, OPEN, WORSE
+from gauntlet.metrics.intervals import MINIMUM_IMAGES
 from gauntlet.numbers import counted
 from gauntlet.report.charts import Axis, Panel, PointChart, Series
 from gauntlet.report.document import Block, Bullets, Document, Part, Section, Text, made_now
@@ -54,8 +55,8 @@ def verdict(comparison: Comparison) -> str:
     tested = sum(each.told is not None for each in comparison.differences)
     if not tested:
         return f"{first} and {second} were not tested: the store keeps no counts of the same images."
-    if images < LEAST_IMAGES:
-        return f"{first} and {second} {OPEN} with {counted(images, 'image')}: a test takes {LEAST_IMAGES}."
+    if images < MINIMUM_IMAGES:
+        return f"{first} and {second} {OPEN} with {counted(images, 'image')}: a test takes {MINIMUM_IMAGES}."
     verdicts = [each.verdict for each in comparison.differences]
     parts = [f"{word} under {verdicts.count(word)}" for word in (BETTER, WORSE) if word in verdicts]
     of_all = f"of {counted(total, 'threat')}, corrected for their number"
