@@ -1,8 +1,12 @@
-"""The data that flows through Gauntlet: one image with its ground truth, and a batch of equal-sized ones."""
+"""The data that flows through Gauntlet: one image with its ground truth, and a batch of equal-sized ones.
+
+`Sample` and `Boxes` are the door of a user's arrays: they take a copy in C order and native byte order of one type, so
+that nothing is written to a user's memory and a buffer that is filled anew changes nothing that was given before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,12 +14,62 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import GauntletError, NotFiniteError
+
+_LARGEST_LABEL = 2**63 - 1
+
+
+def own_array(values: Any, what: str) -> npt.NDArray[Any]:
+    """A copy of an array of numbers in C order and native byte order; an error for anything else.
+
+    Args:
+        values: an array, a tensor on the CPU, or a list.
+        what: what it holds, for the message ("the labels of image 'a'").
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise GauntletError(f"{what} must not be a masked array; fill it first, for example labels.filled(255).")
+    try:
+        array = np.array(values, order="C")
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise GauntletError(f"{what} must be an array of numbers, not a {type(values).__name__}.") from error
+    if array.dtype.kind not in "biuf":
+        raise GauntletError(f"{what} must be an array of numbers, not of {array.dtype}.")
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def whole_numbers(values: Any, what: str) -> npt.NDArray[np.integer]:
+    """A copy of whole numbers of any type: uint8 as they are, others as int64; an error where one is not whole."""
+    array = own_array(values, what)
+    if array.dtype.kind == "b":
+        return array.astype(np.uint8)
+    if array.dtype.kind == "f":
+        broken = array[~(np.isfinite(array) & (array == np.floor(array)))]
+        if broken.size:
+            raise GauntletError(f"{what} must be whole numbers, not {broken.flat[0]:g}.")
+    if array.size and array.dtype.kind in "fu" and array.dtype != np.uint8 and array.max() > _LARGEST_LABEL:
+        raise GauntletError(f"{what} hold {array.max()}; expected at most 2**63 - 1.")
+    return array if array.dtype == np.uint8 else array.astype(np.int64, copy=False)
+
+
+def _finite(values: Any, what: str) -> npt.NDArray[np.float32]:
+    array = own_array(values, what).astype(np.float32, copy=False)
+    if not np.isfinite(array).all():
+        raise NotFiniteError(f"{what} hold NaN or infinite numbers; expected finite ones.")
+    return array
+
+
+def _flags(values: Any, what: str) -> npt.NDArray[np.bool_]:
+    array = own_array(values, what)
+    if array.dtype.kind != "b" and not np.isin(array, (0, 1)).all():
+        raise GauntletError(f"{what} must be true or false, 0 or 1, not {array[~np.isin(array, (0, 1))].flat[0]}.")
+    return array.astype(np.bool_, copy=False)
 
 
 @dataclass(frozen=True)
 class Boxes:
     """Objects of one image, ground truth or detections; n may be 0.
+
+    Arrays of other types become these; what is not finite, not whole or no corners is refused.
 
     Attributes:
         xyxy: (n, 4) float32 corners x0, y0, x1, y1 in pixels, x to the right, y down.
@@ -38,13 +92,32 @@ class Boxes:
     pixel_area: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        count = len(self.classes)
-        if self.xyxy.shape != (count, 4):
-            raise GauntletError(f"boxes must have the shape ({count}, 4) for {count} classes, not {self.xyxy.shape}.")
-        for name in ("scores", "crowd", "difficult", "area"):
-            values = getattr(self, name)
-            if values is not None and values.shape != (count,):
-                raise GauntletError(f"the {name} of {count} boxes must have the shape ({count},), not {values.shape}.")
+        classes = whole_numbers(self.classes, "the classes of boxes").astype(np.int64, copy=False)
+        if classes.ndim != 1:
+            raise GauntletError(f"the classes of boxes must have the shape (n,), not {classes.shape}.")
+        count = len(classes)
+        xyxy = _finite(self.xyxy, "the corners of boxes")
+        if xyxy.shape != (count, 4):
+            raise GauntletError(f"boxes must have the shape ({count}, 4) for {count} classes, not {xyxy.shape}.")
+        self._take("classes", classes)
+        self._take("xyxy", xyxy)
+        for name, made in _COLUMNS.items():
+            if (values := getattr(self, name)) is not None:
+                values = made(values, f"the {name} of boxes")
+                if values.shape != (count,):
+                    raise GauntletError(
+                        f"the {name} of {count} boxes must have the shape ({count},), not {values.shape}."
+                    )
+                self._take(name, values)
+        if self.scores is None and (swapped := (xyxy[:, 2:] < xyxy[:, :2]).any(axis=1)).any():
+            corners = ", ".join(f"{value:g}" for value in xyxy[swapped][0])
+            raise GauntletError(
+                f"a box has the corners ({corners}); expected x0, y0, x1, y1 with x0 <= x1 and y0 <= y1, "
+                "and not x, y, width, height."
+            )
+
+    def _take(self, name: str, values: npt.NDArray[Any]) -> None:
+        object.__setattr__(self, name, values)
 
     def __len__(self) -> int:
         return len(self.classes)
@@ -65,6 +138,11 @@ class Boxes:
             pixel_area=self.pixel_area,
         )
 
+    def as_truth(self) -> Boxes:
+        """Detections as ground truth; those whose corners are swapped are no objects."""
+        upright = (self.xyxy[:, 2:] >= self.xyxy[:, :2]).all(axis=1)
+        return Boxes(self.xyxy[upright], self.classes[upright], pixel_area=self.pixel_area)
+
     @property
     def areas(self) -> npt.NDArray[np.float64]:
         """(n,) area of every object in pixels of the annotated image: the annotated one, else that of its box."""
@@ -74,14 +152,22 @@ class Boxes:
         return np.asarray((corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1]) * self.pixel_area)
 
 
+_COLUMNS: dict[str, Callable[[Any, str], npt.NDArray[Any]]] = {
+    "scores": _finite,
+    "crowd": _flags,
+    "difficult": _flags,
+    "area": _finite,
+}
+
+
 @dataclass(frozen=True)
 class Sample:
-    """One image and what is known about it.
+    """One image and what is known about it, copies of what was given.
 
     Attributes:
         id: unique inside its dataset and stable between machines.
         image: uint8 (H, W, 3), RGB.
-        labels: integer (H, W) label map, or None.
+        labels: (H, W) label map, uint8 or int64, or None; whole numbers of another type become int64.
         boxes: objects, or None.
         depth: float32 (H, W) distance in metres (inf where there is none), or None.
     """
@@ -93,21 +179,33 @@ class Sample:
     depth: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
-        shape = self.image.shape
-        if self.image.dtype != np.uint8 or len(shape) != 3 or shape[2] != 3 or 0 in shape:
+        image = own_array(self.image, f"image '{self.id}'")
+        shape = image.shape
+        if image.dtype != np.uint8 or len(shape) != 3 or shape[2] != 3 or 0 in shape:
             raise GauntletError(
-                f"image '{self.id}' must be a non-empty uint8 RGB array (H, W, 3), not {self.image.dtype} {shape}."
+                f"image '{self.id}' must be a non-empty uint8 RGB array (H, W, 3), not {image.dtype} {shape}."
             )
-        for name in ("labels", "depth"):
-            values = getattr(self, name)
-            if values is not None and values.shape != shape[:2]:
-                raise GauntletError(
-                    f"the {name} of image '{self.id}' have the shape {values.shape}, the image {shape[:2]}."
-                )
+        object.__setattr__(self, "image", image)
+        for name, made in (("labels", whole_numbers), ("depth", _distances)):
+            if (values := getattr(self, name)) is not None:
+                values = made(values, f"the {name} of image '{self.id}'")
+                if values.shape != shape[:2]:
+                    raise GauntletError(
+                        f"the {name} of image '{self.id}' have the shape {values.shape}, the image {shape[:2]}."
+                    )
+                object.__setattr__(self, name, values)
+        if self.boxes is not None and not isinstance(self.boxes, Boxes):
+            raise GauntletError(
+                f"the boxes of image '{self.id}' must be gauntlet.samples.Boxes, not a {type(self.boxes).__name__}."
+            )
 
     def tensor(self, device: torch.device | str = "cpu") -> torch.Tensor:
         """The image as a model takes it, without the first dimension: float32 (3, H, W), RGB in [0, 1]."""
         return images_to_tensor([self.image], device)[0]
+
+
+def _distances(values: Any, what: str) -> npt.NDArray[np.float32]:
+    return own_array(values, what).astype(np.float32, copy=False)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,6 +58,82 @@ def test_boxes_agree_in_number() -> None:
     with pytest.raises(GauntletError, match="the area of 2 boxes"):
         Boxes(corners, np.zeros(2, np.int64), area=np.zeros(3, np.float32))
     assert len(Boxes(np.zeros((0, 4), np.float32), np.zeros(0, np.int64))) == 0
+
+
+def test_a_sample_is_a_copy_of_one_type() -> None:
+    image, wide = IMAGE.copy(), np.arange(8, dtype=np.int64).reshape(2, 4)
+    for labels in (wide, wide.astype(">i4"), wide.astype(np.uint16), np.asfortranarray(wide), wide.astype(float)):
+        sample = Sample("x", np.asfortranarray(image), labels, depth=np.ones((2, 4), ">f4"))
+        assert sample.labels is not None
+        assert sample.depth is not None
+        assert sample.labels.dtype == np.int64
+        assert sample.depth.dtype == np.float32
+        assert sample.image.flags.c_contiguous
+        assert sample.labels.flags.c_contiguous
+        assert np.array_equal(sample.labels, wide)
+    assert not np.shares_memory(Sample("x", image, wide).image, image)
+    assert not np.shares_memory(Sample("x", image, wide).labels, wide)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.ma.masked_less(np.zeros((2, 4), int), 1), "the labels of image 'x' must not be a masked array"),
+        (np.full((2, 4), 0.5), "the labels of image 'x' must be whole numbers, not 0.5"),
+        (np.full((2, 4), np.nan), "the labels of image 'x' must be whole numbers, not nan"),
+        (np.full((2, 4), np.inf), "the labels of image 'x' must be whole numbers, not inf"),
+        (np.full((2, 4), 2**64 - 1, np.uint64), "hold 18446744073709551615; expected at most"),
+        (np.full((2, 4), "road"), "the labels of image 'x' must be an array of numbers, not of <U4"),
+        (np.zeros((2, 4), complex), "the labels of image 'x' must be an array of numbers, not of complex128"),
+    ],
+    ids=["masked", "fraction", "nan", "infinity", "too large", "text", "complex"],
+)
+def test_a_sample_refuses_labels_that_are_no_classes(labels: np.ndarray, message: str) -> None:
+    with pytest.raises(GauntletError, match=message):
+        Sample("x", IMAGE, labels)
+
+
+def test_a_sample_refuses_what_is_no_boxes() -> None:
+    with pytest.raises(GauntletError, match=r"the boxes of image 'x' must be gauntlet.samples.Boxes, not a ndarray"):
+        Sample("x", IMAGE, boxes=np.zeros((1, 4)))  # type: ignore[arg-type]
+
+
+def test_boxes_become_arrays_of_one_type() -> None:
+    flags: Any = np.array([1])
+    boxes = Boxes(np.array([[0, 1, 2, 3]], ">f8"), np.array([7], np.uint8), crowd=flags, area=np.array([4]))
+    assert boxes.xyxy.dtype == np.float32
+    assert boxes.classes.dtype == np.int64
+    assert boxes.crowd is not None
+    assert boxes.crowd.tolist() == [True]
+    assert boxes.areas.tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"xyxy": [[0, 0, np.nan, 1]]}, "the corners of boxes hold NaN or infinite numbers"),
+        ({"xyxy": [[0, 0, np.inf, 1]]}, "the corners of boxes hold NaN or infinite numbers"),
+        ({"xyxy": [[30, 40, 10, 20]]}, r"a box has the corners \(30, 40, 10, 20\); expected x0, y0, x1, y1"),
+        ({"classes": [0.5]}, "the classes of boxes must be whole numbers, not 0.5"),
+        ({"classes": [np.inf]}, "the classes of boxes must be whole numbers, not inf"),
+        ({"scores": [np.nan]}, "the scores of boxes hold NaN"),
+        ({"crowd": [2]}, "the crowd of boxes must be true or false, 0 or 1, not 2"),
+        ({"area": [np.inf]}, "the area of boxes hold NaN or infinite"),
+        ({"xyxy": np.ma.masked_less([[0, 0, 5, 5]], 1)}, "the corners of boxes must not be a masked array"),
+    ],
+)
+def test_boxes_refuse_numbers_that_cannot_be(given: dict[str, Any], message: str) -> None:
+    plain: dict[str, Any] = {"xyxy": np.array([[0, 0, 5, 5]], np.float32), "classes": np.array([0])}
+    arrays = {name: each if isinstance(each, np.ndarray) else np.array(each) for name, each in given.items()}
+    with pytest.raises(GauntletError, match=message):
+        Boxes(**{**plain, **arrays})
+
+
+def test_a_detection_with_swapped_corners_is_no_object() -> None:
+    corners = np.array([[5, 5, 1, 9], [0, 0, 2, 3]], np.float32)
+    detected = Boxes(corners, np.array([1, 2]), np.array([0.9, 0.8], np.float32))
+    assert detected.as_truth().classes.tolist() == [2]
+    assert detected.as_truth().scores is None
 
 
 def test_some_of_the_boxes_and_their_areas() -> None:

@@ -331,7 +331,7 @@ def test_a_detector_whose_scores_are_nan_is_not_taken_for_one_that_sees_nothing(
         return (torch.where(marked.view(-1, 1, 1, 1), torch.full_like(given[0], float("nan")), given[0]),)
 
     model.get_submodule("normalisation").register_forward_pre_hook(breaking)
-    with pytest.raises(GauntletError, match=f"returned NaN for image '{data[brightest].id}'"):
+    with pytest.raises(GauntletError, match=f"returned NaN or infinity for image '{data[brightest].id}'"):
         gauntlet.evaluate(model, data, batch_size=3)
 
 

@@ -128,13 +128,11 @@ class Counter(ABC):
         if perturbed.region is None:
             return self._update_all(truth, predictions, None), WHOLE
         regions = perturbed.region.cpu().numpy().astype(bool)
-        clean = self._predict(model, batch.images, seeds)
-        pairs = zip(
-            self._update_all(truth, predictions, regions, covers=perturbed.covers),
-            self._update_all(batch.samples, clean, regions, covers=perturbed.covers),
-            strict=True,
-        )
-        return [self._stack(pair) for pair in pairs], REGION
+        # Counted before the model is asked again: its next answer may be in the same memory.
+        under_threat = self._update_all(truth, predictions, regions, covers=perturbed.covers)
+        predictions = self._predict(model, batch.images, seeds)
+        clean = self._update_all(batch.samples, predictions, regions, covers=perturbed.covers)
+        return [self._stack(pair) for pair in zip(under_threat, clean, strict=True)], REGION
 
     def _count_candidates(
         self,

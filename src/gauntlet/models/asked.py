@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError
+from gauntlet.samples import own_array
 
 
 class AskedPart(nn.Module):
@@ -37,7 +38,10 @@ class LabelMaps(AskedPart):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
             answer = self.ask(images.detach())
-        labels = torch.from_numpy(answer) if isinstance(answer, np.ndarray) else answer
+        labels = answer
+        if isinstance(answer, np.ndarray):
+            array = own_array(answer, "the label maps of the model")
+            labels = torch.from_numpy(array.astype(np.int64) if array.dtype.kind in "iu" else array)
         expected = (len(images), *images.shape[-2:])
         if not is_label_map(labels) or tuple(labels.shape) != expected:
             raise GauntletError(
@@ -63,13 +67,14 @@ def label_scores(labels: torch.Tensor, classes: int) -> torch.Tensor:
     >>> label_scores(torch.tensor([[[1, 0]]]), 2)[0, :, 0].tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
+    labels = labels.long()  # some operations know no unsigned numbers
     lowest, highest = (int(each) for each in labels.aminmax())
     if lowest < 0 or highest >= classes:
         raise GauntletError(
             f"the model returned the label {lowest if lowest < 0 else highest}; expected classes 0 to {classes - 1}."
         )
     scores = torch.zeros(len(labels), classes, *labels.shape[1:], device=labels.device)
-    return scores.scatter_(1, labels.long().unsqueeze(1), 1.0)
+    return scores.scatter_(1, labels.unsqueeze(1), 1.0)
 
 
 def _shape_text(answer: object) -> str:

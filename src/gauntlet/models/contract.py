@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -57,11 +58,22 @@ class LabelSpace:
     ignore_index: int | None
 
 
+def _on_a_copy(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that takes images, with a copy of them."""
+
+    @functools.wraps(method)
+    def asked(self: Any, images: torch.Tensor, *others: Any, **named: Any) -> Any:
+        return method(self, images.clone(), *others, **named)
+
+    return asked
+
+
 class GauntletModel(nn.Module, ABC):
     """Common to both tasks: class names, an identity, frozen parameters, eval mode.
 
     Attributes:
         task: "segmentation" or "detection".
+        asked_by: names of the methods that take images.
         num_classes: number of classes K.
         class_names: K names.
         ignore_index: label of pixels that count for nothing, or None.
@@ -73,9 +85,24 @@ class GauntletModel(nn.Module, ABC):
     """
 
     task: ClassVar[str]
+    asked_by: ClassVar[tuple[str, ...]] = ()
     preparation: tuple[str, ...] = ()
     origin: Mapping[str, Any] | None = None
     facts: Mapping[str, Any] | None = None
+
+    def __init_subclass__(cls, *, keeps_images: bool = False, **others: Any) -> None:
+        """Let the methods of a subclass that take images work on a copy of them.
+
+        Networks often normalise in place, which would rewrite the images that their answer is compared for.
+
+        Args:
+            keeps_images: True for a class whose methods never write to their images and let no other code do so.
+        """
+        super().__init_subclass__(**others)
+        if not keeps_images:
+            for name in cls.asked_by:
+                if name in vars(cls):
+                    setattr(cls, name, _on_a_copy(vars(cls)[name]))
 
     def __init__(
         self,
@@ -166,6 +193,7 @@ class SegmentationModel(GauntletModel):
     """`forward(images) -> logits`: (N, 3, H, W) in [0, 1] to (N, K, H, W) at the same resolution."""
 
     task = SEGMENTATION
+    asked_by = ("forward",)
 
     @abstractmethod
     def forward(self, images: torch.Tensor) -> torch.Tensor: ...
@@ -190,6 +218,7 @@ class DetectionModel(GauntletModel):
     """A detector: a differentiable loss per image, final boxes, and candidates before suppression."""
 
     task = DETECTION
+    asked_by = ("losses", "predict", "candidates")
 
     @abstractmethod
     def losses(self, images: torch.Tensor, targets: Sequence[Boxes]) -> torch.Tensor:

@@ -24,7 +24,7 @@ _MISMATCH = re.compile(r"[Ss]izes of tensors must match|must match the size of t
 
 
 class Normalisation(nn.Module):
-    """(x - mean) / std per channel, optionally after RGB -> BGR."""
+    """(x - mean) / std per channel, optionally after RGB -> BGR; always a tensor of its own, never the images."""
 
     mean: torch.Tensor
     std: torch.Tensor
@@ -48,12 +48,13 @@ class Normalisation(nn.Module):
         self.is_identity = tuple(mean) == (0, 0, 0) and tuple(std) == (1, 1, 1)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        if self.channel_order == "BGR":
-            images = images.flip(1)
-        return images if self.is_identity else (images - self.mean) / self.std
+        if self.is_identity:
+            return images.clone() if self.channel_order == "RGB" else images.flip(1)
+        ordered = images if self.channel_order == "RGB" else images.flip(1)
+        return (ordered - self.mean) / self.std
 
 
-class WrappedSegmentation(SegmentationModel):
+class WrappedSegmentation(SegmentationModel, keeps_images=True):
     """A module that maps normalised images to logits, at any output stride.
 
     Args:

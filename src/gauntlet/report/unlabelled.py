@@ -14,7 +14,7 @@ from gauntlet.datasets.palettes import voc_palette
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.prediction import predict_dense, predict_objects
 from gauntlet.models import DetectionModel, GauntletModel, SegmentationModel
-from gauntlet.samples import Boxes, Sample, images_to_tensor
+from gauntlet.samples import Sample, images_to_tensor
 
 SURE = 0.5
 """The score from which a detection stands in for an object."""
@@ -51,7 +51,7 @@ def with_truth(sample: Sample, model: GauntletModel) -> Sample:
             return sample
         found = predict_objects(model, images, [sample.id])[0]
         sure = found if found.scores is None else found.select(found.scores >= SURE)
-        return replace(sample, boxes=Boxes(sure.xyxy, sure.classes))
+        return replace(sample, boxes=sure.as_truth())
     if sample.labels is not None:
         return sample
     assert isinstance(model, SegmentationModel)

@@ -20,7 +20,6 @@ from gauntlet.threats.attacks.asking import label_only, square
 from gauntlet.threats.attacks.asking.object_verdicts import matched_scores
 from gauntlet.threats.attacks.asking.square_moves import bump, double_bump, l2_side, linf_side, square_share
 from gauntlet.threats.attacks.detection.matching import confident
-from gauntlet.threats.attacks.detection.problem import unscored
 from paths import DATA
 from tiny_detector import TinyBoxes, TinyDetector
 
@@ -285,7 +284,7 @@ def test_bad_options_are_one_sentence(options: dict[str, Any], sentence: str) ->
 def test_square_lowers_the_scores_of_a_detector() -> None:
     dataset = TinyBoxes(2)
     batch, detector = collate([dataset[index] for index in range(2)]), TinyDetector()
-    own = [unscored(confident(each, 0.5)) for each in detector.predict(batch.images)]
+    own = [confident(each, 0.5).as_truth() for each in detector.predict(batch.images)]
     before = [matched_scores(*each) for each in zip(own, detector.predict(batch.images), strict=True)]
     for loss in ("margin", "accuracy"):
         attack = build("square", epsilon=0.3, queries=8, loss=loss)

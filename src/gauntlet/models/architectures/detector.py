@@ -99,7 +99,7 @@ detectors: Registry[type[Detector]] = Registry("detector", "gauntlet.detectors",
 """Detection networks by name; an entry is called with `num_classes` and its options."""
 
 
-class WrappedDetector(DetectionModel):
+class WrappedDetector(DetectionModel, keeps_images=True):
     """A detection network behind the contract: normalisation and padding inside, boxes clipped to the image.
 
     Args:

@@ -34,9 +34,10 @@ def shrink_linf(values: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
         above = (sizes - level).clamp_min(0)
         count = (above > 0).sum(1, keepdim=True).clamp_min(1)
         next_level = level + (above.sum(1, keepdim=True) - amount) / count
-        if not (next_level > level * (1 + 4 * torch.finfo(values.dtype).eps)).any():
+        rising = next_level > level * (1 + 4 * torch.finfo(values.dtype).eps)  # image by image: batch mates go on
+        if not rising.any():
             break
-        level = torch.maximum(level, next_level)
+        level = torch.where(rising, next_level, level)
     # Newton's first step goes below 0 where the whole perturbation is smaller than the amount: nothing is left then.
     level = torch.where(sizes.sum(1, keepdim=True) <= amount, torch.zeros_like(level), level).view(-1, 1, 1, 1)
     return torch.minimum(torch.maximum(values, -level), level)
@@ -82,7 +83,7 @@ class PrimalDual(MinimumNorm):
                 fooled[part] = pixels.fooled_counts
                 margin = signed_margin(pixels)
                 signs[part] = margin.detach().sign() * pixels.counted
-                return -weights[part] * functional.softplus(margin)
+                return -weights[part] * torch.stack([functional.softplus(each) for each in margin])
 
             slope = -problem.sweep(points, visit)
             kept.offer(points, fooled)

@@ -11,7 +11,7 @@ from gauntlet.samples import Boxes
 from gauntlet.threats.attacks.asking.verdicts import Judge, Verdicts
 from gauntlet.threats.attacks.detection.goals import TowardsTargets
 from gauntlet.threats.attacks.detection.matching import ANY_SCORE, confident, counted, matched_detections
-from gauntlet.threats.attacks.detection.problem import ObjectProblem, unscored
+from gauntlet.threats.attacks.detection.problem import ObjectProblem
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def first_look(problem: ObjectProblem, loss: str, confidence: float) -> tuple[Ob
     if loss == "margin" and isinstance(problem.goal, TowardsTargets):
         boxes = problem.goal.wanted
     elif loss == "margin":
-        own = (unscored(confident(each, confidence)) for each in detected)
+        own = (confident(each, confidence).as_truth() for each in detected)
         boxes = tuple(problem.aim.marked(row, each) for row, each in enumerate(own))
     judge = ObjectJudge(problem, boxes)
     return judge, judge.of_detections(detected)

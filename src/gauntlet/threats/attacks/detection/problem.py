@@ -206,7 +206,7 @@ def _with_own_detections(problem: ObjectProblem, request: Request) -> ObjectProb
     """The problem of a goal of TOG, which is about what the detector itself says about the clean images."""
     goal, target, aim = request.goal, request.target, problem.aim
     own = [
-        aim.marked(row, unscored(confident(each, request.confidence)))
+        aim.marked(row, confident(each, request.confidence).as_truth())
         for row, each in enumerate(problem.detections(problem.images))
     ]
     if goal in (TO_LEAST_LIKELY, TO_MOST_LIKELY):
@@ -255,11 +255,6 @@ def _other_classes(problem: ObjectProblem, own: Sequence[Boxes], goal: str, conf
     return wanted
 
 
-def unscored(detected: Boxes) -> Boxes:
-    """Detections as labels for a loss."""
-    return Boxes(detected.xyxy, detected.classes)
-
-
 def check_boxes(boxes: Any, images: torch.Tensor, num_classes: int) -> None:
     """Raises unless there is one `Boxes` per image with classes that the detector knows."""
     if not isinstance(boxes, Sequence) or not all(isinstance(each, Boxes) for each in boxes):
@@ -275,5 +270,3 @@ def check_boxes(boxes: Any, images: torch.Tensor, num_classes: int) -> None:
                 f"a box has class {int(outside[0])}, but the detector has {num_classes} classes "
                 f"(0 to {num_classes - 1}); check the dataset."
             )
-        if not np.isfinite(each.xyxy).all():
-            raise GauntletError("a box has corners that are not finite; check the dataset.")

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from gauntlet.errors import GauntletError, NotFiniteError
+from gauntlet.models import SegmentationModel
 from gauntlet.models.asked import is_label_map, label_scores
 from gauntlet.models.precision import model_precision
 from gauntlet.models.randomness import AttackDraws, RandomPart, drawing, random_parts
@@ -298,9 +299,10 @@ class Problem(BatchProblem):
         A label map becomes scores of 1 and 0: all that there is to compare.
         """
         with self.asking(points):
-            logits = self.model(points)
+            # A callable that is no Gauntlet model may write to what it gets.
+            logits = self.model(points if isinstance(self.model, SegmentationModel) else points.clone())
         if is_label_map(logits):
-            logits = label_scores(logits, 1 + max(self.highest, int(logits.max())))
+            logits = label_scores(logits, 1 + max(self.highest, int(logits.long().max())))
         count, _, height, width = points.shape
         expected = f"({count}, K, {height}, {width})"
         if not isinstance(logits, torch.Tensor):
