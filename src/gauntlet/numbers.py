@@ -94,6 +94,17 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
+def json_number(value: float) -> float | str | None:
+    """A figure as JSON can hold it: null for NaN, and the text "Infinity" (a mean of -ln p over an impossible class).
+
+    >>> json_number(0.5), json_number(float("nan")), json_number(float("inf"))
+    (0.5, None, 'Infinity')
+    """
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return None if math.isnan(value) else value
+
+
 def counted(count: int, word: str, plural: str = "") -> str:
     """A number with its noun: "1 model", "2 models"; `plural` where that is not the word with an s."""
     return f"{count} {word if count == 1 else plural or word + 's'}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from gauntlet.metrics.segmentation import calibration
 from gauntlet.metrics.segmentation.confidence_counts import ConfidenceCounts
 from gauntlet.metrics.segmentation.counts import ImageCounts
 from gauntlet.models import SegmentationModel, wrap_model
+from gauntlet.results.record import Evaluation
 from paths import DATA
 
 REFERENCE = json.loads((DATA / "beyond_reference_1_to_4.json").read_text())["calibration"]
@@ -69,6 +72,28 @@ def counts(region: npt.NDArray[np.bool_] | None = None, scale: float = 1.0) -> l
     return [METRIC.update(prediction(scale * z), y, region) for z, y in zip(LOGITS, LABELS, strict=True)]
 
 
+def stored_with_256_bins(images: list[ImageCounts]) -> list[ImageCounts]:
+    """The counts as versions with 256 bins wrote them, read by this one."""
+    return [ImageCounts.from_bytes(_old_bytes(each)) for each in images]
+
+
+def _old_bytes(counts: ImageCounts) -> bytes:
+    bare = ImageCounts(counts.confusion, counts.scalars).to_bytes()
+    parts = counts.confidence
+    assert parts is not None
+    views = len(parts.bins)
+    fine = parts.log_odds[..., :1024].reshape(views, 2, 256, 4).sum(axis=-1)
+    fine[..., -1] += parts.log_odds[..., 1024:].sum(axis=-1)
+    flat = np.concatenate([parts.bins.reshape(views, -1), fine.reshape(views, -1)], axis=1).reshape(-1)
+    cells = np.flatnonzero(flat)
+    section = struct.pack("<II", views, len(cells)) + np.diff(cells, prepend=0).astype("<u2").tobytes()
+    section += flat[cells].astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()
+    section += parts.scores.astype("<f8").tobytes() + parts.confidence[parts.bins.any(axis=1)].tobytes()
+    head = struct.calcsize("<4sIIII")
+    payload = zlib.decompress(bare[head:]) + struct.pack("<4sI", b"CONF", len(section)) + section
+    return bare[:head] + zlib.compress(payload)
+
+
 def pooled(images: list[ImageCounts]) -> calibration.PooledConfidence:
     return calibration.pool([calibration.flat_row(each.confidence, 0) for each in images])
 
@@ -96,12 +121,12 @@ def test_the_fixture_is_that_of_the_specification() -> None:
 
 
 def test_bins_are_those_of_the_reference() -> None:
-    of_all, expected = pooled(counts()), REFERENCE["bins15_all_images"]
+    of_all, expected = pooled(stored_with_256_bins(counts())), REFERENCE["bins15_all_images"]
     assert (of_all.right + of_all.wrong)[0].tolist() == expected["count"]
     assert of_all.right[0].tolist() == expected["correct"]
     np.testing.assert_allclose(of_all.confidence[0], expected["sum_confidence"], atol=EXACT)
     occupied = np.flatnonzero((of_all.right_odds + of_all.wrong_odds)[0])
-    found = [[int(j), int(of_all.right_odds[0, j]), int(of_all.wrong_odds[0, j])] for j in occupied]
+    found = [[int(j) // 4, int(of_all.right_odds[0, j]), int(of_all.wrong_odds[0, j])] for j in occupied]
     assert found == REFERENCE["gauntlet_bins256"]["nonzero_bins"]
 
 
@@ -185,10 +210,11 @@ def test_a_model_that_is_as_often_right_as_it_says_has_no_calibration_error() ->
 
 
 def test_figures_from_bins_are_those_of_the_specification() -> None:
-    values, expected = headline(counts()), REFERENCE["gauntlet_bins256"]
+    kept = stored_with_256_bins(counts())
+    values, expected = headline(kept), REFERENCE["gauntlet_bins256"]
     for name in ("AUROC", "AUPR_success", "AUPR_error", "FPR95", "ECE", "overconfidence"):
         assert values[name] == pytest.approx(expected[name], abs=EXACT), name
-    of_all = pooled(counts())
+    of_all = pooled(kept)
     right, wrong = of_all.right_odds[0], of_all.wrong_odds[0]
     assert calibration.aupr(right, wrong, even=False) == pytest.approx(expected["AUPR_success_step"], abs=EXACT)
     step = calibration.aupr(wrong[::-1], right[::-1], even=False)
@@ -230,8 +256,8 @@ REGION_OF_T1[:2, :3] = True
 def frame_of_t1_and_t2() -> Any:
     import pandas as pd
 
-    inside = [METRIC.stack([each, each]) for each in counts(REGION_OF_T1)]
-    figures = {"T1": METRIC.compute(inside, REGION), "T2": METRIC.compute(counts()[:2], WHOLE)}
+    inside = stored_with_256_bins([METRIC.stack([each, each]) for each in counts(REGION_OF_T1)])
+    figures = {"T1": METRIC.compute(inside, REGION), "T2": METRIC.compute(stored_with_256_bins(counts())[:2], WHOLE)}
     rows = [
         {"task": "segmentation", "model": "m", "dataset": "d", "threat": threat, "view": f.view, "metric": f.metric}
         | {"class_name": f.class_name, "value": f.value}
@@ -384,7 +410,7 @@ def test_log_odds_do_not_saturate() -> None:
     np.testing.assert_allclose(each.log_odds[0], [15.0, 16.5, 40.0], atol=1e-5)
     of_image = METRIC.update(each, np.zeros((1, 3), int)).confidence
     assert of_image is not None
-    assert np.flatnonzero(of_image.log_odds[0, 0]).tolist() == [233, 250, 255]
+    assert np.flatnonzero(of_image.log_odds[0, 0]).tolist() == [934, 1001, 1070]
 
 
 def test_one_class_is_always_sure() -> None:
@@ -400,9 +426,9 @@ def test_one_class_is_always_sure() -> None:
 def test_any_order_and_split_of_images_gives_the_same_counts(order: list[int], cut: int) -> None:
     images = [ImageCounts.from_bytes(counts()[index].to_bytes()) for index in order]
     rows = [calibration.flat_row(each.confidence, 0) for each in images]
-    both = sum(np.array(part).reshape(-1, 559).sum(axis=0) for part in (rows[:cut], rows[cut:]))
+    both = sum(np.array(part).reshape(-1, 2447).sum(axis=0) for part in (rows[:cut], rows[cut:]))
     whole = np.array([calibration.flat_row(each.confidence, 0) for each in counts()]).sum(axis=0)
-    integers = np.r_[0:30, 45:557]
+    integers = np.r_[0:30, 45:2445]
     assert np.array_equal(both[integers], whole[integers])
     np.testing.assert_allclose(both, whole, rtol=1e-12)
 
@@ -413,7 +439,7 @@ def test_histograms_come_back_from_bytes_as_they_were(views: int, seed: int, mea
     generator = np.random.default_rng(seed)
     bins = generator.integers(0, 3, (views, 2, 15)) * generator.integers(0, 2**20, (views, 2, 15))
     sums = np.where(bins.any(axis=1), generator.random((views, 15)), 0.0)
-    odds = generator.integers(0, 2, (views, 2, 256)) * generator.integers(0, 2**20, (views, 2, 256))
+    odds = generator.integers(0, 2, (views, 2, 1200)) * generator.integers(0, 2**20, (views, 2, 1200))
     full = ConfidenceCounts(bins, odds, sums, generator.random((views, 2)))
     whole = full if measured else ConfidenceCounts.stack([full, ConfidenceCounts.empty(1, np.nan)])
     again = ConfidenceCounts.from_bytes(whole.to_bytes())
@@ -484,3 +510,83 @@ def test_intervals_hold_the_figure_and_are_those_of_resampled_images() -> None:
     of_same = {f.metric: f for f in METRIC.compute(same, WHOLE) if not f.class_name}
     assert of_same["ECE"].low == pytest.approx(of_same["ECE"].value, abs=EXACT)
     assert of_same["AUROC"].high == pytest.approx(of_same["AUROC"].value, abs=EXACT)
+
+
+def pixel_figures(right: FloatArray, wrong: FloatArray) -> dict[str, float]:
+    """AUROC and FPR95 of single pixels from their log-odds, by their definitions."""
+    pairs = (right[:, None] > wrong).mean() + (right[:, None] == wrong).mean() / 2
+    threshold = np.sort(right)[::-1][np.flatnonzero(np.arange(1, len(right) + 1) >= 0.95 * len(right))[0]]
+    return {"AUROC": float(pairs), "FPR95": float((wrong >= threshold).mean())}
+
+
+def ranked(odds: FloatArray, is_right: npt.NDArray[np.bool_]) -> ImageCounts:
+    """Counts of one image of two classes with these log-odds."""
+    nothing = np.zeros(odds.shape)
+    confidence = 1 / (1 + np.exp(-odds))
+    said = DensePrediction(1 - is_right.astype(int), confidence, None, odds, lambda labels: (nothing, nothing))
+    return SegmentationMetric(["a", "b"]).update(said, np.zeros(odds.shape, int))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.01, 1.0, 10.0, 40.0]), st.booleans())
+def test_the_figures_of_single_pixels_lie_within_the_bounds(seed: int, spread: float, ties: bool) -> None:
+    generator = np.random.default_rng(seed)
+    odds = generator.normal(generator.uniform(-8, 40), spread, (4, 60))
+    odds = np.round(odds) if ties else odds
+    odds[generator.random(odds.shape) < 0.1] = np.inf
+    is_right = generator.random(odds.shape) < 1 / (1 + np.exp(-(odds - np.median(odds)) / spread - 1))
+    is_right[0, 0], is_right[0, 1] = True, False
+    exact = pixel_figures(odds[is_right], odds[~is_right])
+    image = ranked(odds, is_right)
+    for kept in ([image], stored_with_256_bins([image])):
+        values = {f.metric: f.value for f in SegmentationMetric(["a", "b"]).compute(kept, WHOLE)}
+        for name in ("AUROC", "FPR95"):
+            assert values[f"{name}_low"] - 1e-12 <= exact[name] <= values[f"{name}_high"] + 1e-12, name
+            assert values[f"{name}_low"] <= values[name] <= values[f"{name}_high"]
+
+
+def test_sure_pixels_are_ranked_beyond_17() -> None:
+    odds = np.linspace(18, 60, 400).reshape(20, 20)
+    is_right = (np.arange(400) % 3 > 0).reshape(20, 20)
+    is_right[:3] = False
+    exact = pixel_figures(odds[is_right], odds[~is_right])
+    image = ranked(odds, is_right)
+    now, before = (
+        {f.metric: f.value for f in SegmentationMetric(["a", "b"]).compute(kept, WHOLE)}
+        for kept in ([image], stored_with_256_bins([image]))
+    )
+    assert before["FPR95"] == 1.0  # all in the last of 256 bins
+    assert (before["FPR95_low"], before["FPR95_high"], before["AUROC"]) == (0.0, 1.0, 0.5)
+    assert now["FPR95"] == pytest.approx(exact["FPR95"], abs=0.02)
+    assert now["AUROC"] == pytest.approx(exact["AUROC"], abs=0.005)
+
+
+def test_images_of_256_bins_and_of_more_are_pooled_in_256() -> None:
+    first, second, third = counts()
+    mixed = headline([first, *stored_with_256_bins([second]), third])
+    assert mixed == pytest.approx(headline(stored_with_256_bins(counts())), nan_ok=True)
+
+
+def test_an_impossible_truth_gives_json_that_can_be_read() -> None:
+    logits = np.zeros((1, 3, 2, 2))
+    logits[0, 0] = -np.inf
+    metric = SegmentationMetric(["a", "b", "c"])
+    image = metric.update(said(logits)[0], np.array([[0, 1], [1, 2]]))
+    figures = metric.compute([ImageCounts.from_bytes(image.to_bytes())], WHOLE)
+    facts: dict[str, Any] = dict.fromkeys(
+        ("key", "model", "model_digest", "dataset", "split", "threat", "kind", "created"), ""
+    )
+    evaluation = Evaluation(
+        **facts,
+        task="segmentation",
+        description={},
+        seed=0,
+        images=1,
+        views=("all",),
+        all_figures=figures,
+        provenance={},
+        duration=0.0,
+    )
+    assert evaluation.figures["NLL"] == np.inf
+    text = json.dumps(evaluation.as_dict(), allow_nan=False)  # raised: inf is no JSON
+    assert float(json.loads(text)["figures"]["NLL"]) == np.inf

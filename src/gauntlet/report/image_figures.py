@@ -89,7 +89,7 @@ class LabelImages(Images):
     Attributes:
         views: the views of the counts.
         tables: one table of N images per view.
-        confidence: (N, V, 559) histograms of confidence and correctness (`calibration.flat_row`), NaN where an image
+        confidence: (N, V, 2447) histograms of confidence and correctness (`calibration.flat_row`), NaN where an image
             has none; None where no image has any.
     """
 
@@ -196,18 +196,21 @@ def _read_labels(rows: Iterable[ImageRow], views: Views) -> LabelImages:
     ids: list[str] = []
     counts: list[np.ndarray[Any, np.dtype[np.int64]]] = []
     details: list[Any] = []
-    confidence = []
+    confidence, coarse = [], False
     for row in rows:
         decoded = ImageCounts.from_bytes(row.counts)
         confusion = decoded.confusion  # (V, K, K)
         confidence.append([calibration.flat_row(decoded.confidence, view) for view in range(len(views))])
+        coarse |= decoded.confidence is not None and decoded.confidence.coarse
         diagonal = confusion.diagonal(axis1=1, axis2=2)
         counts.append(np.stack([diagonal, confusion.sum(axis=2), confusion.sum(axis=1)], axis=1))  # (V, 3, K)
         ids.append(row.image_id)
         details.append(row.details)
     stacked = np.stack(counts)  # (N, V, 3, K)
     tables = [CountTable(*(stacked[:, view, part] for part in range(3))) for view in range(len(views))]
-    histograms = np.array(confidence)  # (N, V, 559)
+    histograms = np.array(confidence)  # (N, V, 2447)
+    if coarse:
+        histograms = calibration.coarsened(histograms)
     return LabelImages(ids, details, views, tables, None if np.isnan(histograms).all() else histograms)
 
 

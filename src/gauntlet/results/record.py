@@ -14,7 +14,7 @@ import pandas as pd
 
 from gauntlet.metrics.contract import NAN, Figure
 from gauntlet.notebooks import facts_table
-from gauntlet.numbers import counted
+from gauntlet.numbers import counted, json_number
 from gauntlet.registry import import_target
 from gauntlet.tasks import TASKS
 
@@ -205,7 +205,7 @@ class Evaluation:
         return facts_table(f"Evaluation of {self.model}", facts)
 
     def as_dict(self) -> dict[str, Any]:
-        """A JSON-able form: NaN becomes null."""
+        """A JSON-able form: NaN becomes null, an infinite figure (NLL) the text "Infinity"."""
         return {
             "key": self.key,
             "task": self.task,
@@ -218,15 +218,15 @@ class Evaluation:
             "description": dict(self.description),
             "seed": self.seed,
             "images": self.images,
-            "figures": {name: _nullable(value) for name, value in self.figures.items()},
-            "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
+            "figures": {name: json_number(value) for name, value in self.figures.items()},
+            "intervals": {name: [json_number(bound) for bound in bounds] for name, bounds in self.intervals.items()},
             "per_class": {
-                f"{f.metric}/{f.class_name}": _nullable(f.value)
+                f"{f.metric}/{f.class_name}": json_number(f.value)
                 for f in self.all_figures
                 if f.class_name and f.view == "all"
             },
             "views": {
-                view: {f.metric: _nullable(f.value) for f in self.all_figures if f.view == view and not f.class_name}
+                view: {f.metric: json_number(f.value) for f in self.all_figures if f.view == view and not f.class_name}
                 for view in dict.fromkeys(f.view for f in self.all_figures if f.view != "all")
             },
             **({"members": {name: each.as_dict() for name, each in self.members.items()}} if self.members else {}),
@@ -245,7 +245,3 @@ def dataset_digest(identity: Mapping[str, Any]) -> str:
 def _digest(content: Mapping[str, Any], length: int) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:length]
-
-
-def _nullable(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -14,16 +14,23 @@ import numpy.typing as npt
 
 from gauntlet.metrics.arithmetic import FloatArray, divide
 from gauntlet.metrics.bootstrap import joint_intervals
-from gauntlet.metrics.segmentation.confidence_counts import CONFIDENCE_BINS, LOG_ODDS_BINS, ConfidenceCounts
+from gauntlet.metrics.segmentation.confidence_counts import (
+    COARSE_BINS,
+    CONFIDENCE_BINS,
+    FINE_BINS,
+    LOG_ODDS_BINS,
+    ConfidenceCounts,
+)
 
 KEPT = 0.95
 """The share of right pixels that FPR95 keeps."""
 FIGURES = (
     *("ECE", "ECE_max", "ECE_rms", "overconfidence", "AUROC", "AUPR_success", "AUPR_error", "FPR95"),
-    *("NLL", "Brier"),
+    *("AUROC_low", "AUROC_high", "FPR95_low", "FPR95_high", "NLL", "Brier"),
 )
+"""The figures of one evaluation; `_low` and `_high` bound the figure of single pixels, which bins leave open."""
 WIDTH = 3 * CONFIDENCE_BINS + 2 * LOG_ODDS_BINS + 2
-"""Numbers in one row of histograms: 559."""
+"""Numbers in one row of histograms: 2447."""
 
 
 def bin_gaps(right: npt.ArrayLike, wrong: npt.ArrayLike, confidence: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -118,17 +125,43 @@ def failure_detection(right: npt.ArrayLike, wrong: npt.ArrayLike) -> dict[str, F
     }
 
 
+def ranking_bounds(right: npt.ArrayLike, wrong: npt.ArrayLike) -> dict[str, FloatArray]:
+    """Bounds of AUROC and FPR95 of single pixels, whatever their order inside the bins.
+
+    Args:
+        right, wrong: (..., B) pixels at rising confidence.
+
+    Returns:
+        `AUROC_low`, `AUROC_high`, `FPR95_low` and `FPR95_high`, (...) each.
+    """
+    right, wrong = np.asarray(right, np.float64), np.asarray(wrong, np.float64)
+    pairs = right.sum(axis=-1) * wrong.sum(axis=-1)
+    highest = np.cumsum(wrong, axis=-1)  # every wrong pixel of a bin below its right ones
+    kept = np.cumsum(np.flip(right, -1), axis=-1)
+    passed = np.cumsum(np.flip(wrong, -1), axis=-1)
+    cut = np.argmax(kept >= KEPT * kept[..., -1:], axis=-1)[..., None]
+    above = np.take_along_axis(passed - np.flip(wrong, -1), cut, -1)[..., 0]
+    return {
+        "AUROC_low": divide((right * (highest - wrong)).sum(axis=-1), pairs),
+        "AUROC_high": divide((right * highest).sum(axis=-1), pairs),
+        "FPR95_low": np.where(kept[..., -1] > 0, divide(above, passed[..., -1]), np.nan),
+        "FPR95_high": fpr_at_95(right, wrong),
+    }
+
+
 def region_detection(inside: npt.ArrayLike, outside: npt.ArrayLike) -> dict[str, FloatArray]:
     """Whether low confidence tells where a threat acted: figures with the pixels inside its region as positive.
 
     Args:
         inside, outside: (..., B) pixels at rising confidence, right and wrong ones together.
     """
+    unsure_inside, unsure_outside = (np.flip(np.asarray(each, np.float64), -1) for each in (inside, outside))
+    bounds = ranking_bounds(unsure_inside, unsure_outside)
     return {
         "AUROC_region": auroc(outside, inside),
-        "AUPR_region": aupr(*(np.flip(np.asarray(each, np.float64), -1) for each in (inside, outside))),
-        "FPR95_region": fpr_at_95(*(np.flip(np.asarray(each, np.float64), -1) for each in (inside, outside))),
-    }
+        "AUPR_region": aupr(unsure_inside, unsure_outside),
+        "FPR95_region": fpr_at_95(unsure_inside, unsure_outside),
+    } | {name.replace("_", "_region_"): value for name, value in bounds.items()}
 
 
 def adaptive_error(right: npt.ArrayLike, wrong: npt.ArrayLike, confidence: npt.ArrayLike, groups: int = 15) -> float:
@@ -173,7 +206,7 @@ class PooledConfidence:
 
     Attributes:
         right, wrong, confidence: (R, 15) in equal bins of the confidence.
-        right_odds, wrong_odds: (R, 256) in bins of the log-odds.
+        right_odds, wrong_odds: (R, 1200) in bins of the log-odds.
         nll, brier: (R,) sums over pixels.
     """
 
@@ -187,7 +220,7 @@ class PooledConfidence:
 
     @classmethod
     def of(cls, rows: FloatArray) -> PooledConfidence:
-        """From sums of `flat_row`, (R, 559)."""
+        """From sums of `flat_row`, (R, 2447)."""
         bounds = np.cumsum([CONFIDENCE_BINS] * 3 + [LOG_ODDS_BINS] * 2 + [1])
         right, wrong, confidence, right_odds, wrong_odds, nll, brier = np.split(rows, bounds, axis=1)
         return cls(right, wrong, confidence, right_odds, wrong_odds, nll[:, 0], brier[:, 0])
@@ -197,6 +230,7 @@ class PooledConfidence:
         pixels = self.right.sum(axis=1) + self.wrong.sum(axis=1)
         values = calibration_errors(self.right, self.wrong, self.confidence)
         values |= failure_detection(self.right_odds, self.wrong_odds)
+        values |= ranking_bounds(self.right_odds, self.wrong_odds)
         unknown = np.isnan(self.nll)
         values = {name: np.where(unknown, np.nan, value) for name, value in values.items()}
         return values | {"NLL": divide(self.nll, pixels), "Brier": divide(self.brier, pixels)}
@@ -216,15 +250,28 @@ def _resampled(pooled: PooledConfidence) -> dict[str, FloatArray]:
 
 
 def flat_row(counts: ConfidenceCounts | None, view: int) -> FloatArray:
-    """(559,) the histograms of one view of an image in one row; NaN where they were not measured."""
+    """(2447,) the histograms of one view of an image in one row; NaN where they were not measured."""
     if counts is None or not counts.measured[view]:
         return np.full(WIDTH, np.nan)
     parts = (counts.bins[view].reshape(-1), counts.confidence[view], counts.log_odds[view].reshape(-1))
     return np.concatenate([*parts, counts.scores[view]])
 
 
+def coarsened(rows: FloatArray) -> FloatArray:
+    """Rows of `flat_row`, (..., 2447), with 256 bins of the log-odds, for images of which some have no more."""
+    start, stop = 3 * CONFIDENCE_BINS, 3 * CONFIDENCE_BINS + 2 * LOG_ODDS_BINS
+    odds = rows[..., start:stop].reshape(*rows.shape[:-1], 2, LOG_ODDS_BINS)
+    step = FINE_BINS // COARSE_BINS
+    coarse = np.zeros_like(odds)
+    coarse[..., 0:FINE_BINS:step] = odds[..., :FINE_BINS].reshape(*odds.shape[:-1], COARSE_BINS, step).sum(axis=-1)
+    coarse[..., FINE_BINS - step] += odds[..., FINE_BINS:].sum(axis=-1)
+    changed = rows.copy()
+    changed[..., start:stop] = coarse.reshape(*rows.shape[:-1], stop - start)
+    return changed
+
+
 def pool(rows: Sequence[FloatArray] | FloatArray) -> PooledConfidence:
-    """The histograms of N images, (N, 559), as one; NaN where one of them was not measured."""
+    """The histograms of N images, (N, 2447), as one; NaN where one of them was not measured."""
     return PooledConfidence.of(np.asarray(rows, np.float64).reshape(-1, WIDTH).sum(axis=0, keepdims=True))
 
 
@@ -232,7 +279,7 @@ def intervals(rows: FloatArray) -> dict[str, tuple[float, float]]:
     """95 % bootstrap intervals over images of ECE, overconfidence, AUROC, NLL and Brier; empty for fewer than two.
 
     Args:
-        rows: (N, 559) histograms of N images.
+        rows: (N, 2447) histograms of N images.
     """
     if len(rows) < 2 or np.isnan(rows[:, 0]).any():
         return {}

@@ -18,7 +18,7 @@ Int64Array = npt.NDArray[np.int64]
 _HEADER = struct.Struct("<4sIIII")
 _MAGIC = b"GCN1"
 _SECTION = struct.Struct("<4sI")  # what follows the scalars: name, length; versions that know no section skip it
-_CONFIDENCE, _OBJECTS = b"CONF", b"OBJS"
+_CONFIDENCE, _COARSE_CONFIDENCE, _OBJECTS = b"CNF2", b"CONF", b"OBJS"  # the second: 256 bins, of older versions
 SCALARS = ("confidence", "entropy", "importance_correct", "importance_total")
 
 
@@ -73,11 +73,12 @@ class ImageCounts:
         confusion[index] = values.astype(np.int64)
         rest = np.frombuffer(payload, "<f8", views * scalars, 12 * cells).reshape(views, scalars)
         sections = _read_sections(payload[12 * cells + 8 * views * scalars :])
-        confidence, objects = sections.get(_CONFIDENCE), sections.get(_OBJECTS)
+        coarse = _CONFIDENCE not in sections
+        confidence, objects = sections.get(_COARSE_CONFIDENCE if coarse else _CONFIDENCE), sections.get(_OBJECTS)
         return cls(
             confusion.reshape(views, classes, classes),
             rest.astype(np.float64),
-            None if confidence is None else ConfidenceCounts.from_bytes(confidence),
+            None if confidence is None else ConfidenceCounts.from_bytes(confidence, coarse=coarse),
             None if objects is None else ObjectCounts.from_bytes(objects),
         )
 

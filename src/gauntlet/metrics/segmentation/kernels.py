@@ -54,6 +54,8 @@ def count_confidences(
     ignored: int,
     lowest: float,
     bins_per_unit: float,
+    fine: int,
+    tail_per_unit: float,
     bins: npt.NDArray[np.int64],
     odds_bins: npt.NDArray[np.int64],
     sums: npt.NDArray[np.float64],
@@ -71,6 +73,9 @@ def count_confidences(
         place = _bin(sure * (last + 1), last)
         bins[part, wrong, place] += 1
         sums[part, place] += sure
-        odds_bins[part, wrong, _bin((np.float64(log_odds[index]) - lowest) * bins_per_unit, last_odds)] += 1
+        above = (np.float64(log_odds[index]) - lowest) * bins_per_unit
+        if above >= fine:  # bins of another width, beyond the last of these
+            above = fine + (above - fine) / bins_per_unit * tail_per_unit
+        odds_bins[part, wrong, _bin(above, last_odds)] += 1
         scores[part, 0] += np.float64(nll[index])
         scores[part, 1] += np.float64(brier[index])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,9 @@ class SegmentationMetric(Metric):
         background_index: the class that foreground-only figures leave out, or None for none.
         objects: whether counts keep the connected objects of the ground truth and how much of each is right.
     """
+
+    version: ClassVar[int] = 2
+    # 2: figures that rank pixels come from 1,200 bins of the log-odds instead of 256, with bounds.
 
     def __init__(
         self,
@@ -174,7 +177,7 @@ class SegmentationMetric(Metric):
 
     @staticmethod
     def _calibration_figures(rows: FloatArray, suffix: str = "", view: str = "all") -> list[Figure]:
-        """Figures of (N, 559) histograms; none where no image has any, NaN where only some have."""
+        """Figures of (N, 2447) histograms; none where no image has any, NaN where only some have."""
         if np.isnan(rows[:, 0]).all():
             return []
         values = calibration.pool(rows).figures()
@@ -313,7 +316,7 @@ class SegmentationMetric(Metric):
         }
         figures = [Figure(name, value, low=low, high=high) for name, (value, (low, high)) in values.items()]
         figures += self._class_figures("IoU", segmentation.class_iou(hardest_iou))
-        confidence = np.stack([reduced.confidence(view) for view in range(len(views))])  # (A, N, 559)
+        confidence = np.stack([reduced.confidence(view) for view in range(len(views))])  # (A, N, 2447)
         scalars = np.stack([reduced.scalars(view) for view in range(len(views))])  # (A, N, 4)
         images = np.arange(len(by_accuracy.choice))
         figures += self._scalar_figures(hardest, scalars[by_accuracy.choice, images])
@@ -388,6 +391,7 @@ class _Reduced:
         self._foreground_rows: list[Int64Array] = []
         self._scalars: list[FloatArray] = []
         self._confidence: list[FloatArray] = []
+        self._coarse = False
 
     def add(self, counts: ImageCounts) -> None:
         if counts.confusion.shape[:2] != (self._views, self._num_classes):
@@ -401,6 +405,7 @@ class _Reduced:
         self._scalars.append(counts.scalars)
         rows = [calibration.flat_row(counts.confidence, view) for view in range(self._views)]
         self._confidence.append(np.stack(rows))
+        self._coarse |= counts.confidence is not None and counts.confidence.coarse
 
     def _reduce(self, matrices: Int64Array, background: int | None) -> Int64Array:
         table = CountTable.of(matrices, self._num_classes, background)
@@ -416,8 +421,9 @@ class _Reduced:
         return np.array([each[view] for each in self._scalars]).reshape(-1, len(SCALARS))
 
     def confidence(self, view: int) -> FloatArray:
-        """(N, 559) histograms of every image; NaN where they were not measured."""
-        return np.array([each[view] for each in self._confidence], np.float64).reshape(-1, calibration.WIDTH)
+        """(N, 2447) histograms of every image; NaN where they were not measured."""
+        rows = np.array([each[view] for each in self._confidence], np.float64).reshape(-1, calibration.WIDTH)
+        return calibration.coarsened(rows) if self._coarse else rows
 
     def _table(self, rows: list[Int64Array], view: int) -> CountTable:
         stacked = np.array([row[view] for row in rows], dtype=np.int64).reshape(-1, 3, self._num_classes)

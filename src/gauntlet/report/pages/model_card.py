@@ -13,6 +13,7 @@ import yaml
 from gauntlet._version import __version__
 from gauntlet.errors import GauntletError
 from gauntlet.models.sources import shipped
+from gauntlet.numbers import json_number
 from gauntlet.report.order import store_order
 from gauntlet.report.render.markdown import block_text, escape
 from gauntlet.report.scope import Scope, kind_title, scopes
@@ -70,8 +71,8 @@ def card_data(store: Store, model: str) -> dict[str, Any]:
             "threat": each.threat,
             "description": dict(each.description),
             "seed": each.seed,
-            "figures": {name: value for name, value in each.figures.items() if not math.isnan(value)},
-            "intervals": {name: list(bounds) for name, bounds in each.intervals.items()},
+            "figures": {name: json_number(value) for name, value in each.figures.items() if not math.isnan(value)},
+            "intervals": {name: [json_number(bound) for bound in bounds] for name, bounds in each.intervals.items()},
             "key": each.key,
             "created": each.created,
         }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import numpy as np
 
 from gauntlet.analysis.bravo import bravo_index
 from gauntlet.metrics.segmentation.calibration import PooledConfidence
+from gauntlet.numbers import format_percent
 from gauntlet.report.charts import Axis, Chart, ConfidenceBin, Panel, ReliabilityChart
 from gauntlet.report.document import Block, Section
 from gauntlet.report.image_figures import Images, LabelImages
@@ -28,6 +29,11 @@ COLUMNS = (
     Column("NLL", "number", note="mean of -ln p of the true class, nats"),
     Column("AUROC_region", "percent", heat=True, note="how often a pixel in the region of the threat is less sure"),
 )
+RANKED = ("AUROC", "FPR95")
+"""Figures of the order of pixels, which bins know up to bounds."""
+LEAST_OPEN = 0.005
+"""A distance of bounds that is worth printing; less is for small figures, a hundredth of them."""
+_Bounds = dict[tuple[str, str], dict[str, str]]
 
 
 def section(scope: Scope, ranking: Ranking, images: Mapping[tuple[str, str], Images]) -> Section | None:
@@ -95,15 +101,23 @@ def figure_table(scope: Scope, ranking: Ranking) -> Table:
     """The figures of calibration and failure detection, a row per threat and model."""
     names = [column.name for column in COLUMNS]
     rows = scope.frame[scope.frame["class_name"].eq("") & scope.frame["view"].eq("all")]
-    rows = rows[rows["metric"].isin(names)].sort_values("created", kind="stable")
+    sides = [f"{name}_{side}" for name in RANKED for side in ("low", "high")]
+    rows = rows[rows["metric"].isin([*names, *sides])].sort_values("created", kind="stable")
     values = {
         (str(model), str(threat), str(metric)): float(value)
         for model, threat, metric, value in rows[["model", "threat", "metric", "value"]].itertuples(index=False)
     }
     shown = [column for column in COLUMNS if any(name == column.name for _, _, name in values)]
     pairs = {(model, threat) for model, threat, _ in values}
+    bounds = _bounds(values, pairs)
+    wide = [name for name in RANKED if any(name in of_pair for of_pair in bounds.values())]
     cells: list[list[Cell]] = [
-        [threat, model, *(values.get((model, threat, column.name), math.nan) for column in shown)]
+        [
+            threat,
+            model,
+            *(values.get((model, threat, column.name), math.nan) for column in shown),
+            *(bounds[model, threat].get(name, "") for name in wide),
+        ]
         for threat in scope.threats
         for model in ranking.models
         if (model, threat) in pairs
@@ -111,8 +125,20 @@ def figure_table(scope: Scope, ranking: Ranking) -> Table:
     caption = (
         "Pooled over the pixels of all images. A dash: undefined, or computed by a version that kept no histograms."
     )
-    columns = [Column("threat"), Column("model"), *shown]
+    note = "% in which the figure of single pixels lies, where bins leave more than half a point open"
+    columns = [Column("threat"), Column("model"), *shown, *(Column(f"{name} bounds", note=note) for name in wide)]
     return Table(f"calibration-figures-{scope.id}", "Calibration and failure detection", columns, cells, caption)
+
+
+def _bounds(values: Mapping[tuple[str, str, str], float], pairs: Set[tuple[str, str]]) -> _Bounds:
+    """Bounds of ranked figures by model and threat, where bins leave more open than half a point or a hundredth."""
+    bounds: _Bounds = {pair: {} for pair in pairs}
+    for model, threat in pairs:
+        for name in RANKED:
+            value, low, high = (values.get((model, threat, name + side), math.nan) for side in ("", "_low", "_high"))
+            if high - low > min(LEAST_OPEN, 0.01 * value):
+                bounds[model, threat][name] = f"{format_percent(low)} to {format_percent(high)}"
+    return bounds
 
 
 def index_table(scope: Scope, ranking: Ranking) -> Table:
