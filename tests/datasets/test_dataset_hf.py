@@ -81,7 +81,7 @@ def test_label_images(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert library.asked == [("owner/name", "small", "train", "v1")]
     assert (dataset.name, dataset.split, dataset.class_names) == ("hf:owner/name", "train", ("a", "b"))
-    assert dataset.identity.protocol == {"revision": "v1", "config": "small", "reduce_zero": True}
+    assert dataset.protocol == {"revision": "v1", "config": "small", "reduce_zero": True}
     assert list(dataset.ids()) == ["000000", "000001"]
     labels = dataset[0].labels
     assert labels is not None

@@ -181,13 +181,14 @@ class Interrupted(Exception):
 
 
 class Breaking(TinyBoxes):
-    """A dataset whose sample `at` cannot be read, until it is mended."""
+    """A dataset whose sample `at` cannot be read again after the last one was read, until it is mended."""
 
-    at = 5
+    at, ready = 5, False
 
     def __getitem__(self, index: int) -> Sample:
-        if index == self.at:
+        if index == self.at and self.ready:
             raise Interrupted
+        self.ready = self.ready or index == len(self) - 1
         return super().__getitem__(index)
 
 
@@ -195,10 +196,10 @@ def test_an_interrupted_evaluation_goes_on_and_ends_the_same(detector: TinyDetec
     data, store = Breaking(7), Store(tmp_path / "results.db")
     with pytest.raises(Interrupted):
         gauntlet.evaluate(detector, data, Darkening("everywhere"), store=store, batch_size=2)
+    data.at = -1
     started = store.started(store_key(detector, data))
     assert started is not None
     assert len(store.positions(started)) == 4
-    data.at = -1
     result = gauntlet.evaluate(detector, data, Darkening("everywhere"), store=store, batch_size=2)
     fresh = gauntlet.evaluate(detector, TinyBoxes(7), Darkening("everywhere"), batch_size=2)
     np.testing.assert_array_equal([f.value for f in result.all_figures], [f.value for f in fresh.all_figures])

@@ -93,7 +93,7 @@ def test_a_job_is_made_once_and_the_store_is_asked_once(monkeypatch: pytest.Monk
     monkeypatch.setattr(evaluation_jobs, "make_job", lambda *_: pytest.fail("the job was made in the plan"))
     outcome = run_jobs(jobs, store)
     assert (len(outcome.computed), len(outcome.stored)) == (1, 1)
-    assert asked == ["states"]
+    assert asked == ["states", "started"]  # what is stored of all jobs, and what was begun of the one that is not
 
 
 def test_without_a_display_failures_are_logged(

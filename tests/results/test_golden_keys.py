@@ -70,7 +70,7 @@ def old_store(tmp_path: Path) -> Path:
 
 def test_plans_of_version_0_1_0_have_the_keys_they_had() -> None:
     planned = [job.job for path in PLANS for job in plan_jobs(read_plan(path))]
-    assert [(job.key, job.model) for job in planned] == [(key, model) for key, model, _, _ in STORED]
+    assert [(job.unrecorded.key, job.model) for job in planned] == [(key, model) for key, model, _, _ in STORED]
 
 
 def test_figures_of_version_0_1_0_are_read_as_they_were_written(old_store: Path) -> None:
@@ -125,7 +125,7 @@ def test_an_unfinished_evaluation_of_version_0_1_0_is_finished(old_store: Path) 
         connection.execute("DELETE FROM figures WHERE evaluation_id = ?", (number,))
         connection.execute("UPDATE evaluations SET state = 'running' WHERE id = ?", (number,))
         connection.execute("DELETE FROM image_counts WHERE evaluation_id = ? AND position >= ?", (number, images // 2))
-    (job,) = [job for job in plan_jobs(read_plan(PLANS[0]), "cpu") if job.job.key == key]
+    (job,) = [job for job in plan_jobs(read_plan(PLANS[0]), "cpu") if job.job.unrecorded.key == key]
     with open_store(old_store) as store:
         outcome = run_jobs([job], store)
         assert outcome.failures == []

@@ -32,6 +32,7 @@ def demo(
     from gauntlet.evaluation.execution.local import LocalExecutor
     from gauntlet.evaluation.execution.progress import Terminal
     from gauntlet.evaluation.execution.runner import run_jobs
+    from gauntlet.evaluation.jobs import look_up
     from gauntlet.evaluation.plan import parse_plan, plan_jobs
     from gauntlet.report import Options, write_report
     from gauntlet.results import open_store
@@ -40,7 +41,7 @@ def demo(
     plan = parse_plan({"models": list(models), "datasets": [scenes], "suites": [suite]})
     with open_store(output / "results.db") as store:
         with Terminal() as progress:
-            jobs = plan_jobs(plan, device, progress)
+            jobs, _ = look_up(store, plan_jobs(plan, device, progress))
             outcome = run_jobs(jobs, store, executor=LocalExecutor(), progress=progress)
         if outcome.failures:
             raise GauntletError(outcome.failures[0].error)

@@ -27,7 +27,7 @@ def print_dry_run(jobs: Sequence[PlannedJob], address: str, workers: int | None,
     from gauntlet.evaluation.estimate import estimate
     from gauntlet.evaluation.execution.local import LocalExecutor
 
-    states = _states(jobs, address)
+    jobs, states = _known(jobs, address)
     missing = [planned for planned in jobs if states.get(planned.job.key) != "complete"]
     seconds = dict(zip((planned.job.key for planned in missing), estimate(missing), strict=True))
     rows = [
@@ -57,10 +57,12 @@ def print_dry_run(jobs: Sequence[PlannedJob], address: str, workers: int | None,
     )
 
 
-def _states(jobs: Sequence[PlannedJob], address: str) -> dict[str, str]:
+def _known(jobs: Sequence[PlannedJob], address: str) -> tuple[Sequence[PlannedJob], dict[str, str]]:
+    """The jobs under the keys that a store has them by, and the states of those it has."""
+    from gauntlet.evaluation.jobs import look_up
     from gauntlet.results import open_store
 
     if "://" not in address and not Path(address).exists():
-        return {}
+        return jobs, {}
     with open_store(address, read_only=True) as store:
-        return store.states([planned.job.key for planned in jobs])
+        return look_up(store, jobs)

@@ -153,11 +153,13 @@ def _run(
     from gauntlet.evaluation.execution.listeners import TrackerListener
     from gauntlet.evaluation.execution.progress import Terminal
     from gauntlet.evaluation.execution.runner import run_jobs
+    from gauntlet.evaluation.jobs import look_up
     from gauntlet.results import open_store
 
     with open_store(address) as store:
         listeners = [TrackerListener(kind, Path("gauntlet-logs")) for kind in trackers]
         with Terminal() as progress:
+            jobs = jobs if again else look_up(store, jobs)[0]
             outcome = run_jobs(jobs, store, executor=executor, progress=progress, listeners=listeners, again=again)
         computed = {evaluation.key: evaluation for evaluation in outcome.computed}
         known = [computed.get(planned.job.key) or store.load(planned.job.key) for planned in jobs]

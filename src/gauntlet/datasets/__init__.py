@@ -63,6 +63,7 @@ def load_dataset(
     spread: bool = False,
     protocol: Protocol | Mapping[str, Any] | str | None = None,
     depth: Mapping[str, Any] | str | None = None,
+    trust_data: bool = False,
     **options: Any,
 ) -> Dataset:
     """A dataset by name.
@@ -77,6 +78,7 @@ def load_dataset(
             lists them); full size by default.
         depth: where depth comes from for a dataset that has none: {"folder": PATH, "scale": METRES PER UNIT},
             "disparity" (Cityscapes) or "hf:MODEL"; see `gauntlet.datasets.depth_maps`.
+        trust_data: do not read the contents of the files to identify them; results say so.
         options: what else the dataset takes (condition="fog" for acdc, convert=True for greyscale images, ...).
     """
     if spread and limit is None:
@@ -100,6 +102,7 @@ def load_dataset(
     dataset = factory(**arguments)
     if not isinstance(dataset, Dataset):
         raise GauntletError(f"the dataset '{name}' is a function that returned a {type(dataset).__name__}, no Dataset.")
+    dataset.trusted = trust_data
     if depth is not None:
         from gauntlet.datasets.depth_maps import with_depth
 
@@ -113,6 +116,8 @@ def load_dataset(
         protocol = protocol if isinstance(protocol, str) else chosen.describe()
     place = None if inline_root or "root" not in arguments else str(arguments["root"])
     dataset.origin = {"name": asked, "split": split, "root": place, "protocol": protocol, "options": options}
+    if trust_data:
+        dataset.origin = {**dataset.origin, "trust_data": True}
     return dataset if limit is None else dataset.subset(limit, spread=spread)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gauntlet.datasets.annotations import EMPTY, Annotations, annotated_size, read_annotations
+from gauntlet.datasets.contents import boxes_digest
 from gauntlet.datasets.image_files import BoxedImages, Entry, check_split, other_size
 from gauntlet.datasets.palettes import voc_palette
 from gauntlet.datasets.tree import Tree, check_files_exist, check_relative
@@ -61,6 +62,9 @@ class COCODetection(BoxedImages):
         if annotated != (height, width):
             where = f"the annotation file '{self.tree.root / self.annotation_file}'"
             raise other_size(self.tree.path(entry.image), (height, width), annotated, where)
+
+    def described(self, entry: Entry) -> str:
+        return boxes_digest(self.read_boxes(entry))
 
     def _entry(self, tree: Tree, image: Mapping[str, Any], image_folder: str) -> Entry:
         try:

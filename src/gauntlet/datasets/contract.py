@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gauntlet.datasets.contents import Contents, Told, meaning_digest, sample_digest
 from gauntlet.notebooks import facts_table
 from gauntlet.numbers import counted, parse_count
 from gauntlet.registry import import_target
@@ -22,21 +23,35 @@ Color = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class DatasetIdentity:
-    """Which data this is: name, split, protocol (how images are sized) and a digest of the image ids, in order."""
+    """Which data this is.
+
+    Attributes:
+        name, split: what it is called.
+        length: number of images.
+        ids_digest: of the image ids, in order.
+        protocol: how images are resized or cropped.
+        contents: digest of images, ground truth and classes (`datasets.contents`); "" where nobody recorded it.
+        meaning: the part of `contents` that says what labels mean.
+    """
 
     name: str
     split: str
     length: int
     ids_digest: str
     protocol: dict[str, Any] = field(default_factory=dict)
+    contents: str = ""
+    meaning: str = ""
 
     def as_dict(self) -> dict[str, Any]:
+        """JSON-able; equal dictionaries mean equal data."""
+        recorded = {"contents": self.contents, "meaning": self.meaning} if self.contents else {}
         return {
             "name": self.name,
             "split": self.split,
             "length": self.length,
             "ids": self.ids_digest,
             "protocol": self.protocol,
+            **recorded,
         }
 
 
@@ -53,6 +68,7 @@ class Dataset(ABC):
         protocol: how images are resized or cropped, JSON-able.
         has_depth: whether every sample has depth.
         origin: the arguments with which `load_dataset` made it; None for a dataset of another making.
+        trusted: True where the contents of files are not read to identify them; results say so.
     """
 
     name: str
@@ -65,6 +81,7 @@ class Dataset(ABC):
     protocol: dict[str, Any] = {}  # noqa: RUF012 - replaced, never mutated
     has_depth: bool = False
     origin: Mapping[str, Any] | None = None
+    trusted: bool = False
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -85,8 +102,61 @@ class Dataset(ABC):
 
     @property
     def identity(self) -> DatasetIdentity:
-        digest = hashlib.sha256(json.dumps(list(self.ids())).encode()).hexdigest()[:16]
-        return DatasetIdentity(self.name, self.split, len(self), digest, dict(self.protocol))
+        """Name, split, ids, protocol and contents; reads every file that has changed since it was read last."""
+        return self.identify(self.contents())
+
+    def identify(self, contents: Contents) -> DatasetIdentity:
+        """The identity for contents that were read before."""
+        ids = hashlib.sha256(json.dumps(list(self.ids())).encode()).hexdigest()[:16]
+        protocol = dict(self.protocol)
+        return DatasetIdentity(self.name, self.split, len(self), ids, protocol, contents.digest, contents.meaning)
+
+    def contents(self, told: Told | None = None) -> Contents:
+        """Digests of all images with their ground truth, and of what labels mean.
+
+        Args:
+            told: told how many files of those to be read have been read.
+        """
+        names = ("class_names", "box_class_names", "colors", "ignore_index", "background_index")
+        meaning = meaning_digest({name: getattr(self, name) for name in names})
+        if self.trusted:
+            return Contents(("",) * len(self), meaning, trusted=True)
+        return Contents(tuple(self.image_digests(range(len(self)), told)), meaning)
+
+    def image_digests(
+        self, positions: Sequence[int], told: Told | None = None, samples: Sequence[Sample] | None = None
+    ) -> list[str]:
+        """Digest of the image and the ground truth at every position.
+
+        A class of another package that changes what a class of ours reads is digested by its decoded samples, unless
+        it has `source_digests` of its own.
+
+        Args:
+            positions: of the images.
+            told: see `contents`.
+            samples: the samples at the positions where they are loaded already.
+        """
+        for kind in type(self).__mro__:
+            if "source_digests" in vars(kind):
+                found: list[str] = kind.source_digests(self, positions, told, samples)  # type: ignore[attr-defined]
+                return found
+            if kind.__module__.partition(".")[0] != __name__.partition(".")[0]:
+                break
+        return Dataset.source_digests(self, positions, told, samples)
+
+    def source_digests(
+        self, positions: Sequence[int], told: Told | None = None, samples: Sequence[Sample] | None = None
+    ) -> list[str]:
+        """Digest of what every sample is read from: here the decoded sample itself.
+
+        A dataset whose files tell without decoding them overrides this.
+        """
+        digests = []
+        for number, position in enumerate(positions):
+            digests.append(sample_digest(self[position] if samples is None else samples[number]))
+            if told is not None:
+                told(number + 1, len(positions))
+        return digests
 
     def subset(self, limit: int, *, spread: bool = False) -> Dataset:
         """`limit` samples, as a dataset with an identity of its own.
@@ -135,7 +205,7 @@ class Subset(Dataset):
         self.class_names, self.ignore_index = dataset.class_names, dataset.ignore_index
         self.background_index, self.colors = dataset.background_index, dataset.colors
         self.box_class_names, self.protocol = dataset.box_class_names, dataset.protocol
-        self.has_depth = dataset.has_depth
+        self.has_depth, self.trusted = dataset.has_depth, dataset.trusted
         said = {"limit": length, **({"spread": True} if spread else {})}
         self.origin = None if dataset.origin is None else {**dataset.origin, **said}
 
@@ -148,3 +218,8 @@ class Subset(Dataset):
     def ids(self) -> Sequence[str]:
         every = self._dataset.ids()
         return [every[position] for position in self._positions]
+
+    def source_digests(
+        self, positions: Sequence[int], told: Told | None = None, samples: Sequence[Sample] | None = None
+    ) -> list[str]:
+        return self._dataset.image_digests([self._positions[position] for position in positions], told, samples)

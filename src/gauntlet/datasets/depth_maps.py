@@ -22,6 +22,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.datasets.contents import Told, file_digests, text_digest
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.images import read_indices
 from gauntlet.errors import GauntletError, unknown_name
@@ -47,6 +48,10 @@ class DepthSource(ABC):
     @abstractmethod
     def read(self, sample: Sample) -> Metres:
         """The depth of a sample, at the size of its map."""
+
+    @abstractmethod
+    def digests(self, ids: Sequence[str]) -> list[str]:
+        """Digest of what the depth of every image is read or computed from."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,9 @@ class DepthFolder(DepthSource):
             state = file.stat()
             digest.update(f"{file.name}|{_content_digest(file, state.st_size, state.st_mtime_ns)}|".encode())
         return {"maps": digest.hexdigest()[:16], "scale": self.scale}
+
+    def digests(self, ids: Sequence[str]) -> list[str]:
+        return file_digests([self._file(each) for each in ids])
 
     def read(self, sample: Sample) -> Metres:
         file = self._file(sample.id)
@@ -121,10 +129,18 @@ class CityscapesDisparity(DepthSource):
     def describe(self) -> dict[str, Any]:
         return {"disparity": "cityscapes"}
 
+    def digests(self, ids: Sequence[str]) -> list[str]:
+        found = file_digests([file for each in ids for file in self._files(each)])
+        return [text_digest(*found[start : start + 2]) for start in range(0, len(found), 2)]
+
+    def _files(self, image_id: str) -> tuple[Path, Path]:
+        """The disparity map and the camera of an image."""
+        place = f"{self.split}/{image_id.partition('_')[0]}/{image_id}"
+        return self._existing(f"disparity/{place}_disparity.png"), self._existing(f"camera/{place}_camera.json")
+
     def read(self, sample: Sample) -> Metres:
-        place = f"{self.split}/{sample.id.partition('_')[0]}/{sample.id}"
-        stored = read_indices(self._existing(f"disparity/{place}_disparity.png")).astype(np.float64)
-        camera = self._existing(f"camera/{place}_camera.json")
+        disparities, camera = self._files(sample.id)
+        stored = read_indices(disparities).astype(np.float64)
         try:
             facts = json.loads(camera.read_text(encoding="utf-8"))
             product = float(facts["extrinsic"]["baseline"]) * float(facts["intrinsic"]["fx"])
@@ -158,6 +174,18 @@ class EstimatedDepth(DepthSource):
         config = self._network.config
         revision = getattr(config, "_commit_hash", None)
         return {"estimator": self.model, **({"revision": revision} if revision else {})}
+
+    def digests(self, ids: Sequence[str]) -> list[str]:
+        return [self._weights] * len(ids)
+
+    @cached_property
+    def _weights(self) -> str:
+        """Digest of the network that estimates."""
+        digest = hashlib.sha256()
+        for name, value in sorted(self._network.state_dict().items()):
+            digest.update(f"{name}|{value.dtype}|{tuple(value.shape)}|".encode())
+            digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()[:16]
 
     def read(self, sample: Sample) -> Metres:
         import torch
@@ -214,7 +242,7 @@ class WithDepth(Dataset):
         self.name, self.split = dataset.name, dataset.split
         self.class_names, self.ignore_index = dataset.class_names, dataset.ignore_index
         self.background_index, self.colors = dataset.background_index, dataset.colors
-        self.box_class_names = dataset.box_class_names
+        self.box_class_names, self.trusted = dataset.box_class_names, dataset.trusted
         self.protocol = {**dataset.protocol, "depth": source.describe()}
 
     def __len__(self) -> int:
@@ -232,6 +260,14 @@ class WithDepth(Dataset):
 
     def ids(self) -> Sequence[str]:
         return self._dataset.ids()
+
+    def source_digests(
+        self, positions: Sequence[int], told: Told | None = None, samples: Sequence[Sample] | None = None
+    ) -> list[str]:
+        ids = self.ids()
+        depths = self._source.digests([ids[position] for position in positions])
+        images = self._dataset.image_digests(positions, told)
+        return [text_digest(image, depth) for image, depth in zip(images, depths, strict=True)]
 
 
 def with_depth(dataset: Dataset, given: Mapping[str, Any] | str, root: str | Path | None) -> WithDepth:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.datasets.contents import Told, file_digests, text_digest
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.images import is_turned, read_image, read_indices
 from gauntlet.datasets.label_numbers import LabelTable
@@ -86,6 +87,22 @@ class ImageFiles(Dataset):
 
     def check_size(self, entry: Entry, height: int, width: int) -> None:
         """An error where the annotations of an image are for another size than the file's; most say none."""
+
+    def source_digests(
+        self, positions: Sequence[int], told: Told | None = None, samples: Sequence[Sample] | None = None
+    ) -> list[str]:
+        """Of the bytes of the image file and of the ground truth, without decoding anything."""
+        entries = [self._entries[position] for position in positions]
+        names = [[name for name in (entry.image, entry.labels) if name is not None] for entry in entries]
+        digests = iter(file_digests([self.tree.path(name) for each in names for name in each], told))
+        return [
+            text_digest(*(next(digests) for _ in each), self.described(entry))
+            for entry, each in zip(entries, names, strict=True)
+        ]
+
+    def described(self, entry: Entry) -> str:
+        """Digest of the ground truth of an image that stands in no file of its own; "" by default."""
+        return ""
 
     def content_digest(self) -> str:
         """A digest of the sizes of all files, for data without a published identity: equal ids, other files."""

@@ -9,7 +9,8 @@ from typing import Any
 
 from gauntlet.datasets.annotations import Annotations
 from gauntlet.datasets.coco import COCODetection
-from gauntlet.datasets.image_files import check_split
+from gauntlet.datasets.contents import text_digest
+from gauntlet.datasets.image_files import Entry, check_split
 from gauntlet.datasets.tree import Tree
 
 
@@ -62,6 +63,10 @@ class LVIS(COCODetection):
         if "coco_url" not in image and "file_name" in image:
             return str(image["file_name"])
         return "/".join(PurePosixPath(str(image["coco_url"])).parts[-2:])
+
+    def described(self, entry: Entry) -> str:
+        verified = self.verified[entry.id]
+        return text_digest(super().described(entry), sorted(verified.absent), sorted(verified.incomplete))
 
     def describe_images(self, content: Annotations) -> None:
         def classes(image: Mapping[str, Any], key: str) -> frozenset[int]:

@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.datasets.contents import Told
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.samples import Boxes, Sample
@@ -192,6 +193,7 @@ class Resized(Dataset):
         self.class_names, self.ignore_index = dataset.class_names, dataset.ignore_index
         self.background_index, self.colors = dataset.background_index, dataset.colors
         self.box_class_names, self.has_depth = dataset.box_class_names, dataset.has_depth
+        self.trusted = dataset.trusted
         self.protocol = {**dataset.protocol, **protocol.describe()}
 
     def __len__(self) -> int:
@@ -202,6 +204,11 @@ class Resized(Dataset):
 
     def ids(self) -> Sequence[str]:
         return self._dataset.ids()
+
+    def source_digests(
+        self, positions: Sequence[int], told: Told | None = None, samples: Sequence[Sample] | None = None
+    ) -> list[str]:
+        return self._dataset.image_digests(positions, told)
 
 
 def _settings(text: str) -> dict[str, Any]:

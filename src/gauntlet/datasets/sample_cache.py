@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
 
+from gauntlet.datasets.contents import Told
 from gauntlet.datasets.contract import Dataset, Subset
 from gauntlet.samples import Sample
 
@@ -28,6 +31,24 @@ class SampleCache(Subset):
             _, oldest = self._samples.popitem(last=False)
             self._bytes -= _size(oldest)
         return sample
+
+    def source_digests(
+        self, positions: Sequence[int], told: Told | None = None, samples: Sequence[Sample] | None = None
+    ) -> list[str]:
+        return super().source_digests(positions, told, _Kept(self, positions) if samples is None else samples)
+
+
+class _Kept(Sequence[Sample]):
+    """Samples of a cache at some positions, each loaded when it is asked for."""
+
+    def __init__(self, cache: SampleCache, positions: Sequence[int]) -> None:
+        self._cache, self._positions = cache, positions
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._cache[self._positions[index]]
 
 
 def _size(sample: Sample) -> int:

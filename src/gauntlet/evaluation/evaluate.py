@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
@@ -14,15 +14,25 @@ import torch
 from torch import nn
 
 from gauntlet.datasets import load_dataset
+from gauntlet.datasets.contents import Contents
 from gauntlet.datasets.contract import Dataset
+from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.errors import GauntletError, UnknownNameError
 from gauntlet.evaluation.cases import Case, Cases, find_cases
 from gauntlet.evaluation.counting import Importance
 from gauntlet.evaluation.detecbench_tasks import STORE_NAME, folder_dataset, folder_model, task_cases, told_to
 from gauntlet.evaluation.doubted_labels import tell_doubts
-from gauntlet.evaluation.execution.local import LoadedOnce, run_one, with_kept_samples
+from gauntlet.evaluation.execution.local import LoadedOnce, run_one
 from gauntlet.evaluation.execution.progress import Logged, Progress
-from gauntlet.evaluation.jobs import DEFAULT_BATCH_SIZE, PlannedJob, Settings, check_sizes, options_for, plan_job
+from gauntlet.evaluation.jobs import (
+    DEFAULT_BATCH_SIZE,
+    PlannedJob,
+    Settings,
+    check_sizes,
+    look_up,
+    options_for,
+    plan_job,
+)
 from gauntlet.evaluation.plan import PlannedThreats, fitting_threats
 from gauntlet.evaluation.rereading import stored_as_asked
 from gauntlet.evaluation.triple import Triple, evaluate_triple
@@ -197,7 +207,7 @@ def evaluate(  # type: ignore[misc]
         models = list(model) if isinstance(model, (list, tuple)) else [model]  # type: ignore[list-item]
     _check_models(models)
     asked = _asked(wanted, as_task=task is not None)
-    data = _Data(dataset, model_folder, root, limit)
+    data = _Data(dataset, model_folder, root, limit, keep=workers == 1)
     groups = [
         group
         for each in models
@@ -206,16 +216,15 @@ def evaluate(  # type: ignore[misc]
     results: dict[str, Evaluation] = {}
     every = [planned for _, jobs in groups for planned in jobs]
     check_sizes(every)
-    if workers == 1 and len(every) > 1:
-        every = with_kept_samples(every)
     with _opened(store) as opened, told_to(loggers, log_dir) as tell:
         looked_at: set[int] = set()
         for key, planned in {planned.job.key: planned for planned in every}.items():
             stored, begun = None, False
             if retrieve_existing and opened is not None:
+                (planned,), states = look_up(opened, [planned])
                 opened.renew_origins([(planned.job, planned.origin)])
                 stored = stored_as_asked(opened, planned)
-                begun = key in opened.states([key])
+                begun = planned.job.key in states
             if not begun and id(planned.dataset) not in looked_at:
                 looked_at.add(id(planned.dataset))
                 tell_doubts([planned], progress)
@@ -232,13 +241,20 @@ def evaluate(  # type: ignore[misc]
 
 @dataclass
 class _Data:
-    """The dataset of a call, read when it is first asked for: an ACDC file does without it."""
+    """The dataset of a call, read when it is first asked for: an ACDC file does without it.
+
+    Attributes:
+        given, model_folder, root, limit: as the call names them.
+        keep: samples that were read are kept in memory for what comes after.
+    """
 
     given: Dataset | str | None
     model_folder: str | Path | None
     root: str | Path | None
     limit: int | None
+    keep: bool
     _read: Dataset | None = None
+    _contents: dict[int, Contents] = field(default_factory=dict)
 
     def own(self) -> Dataset:
         """The dataset that the call names, or that the configuration in its model folder names."""
@@ -249,8 +265,15 @@ class _Data:
                 data = self.given
             else:
                 data = load_dataset(self.given or "streets", root=self.root)
-            self._read = data if self.limit is None else data.subset(self.limit)
+            data = data if self.limit is None else data.subset(self.limit)
+            self._read = SampleCache(data) if self.keep else data
         return self._read
+
+    def contents(self, dataset: Dataset) -> Contents:
+        """Digests of a dataset of this call, read once."""
+        if id(dataset) not in self._contents:
+            self._contents[id(dataset)] = dataset.contents()
+        return self._contents[id(dataset)]
 
     def of(self, case: Case) -> Dataset:
         """The images that a case is evaluated on."""
@@ -313,10 +336,12 @@ def _groups(
     if keep:
         source = LoadedOnce(source)
     every = [cases for each in asked for cases in _cases(each, source.task, data, progress)]
-    return [
-        (cases, [plan_job(source, data.of(case), case.threat, settings, address) for case in cases.cases])
-        for cases in every
-    ]
+
+    def planned(case: Case) -> PlannedJob:
+        images = data.of(case)
+        return plan_job(source, images, case.threat, settings, address, data.contents(images))
+
+    return [(cases, [planned(case) for case in cases.cases]) for cases in every]
 
 
 def _cases(asked: Asked, task: str, data: _Data, progress: Progress) -> list[Cases]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gauntlet.datasets.contents import Contents
 from gauntlet.datasets.contract import Dataset, DatasetIdentity
 from gauntlet.datasets.protocols import resizes
 from gauntlet.errors import GauntletError
@@ -24,6 +25,7 @@ from gauntlet.models.sources.contract import ModelSource, coded_identity
 from gauntlet.numbers import parse_count
 from gauntlet.results.origin import NOWHERE, Origin, origin_here
 from gauntlet.results.record import Job
+from gauntlet.results.store import Store
 from gauntlet.tasks import DETECTION, SEGMENTATION, get_task
 from gauntlet.threats.contract import Threat
 
@@ -103,6 +105,7 @@ class PlannedJob:
         model_entry, dataset_entry: how a worker finds them again; None for objects that only live here.
         origin: where both came from, for the record.
         label: what the model is called among those of the plan.
+        contents: digests of the images when the job was planned.
     """
 
     model: GauntletModel | ModelSource
@@ -114,6 +117,7 @@ class PlannedJob:
     dataset_entry: DatasetEntry | None = None
     origin: Origin = NOWHERE
     label: str = ""
+    contents: Contents | None = None
 
 
 def plan_job(
@@ -122,18 +126,21 @@ def plan_job(
     threat: Threat,
     settings: Settings,
     address: Mapping[str, Any] | None = None,
+    contents: Contents | None = None,
 ) -> PlannedJob:
     """The job of one model, dataset and threat that are at hand.
 
     Args:
         model, dataset, threat, settings: what is evaluated, and how.
         address: `address` and `options` of the model, where it came from one.
+        contents: of the dataset, where they have been read.
     """
     check_class_numbers(model.task, dataset)
-    job = make_job(coded_identity(model), model.task, dataset.identity, threat, settings)
+    contents = contents or dataset.contents()
+    job = make_job(coded_identity(model), model.task, dataset.identify(contents), threat, settings)
     threat.check_classes(model)
     origin = origin_here(model.origin if address is None else address, dataset.origin)
-    return PlannedJob(model, dataset, threat, settings, job, origin=origin, label=job.model)
+    return PlannedJob(model, dataset, threat, settings, job, origin=origin, label=job.model, contents=contents)
 
 
 def make_job(identity: ModelIdentity, task: str, dataset: DatasetIdentity, threat: Threat, settings: Settings) -> Job:
@@ -153,6 +160,7 @@ def make_job(identity: ModelIdentity, task: str, dataset: DatasetIdentity, threa
         seed=settings.seed,
         settings={**settings.in_key, **_metric_in_key(task, dataset)},
         stored_name=identity.key_name,
+        code=identity.code,
     )
 
 
@@ -167,6 +175,22 @@ def _metric_in_key(task: str, dataset: DatasetIdentity) -> dict[str, Any]:
 def check_class_numbers(task: str, dataset: Dataset) -> None:
     """An error where classes of a dataset cannot be counted: their names, its void or its background."""
     build_metric(task, COUNTERS[task].metric_options(dataset))
+
+
+def look_up(store: Store, jobs: Sequence[PlannedJob]) -> tuple[list[PlannedJob], dict[str, str]]:
+    """The jobs, each under the key that the store has it by, and the states of those that it has.
+
+    What versions 0.1.0 and 0.2.0 stored is found by the key without contents and code, unless the store has the job
+    itself.
+    """
+    states = store.states([key for planned in jobs for key in (planned.job.key, planned.job.unrecorded.key)])
+
+    def found(planned: PlannedJob) -> PlannedJob:
+        old = planned.job.unrecorded
+        known_as_old = planned.job.key not in states and old.key in states
+        return replace(planned, job=old) if known_as_old else planned
+
+    return [found(planned) for planned in jobs], states
 
 
 def check_threat(threat: Threat, dataset: Dataset) -> None:

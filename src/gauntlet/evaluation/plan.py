@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from gauntlet.datasets import load_dataset
+from gauntlet.datasets.contents import Contents
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.evaluation.execution.progress import Logged, Progress
@@ -36,6 +37,7 @@ from gauntlet.threats.contract import Threat
 from gauntlet.yaml_files import read_mapping
 
 _LOGGER = logging.getLogger(__name__)
+_MANY = 1000  # files from which reading them takes long enough for a progress bar
 
 
 class _Section(BaseModel):
@@ -59,6 +61,7 @@ class DatasetEntry(_Section):
     spread: bool = Field(default=False, description="Take them at equal distances instead, as for frames of a video.")
     protocol: str | dict[str, Any] | None = Field(default=None, description="How images are resized and cropped.")
     options: dict[str, Any] = Field(default={}, description="What else the dataset takes, such as condition for acdc.")
+    trust_data: bool = Field(default=False, description="Do not read the files to identify them; results say so.")
 
 
 class Plan(_Section):
@@ -147,7 +150,8 @@ def plan_jobs(
     threats: dict[str, PlannedThreats] = {}
     datasets = [(entry, open_dataset(entry)) for entry in plan.datasets]
     jobs: dict[str, PlannedJob] = {}
-    identities = {id(dataset): dataset.identity for _, dataset in datasets}
+    contents = {id(dataset): read_contents(dataset, progress) for _, dataset in datasets}
+    identities = {id(dataset): dataset.identify(contents[id(dataset)]) for _, dataset in datasets}
     for model_entry in plan.models:
         known = resolve_model(model_entry.address, **model_entry.options)
         by_classes: dict[int, tuple[ModelEntry, ModelSource]] = {}
@@ -168,7 +172,10 @@ def plan_jobs(
                     )
                     job = make_job(model_identity, source.task, identities[id(dataset)], threat, settings)
                     threat.check_classes(source)
-                    planned = PlannedJob(source, dataset, threat, settings, job, entry, dataset_entry, origin)
+                    planned = PlannedJob(
+                        *(source, dataset, threat, settings, job, entry, dataset_entry, origin),
+                        contents=contents[id(dataset)],
+                    )
                     jobs.setdefault(job.key, planned)
     check_sizes(jobs.values())
     names = distinct_names((each.job.model, each.job.model_digest) for each in jobs.values())
@@ -275,5 +282,21 @@ def open_dataset(entry: DatasetEntry) -> Dataset:
         limit=entry.limit,
         spread=entry.spread,
         protocol=entry.protocol,
+        trust_data=entry.trust_data,
         **entry.options,
     )
+
+
+def read_contents(dataset: Dataset, progress: Progress) -> Contents:
+    """Digests of a dataset's images, with progress where many files are read."""
+    started = False
+
+    def told(done: int, total: int) -> None:
+        nonlocal started
+        if not started and total > _MANY:
+            progress.start(f"reading the files of {dataset.name} once, to know them again", total, done)
+            started = True
+        if started:
+            progress.advance(1)
+
+    return dataset.contents(told)

@@ -11,7 +11,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.evaluation.cases import Case, Cases
 from gauntlet.evaluation.execution.local import run_one
 from gauntlet.evaluation.execution.progress import Progress
-from gauntlet.evaluation.jobs import PlannedJob, Settings, plan_job
+from gauntlet.evaluation.jobs import PlannedJob, Settings, look_up, plan_job
 from gauntlet.evaluation.retrieval import find_described
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.contract import ModelIdentity
@@ -106,7 +106,7 @@ def evaluate_triple(
             existing: Evaluation | None = None
             if store is not None:
                 try:
-                    planned = plan(case)
+                    (planned,), _ = look_up(store, [plan(case)])
                     existing = store.load(planned.job.key)
                 except GauntletError as error:  # no checkpoint or no data here: the published figures are next
                     _LOGGER.info("%s is not looked up in the store: %s", triple, error)

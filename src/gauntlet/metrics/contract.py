@@ -115,7 +115,17 @@ def build_metric(task: str, options: Mapping[str, Any]) -> Metric:
         options: of the metric, as the store keeps them beside the counts; "metric" names another than the task's own,
             "version" the version that computed the stored figures.
     """
+    kind, rest = _metric_of(task, options)
+    return kind(**rest)
+
+
+def metric_version(task: str, options: Mapping[str, Any]) -> int:
+    """The version of the metric that `build_metric` makes."""
+    return _metric_of(task, options)[0].version
+
+
+def _metric_of(task: str, options: Mapping[str, Any]) -> tuple[type[Metric], dict[str, Any]]:
     if task not in TASKS:
         raise GauntletError(f"this version has no metric for the task '{task}'; upgrade vision-gauntlet.")
     rest = {name: value for name, value in options.items() if name != VERSION}
-    return metrics[rest.pop("metric", TASKS[task].metric)](**rest)
+    return metrics[rest.pop("metric", TASKS[task].metric)], rest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,27 @@ class Database:
                 current = current and (self._read_only or inspect(connection).has_table(schema.claims.name))
             if current:
                 return
-            if self._read_only:
+            if self._read_only and known and self._is_file:
+                self._copy_into_memory()
+            elif self._read_only:
                 state = "needs migrating" if known else "is not a Gauntlet store"
                 raise GauntletError(f"{self._address} {state}; open it for writing once.")
             with self.write() as connection:
                 schema.prepare(connection, self._address)
         except DBAPIError as error:
             raise _store_error(self._address, error) from error
+
+    @property
+    def _is_file(self) -> bool:
+        return "://" not in self._address and self._address != MEMORY
+
+    def _copy_into_memory(self) -> None:
+        """Goes on with a copy of an older store in memory, which can be migrated; the file stays as it is."""
+        memory = _engine(MEMORY, read_only=False)
+        with closing(self._engine.raw_connection()) as source, closing(memory.raw_connection()) as target:
+            source.driver_connection.backup(target.driver_connection)  # type: ignore[union-attr]
+        self._engine.dispose()
+        self._engine = memory
 
     def close(self) -> None:
         """Gives back the connections."""
@@ -123,6 +137,8 @@ def _configure_sqlite(engine: Engine, *, write_ahead: bool) -> None:
 
     @event.listens_for(engine, "connect")
     def on_connect(connection: sqlite3.Connection, _: object) -> None:
+        # Bytes that are no text must be found as damage by a checksum, not end a query about everything.
+        connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
         connection.isolation_level = None  # SQLAlchemy's "begin" event below decides
         connection.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
         if write_ahead:

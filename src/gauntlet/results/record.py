@@ -6,12 +6,13 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from gauntlet.datasets.contents import TRUSTED
 from gauntlet.metrics.contract import NAN, Figure
 from gauntlet.notebooks import facts_table
 from gauntlet.numbers import counted, json_number
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+RECORDED = ("contents", "meaning")
+"""Fields of a dataset's identity that versions 0.1.0 and 0.2.0 did not record."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One (model, dataset, threat) to evaluate; everything that decides the figures.
@@ -29,7 +34,7 @@ class Job:
     Attributes:
         task: "segmentation" or "detection" (`gauntlet.tasks`).
         model, model_digest: identity of the model.
-        dataset: identity of the dataset, JSON-able (name, split, length, ids, protocol).
+        dataset: identity of the dataset, JSON-able (name, split, length, ids, protocol, contents, meaning).
         threat: short readable name of the threat.
         kind: the first key of the description ("clean", "attack", "corruption", ...).
         description: canonical description of the threat.
@@ -37,6 +42,7 @@ class Job:
         seed: of the run.
         settings: what else changes figures beyond rounding (precision, importance); empty by default.
         stored_name: of the model in the key where that is not `model`.
+        code: digest of the model's code and attributes; "" where nobody recorded it.
     """
 
     task: str
@@ -50,30 +56,61 @@ class Job:
     seed: int
     settings: Mapping[str, Any] = field(default_factory=dict)
     stored_name: str | None = None
+    code: str = ""
 
     @cached_property
     def key(self) -> str:
         """Digest of everything above but the readable names: same key, same figures."""
-        parts = {
+        return _digest({**self._without_dataset, "dataset": dict(self.dataset)}, 32)
+
+    @cached_property
+    def unrecorded(self) -> Job:
+        """The same without contents of the data and code of the model: its key is that of versions 0.1.0 and 0.2.0."""
+        dataset = {name: value for name, value in self.dataset.items() if name not in RECORDED}
+        return replace(self, dataset=dataset, code="")
+
+    @cached_property
+    def family(self) -> str:
+        """Digest of everything but which images there are: an image has the same counts in all jobs of a family.
+
+        "" where contents or code are not recorded, or the contents are trusted.
+        """
+        contents = self.dataset.get("contents", "")
+        if not contents or contents == TRUSTED or not self.code:
+            return ""
+        protocol = {name: value for name, value in self.dataset["protocol"].items() if name != "content"}
+        same = {"name": self.dataset["name"], "meaning": self.dataset["meaning"], "protocol": protocol}
+        return _digest({**self._without_dataset, "dataset": same}, 32)
+
+    @property
+    def _without_dataset(self) -> dict[str, Any]:
+        return {
             "task": self.task,
-            "model": [self.stored_name or self.model, self.model_digest],
-            "dataset": dict(self.dataset),
+            "model": [self.stored_name or self.model, self.model_digest, *([self.code] if self.code else [])],
             "threat": dict(self.description),
             "version": self.threat_version,
             "seed": self.seed,
             "settings": dict(self.settings),
         }
-        return _digest(parts, 32)
 
 
 @dataclass(frozen=True)
 class ImageRow:
-    """Counts of one image as the store keeps them."""
+    """Counts of one image as the store keeps them.
+
+    Attributes:
+        position: of the image in the dataset.
+        image_id: its id.
+        counts: the encoded counts of its metric.
+        details: what the threat reported.
+        digest: of the image and its ground truth as they were read; "" where nobody recorded it.
+    """
 
     position: int
     image_id: str
     counts: bytes
     details: Mapping[str, Any]
+    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,6 +127,8 @@ class Evaluation:
         created: UTC time of the start, ISO 8601.
         from_store: whether it was read from a store, or from published figures, rather than computed.
         dataset_identity: which images: name, split, length, digest of their ids, protocol; empty for published figures.
+        threat_version, metric_version: of the implementations that made the counts and the figures.
+        code: digest of the model's code and attributes; "" where nobody recorded it.
         members: of a family of threats (fifteen corruptions, the conditions of ACDC) the evaluations by name, whose
             means the figures then are (`results.families`); empty for one threat.
     """
@@ -112,6 +151,9 @@ class Evaluation:
     created: str
     from_store: bool = False
     dataset_identity: Mapping[str, Any] = field(default_factory=dict)
+    threat_version: int = 1
+    metric_version: int = 1
+    code: str = ""
     members: Mapping[str, Evaluation] = field(default_factory=dict)
     _per_image: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
@@ -119,6 +161,11 @@ class Evaluation:
     def dataset_digest(self) -> str:
         """Short form of the dataset's identity: figures with the same one are of the same images."""
         return dataset_digest(self.dataset_identity)
+
+    @property
+    def contents(self) -> str:
+        """Digest of the contents of the data; "" where nobody recorded it."""
+        return str(self.dataset_identity.get("contents", ""))
 
     @property
     def figures(self) -> dict[str, float]:

@@ -20,10 +20,11 @@ from sqlalchemy import (
     inspect,
     select,
 )
+from sqlalchemy.schema import CreateColumn
 
 from gauntlet.errors import GauntletError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 RUNNING, COMPLETE = "running", "complete"
 """States of an evaluation."""
@@ -55,6 +56,13 @@ evaluations = Table(
     Column("created", String(32), nullable=False),
     Column("duration", Float, nullable=False, default=0.0),
     Column("provenance", JSON, nullable=False),
+    # Versions of threat and metric; 0 where version 0.2.0 or an older one did not record them.
+    Column("threat_version", Integer, nullable=False, server_default="0"),
+    Column("metric_version", Integer, nullable=False, server_default="0"),
+    Column("code", String(64), nullable=False, server_default=""),
+    Column("family", String(64), nullable=False, server_default=""),
+    Column("rows_checksum", String(64), nullable=True),
+    Column("checksum", String(64), nullable=True),
     sqlite_autoincrement=True,  # an id is never used again: a writer that lost its evaluation cannot hit another
 )
 
@@ -79,6 +87,8 @@ image_counts = Table(
     Column("image_id", Text, nullable=False),
     Column("counts", LargeBinary, nullable=False),
     Column("details", JSON, nullable=False),
+    Column("digest", String(64), nullable=False, server_default=""),
+    Column("checksum", String(64), nullable=True),
 )
 
 failures = Table(
@@ -117,9 +127,24 @@ claims = Table(
 )
 
 Index("evaluations_by_model", evaluations.c.model, evaluations.c.dataset)
+_BY_FAMILY = Index("evaluations_by_family", evaluations.c.family)
+
+
+def _add_what_things_are(connection: Connection) -> None:
+    """Columns for versions, code, digests of images and checksums."""
+    added = {
+        evaluations: ("threat_version", "metric_version", "code", "family", "rows_checksum", "checksum"),
+        image_counts: ("digest", "checksum"),
+    }
+    for table, names in added.items():
+        for name in names:
+            described = CreateColumn(table.c[name]).compile(dialect=connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {described}")
+    _BY_FAMILY.create(connection)
+
 
 # Step n brings a store of version n to version n + 1, inside the transaction that opens it.
-MIGRATIONS: dict[int, Callable[[Connection], None]] = {}
+MIGRATIONS: dict[int, Callable[[Connection], None]] = {1: _add_what_things_are}
 
 
 def prepare(connection: Connection, where: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from sqlalchemy import ColumnElement, Connection, RowMapping, func, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Text, cast, func, select
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import Metric, Views, build_metric
-from gauntlet.metrics.contract import NAN, Figure
+from gauntlet.metrics.contract import NAN, Figure, metric_version
 from gauntlet.notebooks import facts_table
 from gauntlet.numbers import counted
 from gauntlet.registry import import_target
 from gauntlet.results import schema
+from gauntlet.results.checksums import damaged_evaluations, row_checksum, rows_checksum, seal
 from gauntlet.results.claims import Claims
 from gauntlet.results.database import MEMORY, Database
 from gauntlet.results.model_facts import FIELD as FACTS
@@ -30,6 +33,7 @@ from gauntlet.results.tidy import figures_frame, write_frame
 from gauntlet.secrecy import without_password
 
 _PAGE = 256
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class Started:
         batch_size: images computed together.
         views: what the views of the counts are; None before the first.
         preparation: steps with which the model's passes were made faster; None when nobody chose yet.
+        rows_checksum: of all counts of a finished evaluation; None before, and where nobody recorded it.
     """
 
     id: int
@@ -49,6 +54,7 @@ class Started:
     batch_size: int
     views: Views | None
     preparation: tuple[str, ...] | None = None
+    rows_checksum: str | None = None
 
 
 class Store:
@@ -104,6 +110,10 @@ class Store:
             "created": provenance["started"],
             "duration": 0.0,
             "provenance": dict(provenance),
+            "threat_version": job.threat_version,
+            "metric_version": metric_version(job.task, metric),
+            "code": job.code,
+            "family": job.family,
         }
         with self._database.write() as connection:
             connection.execute(self._database.insert_new(schema.evaluations, ["key"]), [values])
@@ -146,7 +156,7 @@ class Store:
         if changed:
             with self._database.write() as connection:
                 for number, values in changed.items():
-                    connection.execute(table.update().where(table.c.id == number).values(**values))
+                    self._change(connection, number, **values)
 
     def add_images(self, started: Started, rows: Sequence[ImageRow], views: Views, seconds: float = 0.0) -> None:
         """Commits the counts of a unit of images in one transaction; a row that is there already stays as it is."""
@@ -158,6 +168,8 @@ class Store:
                 "image_id": row.image_id,
                 "counts": row.counts,
                 "details": dict(row.details),
+                "digest": row.digest,
+                "checksum": _checksum_of(started.key, row),
             }
             for row in rows
         ]
@@ -180,6 +192,7 @@ class Store:
             self._still_there(connection.execute(update.values(state=COMPLETE)).rowcount, started)
             key = ["evaluation_id", "view", "metric", "class_name"]
             connection.execute(self._database.insert_new(schema.figures, key), values)
+            seal(connection, started.id)
             connection.execute(schema.claims.delete().where(schema.claims.c.key == started.key))
             row = _row(connection, table.c.id == started.id)
         assert row is not None  # it was updated in this transaction
@@ -197,10 +210,13 @@ class Store:
         table = schema.evaluations
         if not self.read_only:
             with self._database.write() as connection:
+                self._check(connection, table.c.id == started.id)
+                values = {"metric": dict(metric), "metric_version": other.version}
                 update = table.update().where(table.c.id == started.id, table.c.key == key)
-                self._still_there(connection.execute(update.values(metric=dict(metric))).rowcount, started)
+                self._still_there(connection.execute(update.values(**values)).rowcount, started)
                 connection.execute(schema.figures.delete().where(schema.figures.c.evaluation_id == started.id))
                 connection.execute(schema.figures.insert(), _figure_values(started.id, figures))
+                seal(connection, started.id)
         with self._database.read() as connection:
             row = _row(connection, table.c.key == key)
         assert row is not None
@@ -262,6 +278,25 @@ class Store:
             connection.execute(table.delete().where(table.c.id == row_id))
         return True
 
+    def _change(self, connection: Connection, number: int, **values: Any) -> None:
+        """Changes fields of a finished evaluation, and its checksum with them."""
+        table = schema.evaluations
+        self._check(connection, table.c.id == number)
+        connection.execute(table.update().where(table.c.id == number).values(**values))
+        if connection.execute(select(table.c.checksum).where(table.c.id == number)).scalar_one() is not None:
+            seal(connection, number)
+
+    def _check(self, connection: Connection, condition: ColumnElement[bool]) -> None:
+        """An error where an evaluation does not fit its checksum."""
+        for key, what in damaged_evaluations(connection, condition).items():
+            raise self._damaged(key, what)
+
+    def _damaged(self, key: str, what: str) -> GauntletError:
+        return GauntletError(
+            f"the evaluation {key} of the store {self.address} is damaged: {what}; everything else of the store can be "
+            "used; 'gauntlet store check' lists the damage, 'gauntlet run --again' computes the evaluation anew."
+        )
+
     def _still_there(self, rows: int, started: Started) -> None:
         if rows != 1:
             raise GauntletError(f"the evaluation {started.key} was removed from {self.address} while it ran.")
@@ -284,6 +319,35 @@ class Store:
                 states.update({row.key: row.state for row in connection.execute(query)})
         return states
 
+    def _rows(self, connection: Connection, number: int) -> int:
+        table = schema.image_counts
+        return int(connection.execute(select(func.count()).where(table.c.evaluation_id == number)).scalar_one())
+
+    def counted_images(
+        self, family: str, metric: Mapping[str, Any], digests: Mapping[str, str]
+    ) -> tuple[Started, list[ImageRow]] | None:
+        """Counts of some images that another evaluation of the same family has; None where there are none.
+
+        Of several such evaluations the one with most of the images is taken, so that all rows share its batches.
+
+        Args:
+            family: see `Job.family`.
+            metric: the options of the metric; others make other counts.
+            digests: of the images that are wanted, by id.
+        """
+        if not family:
+            return None
+        table = schema.evaluations
+        with self._database.read() as connection:
+            rows = connection.execute(select(table).where(table.c.family == family).order_by(table.c.id)).mappings()
+            relatives = [_started(row) for row in rows if row["metric"] == dict(metric) and row["state"] == COMPLETE]
+        best: tuple[Started, list[ImageRow]] | None = None
+        for each in relatives:
+            shared = [row for row in self.image_rows(each) if digests.get(row.image_id) == row.digest != ""]
+            if len(shared) > (0 if best is None else len(best[1])):
+                best = each, shared
+        return best
+
     def positions(self, started: Started) -> set[int]:
         """Positions of the images whose counts are committed."""
         table = schema.image_counts
@@ -295,22 +359,38 @@ class Store:
     def image_rows(self, started: Started) -> Iterator[ImageRow]:
         """Committed counts in the order of the dataset, a page at a time."""
         table, after = schema.image_counts, -1
+        checksums: list[tuple[int, str]] = []
+        columns = [cast(c, Text).label(c.name) if c.name == "details" else c for c in table.c]
         while True:
-            query = select(table).where(table.c.evaluation_id == started.id, table.c.position > after)
+            query = select(*columns).where(table.c.evaluation_id == started.id, table.c.position > after)
             with self._database.read() as connection:
                 page = connection.execute(query.order_by(table.c.position).limit(_PAGE)).all()
             if not page:
+                if started.rows_checksum is not None and started.rows_checksum != rows_checksum(checksums):
+                    raise self._damaged(started.key, "counts of images were removed or added")
                 return
             for row in page:
-                yield ImageRow(row.position, row.image_id, row.counts, row.details)
+                yield self._checked_row(started.key, row)
+                checksums.append((row.position, row.checksum or ""))
             after = page[-1].position
 
+    def _checked_row(self, key: str, row: Any) -> ImageRow:
+        """Counts of an image; an error where they do not fit their checksum."""
+        if row.checksum is not None:
+            found = row_checksum(key, row.position, row.image_id, row.digest, row.details, row.counts)
+            if found != row.checksum:
+                raise self._damaged(key, f"the counts of the image '{row.image_id}' do not fit their checksum")
+        return ImageRow(row.position, row.image_id, row.counts, json.loads(row.details), row.digest)
+
     def load(self, key: str) -> Evaluation | None:
-        """The finished evaluation with this key, or None."""
+        """The finished evaluation with this key, or None; an error where it does not fit its checksum."""
         with self._database.read() as connection:
+            self._check(connection, schema.evaluations.c.key == key)
             row = _row(connection, schema.evaluations.c.key == key)
             if row is None or row["state"] != COMPLETE:
                 return None
+            if row["checksum"] is not None and self._rows(connection, row["id"]) != row["images"]:
+                raise self._damaged(key, "counts of images were removed or added")
             of_this = select(schema.figures).where(schema.figures.c.evaluation_id == row["id"])
             of_this = of_this.order_by(schema.figures.c.position)
             figures = [
@@ -341,6 +421,9 @@ class Store:
             created=row["created"],
             from_store=from_store,
             dataset_identity=row["dataset_identity"],
+            threat_version=row["threat_version"],
+            metric_version=row["metric_version"],
+            code=row["code"],
             _per_image=self._per_image_reader(started, views, row["task"], row["metric"]),
         )
 
@@ -397,14 +480,25 @@ class Store:
 
         return read
 
+    def damage(self) -> dict[str, str]:
+        """What is wrong with evaluations that do not fit their checksum, by key; reads no counts."""
+        with self._database.read() as connection:
+            return damaged_evaluations(connection)
+
     def frame(self, *, facts: bool = False) -> pd.DataFrame:
         """Every figure of every finished evaluation as one tidy table.
+
+        Damaged evaluations are left out, and the log says so.
 
         Args:
             facts: with the columns of `model_facts`, which the analyses of capacity, backbone and date take.
         """
         with self._database.read() as connection:
+            damaged = damaged_evaluations(connection)
             figures = figures_frame(connection)
+        for key, what in damaged.items():
+            _LOGGER.warning("%s", self._damaged(key, what))
+        figures = figures[~figures["key"].isin(damaged)].reset_index(drop=True)
         return join_facts(figures, self.model_facts()) if facts else figures
 
     def model_facts(self) -> pd.DataFrame:
@@ -432,7 +526,7 @@ class Store:
                     **row.provenance,
                     FACTS: {name: value for name, value in said.items() if value is not None},
                 }
-                connection.execute(table.update().where(table.c.id == row.id).values(provenance=provenance))
+                self._change(connection, row.id, provenance=provenance)
 
     def models(self) -> list[KnownModel]:
         """The models of the finished evaluations, oldest first, with names that tell them apart."""
@@ -547,4 +641,8 @@ def _started(row: RowMapping) -> Started:
     views = Views.from_json(row["views"]) if row["views"] is not None else None
     steps = row["provenance"].get("preparation")
     preparation = None if steps is None else tuple(steps)
-    return Started(row["id"], row["key"], row["state"], row["batch_size"], views, preparation)
+    return Started(row["id"], row["key"], row["state"], row["batch_size"], views, preparation, row["rows_checksum"])
+
+
+def _checksum_of(key: str, row: ImageRow) -> str:
+    return row_checksum(key, row.position, row.image_id, row.digest, json.dumps(dict(row.details)), row.counts)

@@ -18,7 +18,7 @@ from gauntlet.results.record import Evaluation, dataset_digest
 _FRAME_COLUMNS = (
     "key", "task", "model", "model_digest", "dataset", "split", "dataset_digest", "threat", "kind", "description",
     "seed", "view", "metric", "class_name", "value", "low", "high", "images", "created", "duration",
-    "condition",
+    "condition", "threat_version", "metric_version", "contents", "code",
 )  # fmt: skip
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -30,7 +30,7 @@ def figures_frame(connection: Connection) -> pd.DataFrame:
     columns = [
         figures.c[name] if name in figures.c and name != "evaluation_id" else evaluations.c[name]
         for name in _FRAME_COLUMNS
-        if name not in ("dataset_digest", "condition")
+        if name not in ("dataset_digest", "condition", "contents")
     ]
     query = (
         select(*columns)
@@ -42,7 +42,9 @@ def figures_frame(connection: Connection) -> pd.DataFrame:
     data = connection.execute(select(evaluations.c.key, evaluations.c.dataset_identity)).all()
     frame = pd.DataFrame(rows, columns=[column.name for column in columns])
     digests = {key: dataset_digest(identity) for key, identity in data}
+    contents = {key: str(identity.get("contents", "")) for key, identity in data}
     frame["dataset_digest"] = frame["key"].map(digests).astype(object)
+    frame["contents"] = frame["key"].map(contents).astype(object)
     places = select(evaluations.c.key, evaluations.c.dataset, evaluations.c.provenance)
     weather = connection.execute(places.where(evaluations.c.dataset == "acdc")).all()
     conditions = {key: weather_of(dataset, provenance) for key, dataset, provenance in weather}

@@ -10,7 +10,7 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.evaluation.execution.progress import Progress
 from gauntlet.evaluation.execution.runner import Executor, run_jobs
-from gauntlet.evaluation.jobs import PlannedJob, Settings, check_sizes, check_threat, make_job, options_for
+from gauntlet.evaluation.jobs import PlannedJob, Settings, check_sizes, check_threat, look_up, make_job, options_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.models import resolve_model
 from gauntlet.results.origin import origin_here
@@ -77,6 +77,7 @@ def run_cells(
         store, executor, progress: as for `run_study`.
     """
     check_sizes(jobs.values())
+    jobs = dict(zip(jobs, look_up(store, list(jobs.values()))[0], strict=True))
     different = {planned.job.key: planned for planned in jobs.values()}
     outcome = run_jobs(list(different.values()), store, executor=executor, progress=progress)
     if outcome.failures:
@@ -165,7 +166,8 @@ def member_jobs(
         settings: of the evaluations.
         exceptions: as `Study.exceptions`.
     """
-    identity = data.identity
+    contents = data.contents()
+    identity = data.identify(contents)
     usual = {name: build_threat(with_sources(threat, members)) for name, threat in threats.items()}
     others = {
         cell: None if threat is None else build_threat(with_sources(threat, members))
@@ -187,7 +189,9 @@ def member_jobs(
             job = make_job(source.identity, source.task, identity, threat, settings)
             threat.check_classes(source)
             jobs[model, label, name] = PlannedJob(
-                source, data, threat, settings, job, member, dataset_entry, origin, label=job.model
+                *(source, data, threat, settings, job, member, dataset_entry, origin),
+                label=job.model,
+                contents=contents,
             )
     return jobs
 

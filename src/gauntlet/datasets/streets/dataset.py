@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from gauntlet.datasets.contents import Told, text_digest
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.streets.dice import Dice
 from gauntlet.datasets.streets.render import Picture, render
@@ -93,6 +94,12 @@ class Streets(Dataset):
 
     def _id(self, index: int) -> str:
         return f"streets/{self.split}/{index:06d}"
+
+    def source_digests(
+        self, positions: Sequence[int], told: Told | None = None, samples: Sequence[Sample] | None = None
+    ) -> list[str]:
+        """Of the scene's name, its size and the version of the renderer, by which a scene is the same everywhere."""
+        return [text_digest(self._id(position), self.size, RENDERER_VERSION) for position in positions]
 
     def picture(self, index: int) -> Picture:
         """A scene with its instance map."""

@@ -54,7 +54,7 @@ class RayExecutor:
         def begin(planned: PlannedJob) -> Begun:
             if again:
                 store.delete(planned.job.key)
-            session = begin_session(store, planned, device, threads=self.cpus_per_worker)
+            session = begin_session(store, planned, device, threads=self.cpus_per_worker, reuse=not again)
             return Begun(session, *_addresses(planned))
 
         pool = RayPool(ray, self.cpus_per_worker, resources)

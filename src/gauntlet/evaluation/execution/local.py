@@ -64,7 +64,7 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
         advise_on_normalisation(model, dataset, settings.batch_size, progress)
         if again:
             store.delete(planned.job.key)  # not before the model is there: a fault must not cost the old result
-        session = begin_session(store, planned, device, facts=model_facts(planned, model))
+        session = begin_session(store, planned, device, facts=model_facts(planned, model), reuse=not again)
         if session.started.state == COMPLETE and (stored := store.load(planned.job.key)) is not None:
             return stored  # another process finished it since the store was asked
         progress.start(f"{planned.label} | {planned.job.threat}", session.images, len(session.done))
@@ -214,7 +214,7 @@ def _run_on_workers(
         if again:
             store.delete(planned.job.key)
         facts = shared.facts.get(id(planned.model))
-        return Begun(begin_session(store, planned, device, threads=1, facts=facts), model, dataset)
+        return Begun(begin_session(store, planned, device, threads=1, facts=facts, reuse=not again), model, dataset)
 
     try:
         done = 0 if again else images_done(store, jobs)

@@ -14,7 +14,7 @@ from gauntlet.evaluation.execution.failures import Failure, describe_error
 from gauntlet.evaluation.execution.local import LocalExecutor
 from gauntlet.evaluation.execution.progress import Logged, Progress
 from gauntlet.evaluation.execution.run_log import RunLog, RunOutcome
-from gauntlet.evaluation.jobs import PlannedJob
+from gauntlet.evaluation.jobs import PlannedJob, look_up
 from gauntlet.evaluation.rereading import read_as_asked
 from gauntlet.results.record import Evaluation
 from gauntlet.results.schema import COMPLETE
@@ -63,7 +63,7 @@ def run_jobs(
     """
     progress = progress or Logged(_LOGGER)
     outcome = RunOutcome(datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-") + uuid.uuid4().hex[:4])
-    states = {} if again else store.states([planned.job.key for planned in jobs])
+    jobs, states = (jobs, {}) if again else look_up(store, jobs)
     missing = [planned for planned in jobs if states.get(planned.job.key) != COMPLETE]
     outcome.stored = [planned.job.key for planned in jobs if states.get(planned.job.key) == COMPLETE]
     store.renew_origins([(planned.job, planned.origin) for planned in jobs])

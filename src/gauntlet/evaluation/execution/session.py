@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -67,12 +68,24 @@ class Session:
         return [unit for unit in units if not self.done.issuperset(unit.positions)]
 
     def commit(self, unit: Unit, rows: Sequence[ImageRow], views: Views, seconds: float) -> None:
-        """Writes the counts of a unit, all or nothing."""
+        """Writes the counts of a unit, all or nothing; an error where an image is not the one that was planned."""
+        self._check_images(rows)
         self.store.add_images(self.started, rows, views, seconds)
         self.done.update(unit.positions)
         self.views = views
         if views == WHOLE:
             self.figure = self.running_figure.add([self.counter.metric.decode(row.counts) for row in rows])
+
+    def _check_images(self, rows: Sequence[ImageRow]) -> None:
+        contents = self.planned.contents
+        if contents is None or contents.trusted:
+            return
+        for row in rows:
+            if row.digest != contents.images[row.position]:
+                raise GauntletError(
+                    f"the image '{row.image_id}' or its ground truth is not what it was when the evaluation was "
+                    "planned; a file was changed meanwhile, or the process that read it has other data; run it again."
+                )
 
     def finish(self) -> Evaluation:
         """Computes the figures of a job whose images are all committed, and marks it complete."""
@@ -91,8 +104,11 @@ def begin_session(
     device: torch.device,
     threads: int | None = None,
     facts: ModelFacts | None = None,
+    reuse: bool = True,
 ) -> Session:
     """Registers a job in the store, or takes up what is there of it.
+
+    Counts that another evaluation has of the same images are taken over, with its batch size and preparation.
 
     Args:
         store: where the job goes.
@@ -100,6 +116,7 @@ def begin_session(
         device: where it is computed.
         threads: torch threads of the workers that compute it; this process's by default.
         facts: of the model, where this process has loaded it; by default what is known about its address.
+        reuse: False to compute all images anew.
     """
     job, settings, images = planned.job, planned.settings, len(planned.dataset)
     options = metric_options(job.task, planned.dataset, planned.threat, objects=settings.objects)
@@ -110,13 +127,38 @@ def begin_session(
     )
     provenance[FIELD] = planned.origin.as_dict()
     provenance[FACTS] = (facts or model_facts(planned)).as_dict()
-    started = store.begin(job, images=images, batch_size=settings.batch_size, metric=options, provenance=provenance)
+    kept = None if settings.images_folder is None else KeptImages.of(settings.images_folder, planned)
+    shared = None
+    if reuse and kept is None and store.started(job.key) is None:
+        shared = _counted_elsewhere(store, planned, options)
+    if shared is not None:
+        provenance["counts_from"] = {"key": shared[0].key, "images": len(shared[1])}
+        provenance["preparation"] = list(shared[0].preparation or ())
+    batch_size = settings.batch_size if shared is None else shared[0].batch_size
+    started = store.begin(job, images=images, batch_size=batch_size, metric=options, provenance=provenance)
+    if shared is not None and shared[0].views is not None:
+        store.add_images(started, shared[1], shared[0].views)
+        started = replace(started, views=shared[0].views)
     done = store.positions(started)
     if started.preparation is None and done:  # begun by a version that prepared nothing
         started = replace(started, preparation=store.keep_preparation(started, ()))
     figure = counter.running_figure()
-    kept = None if settings.images_folder is None else KeptImages.of(settings.images_folder, planned)
     return Session(planned, store, started, counter, images, done, started.views, figure, started.preparation, kept)
+
+
+def _counted_elsewhere(
+    store: Store, planned: PlannedJob, options: Mapping[str, Any]
+) -> tuple[Started, list[ImageRow]] | None:
+    """Counts that another evaluation of the same model and threat has of images of a job, at their positions in it."""
+    contents = planned.contents
+    if contents is None or contents.trusted:
+        return None
+    ids = planned.dataset.ids()
+    found = store.counted_images(planned.job.family, options, dict(zip(ids, contents.images, strict=True)))
+    if found is None:
+        return None
+    positions = {image_id: position for position, image_id in enumerate(ids)}
+    return found[0], [replace(row, position=positions[row.image_id]) for row in found[1]]
 
 
 def awaited(claims: Claims, store: Store, planned: PlannedJob) -> Evaluation | None:

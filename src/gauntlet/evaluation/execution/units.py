@@ -162,12 +162,15 @@ class UnitComputer:
             return self.compute(group.halves())
         perturbed, counts, views = outcome
         rows = []
+        digests = [""] * len(group.positions)
+        if not self.dataset.trusted:
+            digests = self.dataset.image_digests(group.positions, samples=group.batch.samples)
         for index, (position, sample) in enumerate(zip(group.positions, group.batch.samples, strict=True)):
             if self.kept is not None:
                 moved = None if perturbed.samples is None else perturbed.samples[index]
                 self.kept.write(position, sample.id, perturbed.images[index], moved)
             details = {name: values[index] for name, values in perturbed.details.items()}
-            rows.append(ImageRow(position, sample.id, counts[index].to_bytes(), details))
+            rows.append(ImageRow(position, sample.id, counts[index].to_bytes(), details, digests[index]))
         return rows, views
 
     def _perturb(self, group: Group) -> Perturbed:

@@ -1,0 +1,99 @@
+"""Checksums of a store: what was written is what is read, or the difference is found."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import JSON, ColumnElement, Connection, Text, cast, select
+
+from gauntlet.results import schema
+
+_LENGTH = 32
+
+_OUTSIDE = ("id", "checksum")
+"""Columns of an evaluation that its checksum leaves out."""
+
+
+def row_checksum(key: str, position: int, image_id: str, digest: str, details: str, counts: bytes) -> str:
+    """Checksum of the counts of one image.
+
+    Args:
+        key: of the evaluation.
+        position, image_id, digest, counts: as stored.
+        details: the JSON text that is stored.
+    """
+    head = "|".join(map(repr, (key, position, image_id, digest, details)))
+    return hashlib.sha256(head.encode("utf-8", "surrogateescape") + b"|" + counts).hexdigest()[:_LENGTH]
+
+
+def rows_checksum(rows: Iterator[tuple[int, str]] | Sequence[tuple[int, str]]) -> str:
+    """Checksum of all rows of an evaluation, from their positions and checksums in the order of positions."""
+    digest = hashlib.sha256()
+    for position, checksum in rows:
+        digest.update(f"{position}:{checksum}|".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:_LENGTH]
+
+
+def seal(connection: Connection, number: int) -> None:
+    """Writes the checksum of an evaluation as it stands now, with those of its rows.
+
+    Args:
+        connection: inside the transaction that completed or changed the evaluation.
+        number: id of the evaluation.
+    """
+    table, counts = schema.evaluations, schema.image_counts
+    rows = connection.execute(
+        select(counts.c.position, counts.c.checksum).where(counts.c.evaluation_id == number).order_by(counts.c.position)
+    )
+    of_rows = rows_checksum((row.position, row.checksum or "") for row in rows)
+    connection.execute(table.update().where(table.c.id == number).values(rows_checksum=of_rows))
+    ((_, computed, _),) = _checked(connection, table.c.id == number)
+    connection.execute(table.update().where(table.c.id == number).values(checksum=computed))
+
+
+def damaged_evaluations(connection: Connection, condition: ColumnElement[bool] | None = None) -> dict[str, str]:
+    """What is wrong with sealed evaluations, by key: a checksum that does not fit, or one that is gone.
+
+    Args:
+        connection: to the store.
+        condition: on the table of evaluations; all by default.
+    """
+    damaged = {}
+    for row, computed, figures in _checked(connection, condition):
+        recorded = '"contents"' in str(row["dataset_identity"]) or row["code"] or row["rows_checksum"]
+        if row["checksum"] is None:
+            if recorded and row["state"] == schema.COMPLETE:
+                damaged[str(row["key"])] = "its checksum is gone"
+            elif row["state"] not in (schema.COMPLETE, schema.RUNNING):
+                damaged[str(row["key"])] = f"its state is '{row['state']}'"
+        elif row["checksum"] != computed:
+            damaged[str(row["key"])] = f"its record and its {figures} figures do not fit their checksum"
+    return damaged
+
+
+def _checked(
+    connection: Connection, condition: ColumnElement[bool] | None
+) -> Iterator[tuple[Mapping[str, Any], str, int]]:
+    """Every evaluation with its checksum as computed now, and the number of its figures."""
+    evaluations, figures = schema.evaluations, schema.figures
+    # JSON as the text that is stored: what cannot be parsed can be compared.
+    columns = [cast(c, Text).label(c.name) if isinstance(c.type, JSON) else c for c in evaluations.c]
+    chosen = select(*columns).order_by(evaluations.c.id)
+    of_figures = select(figures).order_by(figures.c.evaluation_id, figures.c.position, *figures.primary_key)
+    if condition is not None:
+        chosen = chosen.where(condition)
+        of_figures = of_figures.where(figures.c.evaluation_id.in_(select(evaluations.c.id).where(condition)))
+    values = [tuple(row) for row in connection.execute(of_figures)]
+    by_evaluation = {number: [row[1:] for row in rows] for number, rows in groupby(values, key=itemgetter(0))}
+    for row in connection.execute(chosen).mappings():
+        own = by_evaluation.get(row["id"], [])
+        digest = hashlib.sha256()
+        for name in sorted(set(row) - set(_OUTSIDE)):
+            digest.update(f"{name}={row[name]!r}|".encode("utf-8", "surrogateescape"))
+        for figure in own:
+            digest.update(f"{figure!r}|".encode("utf-8", "surrogateescape"))
+        yield row, digest.hexdigest()[:_LENGTH], len(own)
