@@ -18,6 +18,7 @@ from gauntlet.cli import commands  # noqa: F401 - registers the commands
 from gauntlet.datasets.protocols import Protocol, Resized
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.estimate import estimate
+from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.evaluation.jobs import PlannedJob, Settings, make_job, plan_job
 from gauntlet.evaluation.rereading import read_as_asked
 from gauntlet.metrics.contract import Figure
@@ -28,7 +29,7 @@ from gauntlet.models.sources.contract import ModelSource
 from gauntlet.pictures import box_colors, draw_boxes
 from gauntlet.results import Store
 from gauntlet.results.record import Job
-from gauntlet.samples import Batch, Boxes, Sample, collate
+from gauntlet.samples import Batch, Boxes, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import Perturbed, Threat, build_threat
 from gauntlet.threats.contract import Candidate, Clean
@@ -177,26 +178,24 @@ def test_pgd_lowers_the_figures_and_its_battery_is_at_or_below_every_member(dete
 
 
 class Interrupted(Exception):
-    """What a broken sample raises."""
+    """Raised in the middle of an evaluation."""
 
 
-class Breaking(TinyBoxes):
-    """A dataset whose sample `at` cannot be read again after the last one was read, until it is mended."""
+class Stopping(Silent):
+    """Raises after two units."""
 
-    at, ready = 5, False
+    units = 0
 
-    def __getitem__(self, index: int) -> Sample:
-        if index == self.at and self.ready:
+    def advance(self, count: int, figure: float = 0.0, name: str = "", text: str = "") -> None:
+        self.units += 1
+        if self.units == 2:
             raise Interrupted
-        self.ready = self.ready or index == len(self) - 1
-        return super().__getitem__(index)
 
 
 def test_an_interrupted_evaluation_goes_on_and_ends_the_same(detector: TinyDetector, tmp_path: Path) -> None:
-    data, store = Breaking(7), Store(tmp_path / "results.db")
+    data, store = TinyBoxes(7), Store(tmp_path / "results.db")
     with pytest.raises(Interrupted):
-        gauntlet.evaluate(detector, data, Darkening("everywhere"), store=store, batch_size=2)
-    data.at = -1
+        gauntlet.evaluate(detector, data, Darkening("everywhere"), store=store, batch_size=2, progress=Stopping())
     started = store.started(store_key(detector, data))
     assert started is not None
     assert len(store.positions(started)) == 4

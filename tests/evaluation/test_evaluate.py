@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 import gauntlet
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.confusion import confusion
 from gauntlet.metrics.segmentation.counts import CountTable
@@ -109,30 +111,25 @@ def test_another_seed_limit_threat_or_model_is_another_evaluation(
     assert store.count() == 5
 
 
-class Breaking(TinyDataset):
-    """A dataset whose sample `at` cannot be read a second time, when it is computed, until it is mended."""
+class Stopping(Silent):
+    """Raises after some units, and counts the images of those that it was told of."""
 
-    def __init__(self, at: int) -> None:
-        super().__init__(9)
-        self.at: int | None = at
-        self.read: list[int] = []
+    def __init__(self, units: int | None = None) -> None:
+        self.units, self.images = units, 0
 
-    def __getitem__(self, index: int) -> Sample:
-        if index == self.at and index in self.read:
+    def advance(self, count: int, figure: float = math.nan, name: str = "mIoU", text: str = "") -> None:
+        self.images += count
+        self.units = None if self.units is None else self.units - 1
+        if self.units == 0:
             raise OSError("disk gone")
-        self.read.append(index)
-        return super().__getitem__(index)
 
 
 def test_an_interrupted_evaluation_goes_on_where_it_was(tiny_model: SegmentationModel) -> None:
-    store, data = Store(), Breaking(at=7)
+    store, data, second = Store(), TinyDataset(9), Stopping()
     with pytest.raises(OSError, match="disk gone"):
-        gauntlet.evaluate(tiny_model, data, PGD, store=store, batch_size=2, prepare="off")
-    data.at, data.read = None, []
-    resumed = gauntlet.evaluate(tiny_model, data, PGD, store=store, batch_size=3, prepare="off")
-    # All are read to identify them, then units of 2 as the first run began them; 0 to 5 were committed.
-    assert data.read[:9] == list(range(9))
-    assert sorted(data.read[9:]) == [6, 7, 8]
+        gauntlet.evaluate(tiny_model, data, PGD, store=store, batch_size=2, prepare="off", progress=Stopping(3))
+    resumed = gauntlet.evaluate(tiny_model, data, PGD, store=store, batch_size=3, prepare="off", progress=second)
+    assert second.images == 3  # units of 2 as the first run began them; 0 to 5 were committed
     whole = gauntlet.evaluate(tiny_model, TinyDataset(9), PGD, batch_size=2, prepare="off")
     assert resumed.figures == whole.figures
     assert resumed.per_image["mIoU"].tolist() == whole.per_image["mIoU"].tolist()

@@ -89,7 +89,8 @@ def _checked(
         of_figures = of_figures.where(figures.c.evaluation_id.in_(select(evaluations.c.id).where(condition)))
     values = [tuple(row) for row in connection.execute(of_figures)]
     by_evaluation = {number: [row[1:] for row in rows] for number, rows in groupby(values, key=itemgetter(0))}
-    for row in connection.execute(chosen).mappings():
+    for found in connection.execute(chosen).mappings():
+        row: dict[str, Any] = {str(name): value for name, value in found.items()}
         own = by_evaluation.get(row["id"], [])
         digest = hashlib.sha256()
         for name in sorted(set(row) - set(_OUTSIDE)):
