@@ -13,6 +13,7 @@ from gauntlet.evaluation.execution.runner import Executor, run_jobs
 from gauntlet.evaluation.jobs import PlannedJob, Settings, check_sizes, check_threat, look_up, make_job, options_for
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.models import resolve_model
+from gauntlet.models.sources.contract import coded_identity
 from gauntlet.results.origin import origin_here
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
@@ -186,7 +187,7 @@ def member_jobs(
             if threat is None:
                 continue
             check_threat(threat, data)
-            job = make_job(source.identity, source.task, identity, threat, settings)
+            job = make_job(coded_identity(source), source.task, identity, threat, settings)
             threat.check_classes(source)
             jobs[model, label, name] = PlannedJob(
                 *(source, data, threat, settings, job, member, dataset_entry, origin),
