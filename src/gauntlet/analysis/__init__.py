@@ -34,6 +34,7 @@ from gauntlet.analysis.significance import (
 )
 from gauntlet.analysis.size_bias import by_size, image_to_dataset_ratio, objects, size_bias, stored_objects
 from gauntlet.analysis.transfer import transfer, transfer_matrix, transfer_means, transform_matrix
+from gauntlet.analysis.trivial import trivial_figures
 
 __all__ = [
     "best_attack",
@@ -83,4 +84,5 @@ __all__ = [
     "transfer_matrix",
     "transfer_means",
     "transform_matrix",
+    "trivial_figures",
 ]

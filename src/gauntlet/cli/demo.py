@@ -48,6 +48,6 @@ def demo(
         results = [stored for planned in jobs if (stored := store.load(planned.job.key)) is not None]
         names = model_names(store)
         report = write_report(store, output / "report.html", options=Options("Gauntlet demo", gallery=2))
-    typer.echo(f"{images} images of streets/val")
-    print_many(results, names)
+        typer.echo(f"{images} images of streets/val")
+        print_many(results, names, store)
     typer.echo(f"store:  {output / 'results.db'}\nreport: {report.resolve()}")

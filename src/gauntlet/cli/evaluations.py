@@ -7,41 +7,60 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import typer
+
 from gauntlet.cli.output import print_table
 from gauntlet.numbers import format_percent
-from gauntlet.tasks import get_task
+from gauntlet.tasks import SEGMENTATION, get_task
 
 if TYPE_CHECKING:
     from gauntlet.results import Evaluation, Store
 
 _MANY = 4
+TRIVIAL = "trivial answer"
+"""Head of the column for the most frequent class everywhere."""
 
 Names = Mapping[tuple[str, str], str]
 
 
-def print_one(result: Evaluation, names: Names) -> None:
-    """Every headline figure of one evaluation, with its interval; `names` tells models apart."""
+def print_one(result: Evaluation, names: Names, store: Store | None = None) -> None:
+    """Every headline figure of one evaluation, with its interval and the trivial answer's figure.
+
+    Args:
+        result: the evaluation.
+        names: tells models apart.
+        store: keeps the counts from which the trivial answer is computed; without it there is none.
+    """
+    from gauntlet.analysis.trivial import Trivial, read_trivial
     from gauntlet.metrics.contract import NOT_FRACTIONS
 
     def text(name: str, value: float) -> str:
         return f"{value:.2f} (not %)" if name in NOT_FRACTIONS and not math.isnan(value) else format_percent(value)
 
+    trivial = Trivial({}) if store is None else read_trivial(store, result.key)
     rows = [
-        (
+        [
             name,
             text(name, value),
             "" if (bounds := result.intervals.get(name)) is None else " to ".join(text(name, b) for b in bounds),
-        )
+            *([format_percent(trivial.figures.get(name, math.nan))] if trivial.answer else []),
+        ]
         for name, value in result.figures.items()
     ]
     title = f"{_called(result, names)} on {result.dataset}/{result.split} ({result.images} images), {result.threat}"
-    print_table(title, ["figure", "%", "95 % interval"], rows)
+    columns = ["figure", "%", "95 % interval", *([f"'{trivial.answer}' everywhere"] if trivial.answer else [])]
+    print_table(title, columns, rows)
+    if trivial.only_predicted:
+        listed = ", ".join(f"'{name}'" for name in trivial.only_predicted)
+        typer.echo(f"Predicted but in no label map, so counted as IoU 0 in mIoU: {listed}.")
 
 
-def print_many(results: Sequence[Evaluation], names: Names) -> None:
-    """The main figure of several evaluations (mIoU, mAP), a table per task; `names` tells models apart."""
+def print_many(results: Sequence[Evaluation], names: Names, store: Store | None = None) -> None:
+    """The main figure of several evaluations (mIoU, mAP), a table per task; the arguments are those of `print_one`."""
     for task in dict.fromkeys(result.task for result in results):
-        _print_figure([result for result in results if result.task == task], get_task(task).main_figure, names)
+        here = [result for result in results if result.task == task]
+        metric = get_task(task).main_figure
+        _print_figure(here, metric, names, _trivial_by_images(here, metric, store))
 
 
 def model_names(store: Store) -> Names:
@@ -53,20 +72,42 @@ def _called(result: Evaluation, names: Names) -> str:
     return names.get((result.model, result.model_digest), result.model)
 
 
-def _print_figure(results: Sequence[Evaluation], metric: str, names: Names) -> None:
-    """Models in columns when they are few, else one row each."""
+def _trivial_by_images(
+    results: Sequence[Evaluation], metric: str, store: Store | None
+) -> dict[tuple[str, str, str], str]:
+    """The figure of the most frequent class everywhere as text, by images; empty where there is none."""
+    from gauntlet.analysis.trivial import read_trivial
+
+    if store is None or any(result.task != SEGMENTATION for result in results):
+        return {}
+    # Of clean images where there are any: a threat that moves the camera moves the labels.
+    ordered = sorted(results, key=lambda result: result.threat == "clean")
+    chosen = {_images_of(result): result.key for result in ordered}
+    figures = {images: read_trivial(store, key).figures for images, key in chosen.items()}
+    return {images: format_percent(found[metric]) for images, found in figures.items() if metric in found}
+
+
+def _print_figure(
+    results: Sequence[Evaluation], metric: str, names: Names, trivial: Mapping[tuple[str, str, str], str]
+) -> None:
+    """Models in columns when they are few, else one row each; the trivial answer in the last column."""
     models = list(dict.fromkeys(_called(result, names) for result in results))
     images = _dataset_names(results)
     cells = {(images[_images_of(r)], r.threat, r.seed, _called(r, names)): r.figures[metric] for r in results}
+    told = {images[each]: text for each, text in trivial.items()}
+    last = [TRIVIAL] if told else []
     if len(models) > _MANY:
-        rows = [[model, dataset, threat, format_percent(value)] for (dataset, threat, _, model), value in cells.items()]
-        print_table(f"{metric} %", ["model", "dataset", "threat", metric], rows, numbers_from=3)
+        rows = [
+            [model, dataset, threat, format_percent(value), *([told.get(dataset, "-")] if told else [])]
+            for (dataset, threat, _, model), value in cells.items()
+        ]
+        print_table(f"{metric} %", ["model", "dataset", "threat", metric, *last], rows, numbers_from=3)
         return
     rows = []
     for dataset, threat, seed in dict.fromkeys(key[:3] for key in cells):
         values = [format_percent(cells.get((dataset, threat, seed, model), math.nan)) for model in models]
-        rows.append([dataset, threat, *values])
-    print_table(f"{metric} %", ["dataset", "threat", *models], rows, numbers_from=2)
+        rows.append([dataset, threat, *values, *([told.get(dataset, "-")] if told else [])])
+    print_table(f"{metric} %", ["dataset", "threat", *models, *last], rows, numbers_from=2)
 
 
 def _dataset_names(results: Sequence[Evaluation]) -> dict[tuple[str, str, str], str]:

@@ -170,9 +170,9 @@ def _run(
             ]
             print_json(documents[0] if len(jobs) == 1 and documents else documents)
         elif len(jobs) == 1 and results:
-            print_one(results[0], model_names(store))
+            print_one(results[0], model_names(store), store)
         else:
-            print_many(results, model_names(store))
+            print_many(results, model_names(store), store)
     if not as_json:
         typer.echo(_summary(outcome, address))
     return outcome
