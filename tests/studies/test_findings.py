@@ -31,7 +31,11 @@ def test_the_page_is_up_to_date(made: dict[str, list[PaperClaim]]) -> None:
         ("ACDC and snow", ["confirmed", "confirmed"]),
         (
             "Transformer against convolution backbones: generalization",
-            ["partly confirmed (7 of 9)", "partly confirmed (7 of 9)"],
+            ["partly confirmed (6 of 9)", "partly confirmed (7 of 9)"],
+        ),
+        (
+            "Large SegFormer and InternImage models resist l2 attacks",
+            ["partly confirmed (3 of 4), 2 cannot be judged", "partly confirmed (2 of 3), 3 cannot be judged"],
         ),
         ("Robust models that are not", ["confirmed", "confirmed"]),
         ("Transformers outside a corrupted region at severity 5", ["confirmed", "confirmed"]),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import FloatArray, divide
 
 COEFFICIENTS = ("pearson", "spearman", "kendall")
+LEAST_PAIRS = 6
+"""Fewer pairs give a coefficient without an interval: resamples of three models in one order are all in that order."""
 RESAMPLES = 1000
 LEVEL = 0.95
 NEAR_ZERO = 0.02
@@ -26,9 +30,12 @@ NEAR_ZERO = 0.02
 def correlate(
     first: npt.ArrayLike, second: npt.ArrayLike, *, resamples: int = RESAMPLES, level: float = LEVEL, seed: int = 0
 ) -> pd.DataFrame:
-    """Pearson's r, Spearman's rho (average ranks) and Kendall's tau-b of two lists, with percentile intervals.
+    """Pearson's r, Spearman's rho (average ranks) and Kendall's tau-b of two lists, with intervals.
 
-    Pairs with a NaN are dropped. Fewer than three pairs or a list without variance give NaN.
+    Pairs with a NaN are dropped. Fewer than three pairs or a list without variance give NaN, fewer than six no
+    interval. An interval is the wider of two: percentiles of resampled pairs, which are too narrow for few pairs, and
+    Fisher's (of ranks: Bonett and Wright's), which is too narrow for large coefficients; docs/analysis.md has the
+    coverage.
 
     Args:
         first, second: as many values each.
@@ -57,12 +64,38 @@ def _correlate(
     ]
     if n < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return rows
-    for row, values in zip(rows, _coefficients(x, y, _weights(n, resamples, seed)), strict=True):
+    drawn = resamples if n >= LEAST_PAIRS else 0
+    for row, values in zip(rows, _coefficients(x, y, _weights(n, drawn, seed)), strict=True):
         row["value"] = float(values[0])
-        if np.isfinite(values[1:]).any():
-            low, high = np.nanpercentile(values[1:], [50 * (1 - level), 50 * (1 + level)])
-            row["low"], row["high"] = float(low), float(high)
+        if n >= LEAST_PAIRS:
+            row["low"], row["high"] = interval(str(row["coefficient"]), values, n, level)
     return rows
+
+
+def interval(
+    coefficient: str, values: FloatArray, pairs: int, level: float = LEVEL, *, fixed: int = 0
+) -> tuple[float, float]:
+    """The wider of the percentile interval and Fisher's, at each end.
+
+    Args:
+        coefficient: one of COEFFICIENTS.
+        values: the coefficient of the pairs, then of their resamples; NaN for those without variance.
+        pairs: n, at least LEAST_PAIRS.
+        level: coverage.
+        fixed: figures that are held fixed, in a partial correlation.
+    """
+    value, free = float(values[0]), pairs - fixed
+    # Ranks in one order are no proof of a coefficient of 1: half a step to the next possible value is left.
+    steps = {"pearson": 0.0, "spearman": 3 / (free * (free**2 - 1)), "kendall": 2 / (free * (free - 1))}
+    variances = {"pearson": 1 / (free - 3), "spearman": (1 + value**2 / 2) / (free - 3), "kendall": 0.437 / (free - 4)}
+    most = 1 - max(steps[coefficient], 1e-15)
+    centre = math.atanh(min(max(value, -most), most))
+    half = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variances[coefficient])
+    low, high = math.tanh(centre - half), math.tanh(centre + half)
+    if np.isfinite(values[1:]).any():
+        percentiles = np.nanpercentile(values[1:], [50 * (1 - level), 50 * (1 + level)])
+        low, high = min(low, float(percentiles[0])), max(high, float(percentiles[1]))
+    return min(low, value), max(high, value)
 
 
 @lru_cache(maxsize=32)

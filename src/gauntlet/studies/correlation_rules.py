@@ -11,10 +11,11 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from gauntlet.analysis.correlation import LEAST_PAIRS
 from gauntlet.studies.contract import Condition
 
 VERY_STRONG, STRONG, SUPPORT, MODERATE = 0.9, 0.7, 0.5, 0.4
-LEAST_JUDGED = 6
+LEAST_JUDGED = LEAST_PAIRS
 """Of fewer models no correlation is judged; six that are in one order are so by chance once in 720 times."""
 YES, NO, OPEN = "confirmed", "not confirmed", "cannot be judged"
 
@@ -72,7 +73,8 @@ def judge_difference(low: float, high: float, *, better: bool = True) -> str:
     """A verdict on the claim that one group of models is better than another, or is not.
 
     Args:
-        low, high: 95 % interval of the difference, NaN where a group has fewer than two models.
+        low, high: the differences that the test of `analysis.compare_groups` does not reject, so that 0 lies outside
+            where p is below 0.05; NaN where the groups are too small for any p-value below it (three and three).
         better: whether it is claimed to be better: certainly above 0. Not to be better is to lie certainly below; where
             0 lies inside nothing can be said.
     """

@@ -17,7 +17,7 @@ from gauntlet.report.charts import Axis, Chart, LineChart, Panel, PointChart, Se
 from gauntlet.report.document import Block, Command, Document, Part, Section, Text, made_now
 from gauntlet.report.tables import Cell, Column, Interval, Table
 from gauntlet.studies.contract import AnyStudy, Kind
-from gauntlet.studies.correlation_rules import NO, OPEN, RULES, WORDS, YES, Judge, judge_difference
+from gauntlet.studies.correlation_rules import LEAST_JUDGED, NO, OPEN, RULES, WORDS, YES, Judge, judge_difference
 from gauntlet.studies.drawings import slug
 from gauntlet.studies.figure_tables import PAPER_TYPE, label, score_table
 from gauntlet.studies.page import finding_blocks, write_page
@@ -283,7 +283,13 @@ def _relate(
     name = slug(f"{study.name}-{dataset}")
     columns = [Column("figure"), Column("with"), Column("models", "count")]
     columns += [*(Column(name.title(), "number") for name in COEFFICIENTS), Column("claimed"), Column("verdict")]
-    table = Table(f"table-{name}", f"Correlations, {dataset}", columns, cells, "95 % intervals over models.")
+    table = Table(
+        f"table-{name}",
+        f"Correlations, {dataset}",
+        columns,
+        cells,
+        f"95 % intervals over models, from {LEAST_JUDGED} models on.",
+    )
     return [Panel(f"panel-{name}", dataset, "A point is a model.", charts, "pair"), table], judged
 
 
@@ -319,10 +325,11 @@ def _compare(
         if {group.first, group.second} <= kinds and group.first:
             found = compare_groups(rows, score, group.by, group.first, group.second).iloc[0]
             evidence = (
-                f"{100 * found['difference']:+.1f} points [{100 * found['low']:+.1f}, {100 * found['high']:+.1f}]"
+                f"{100 * found['difference']:+.1f} points [{100 * found['low']:+.1f}, {100 * found['high']:+.1f}], "
+                f"p {found['p_value']:.3f}"
             )
             if math.isnan(found["low"]):
-                evidence = f"{found['n_second']} and {found['n_first']} models, two of each at least"
+                evidence = f"{found['n_second']} and {found['n_first']} models, too few for a test"
             verdict = judge_difference(float(found["low"]), float(found["high"]), better=group.better)
             judged.append(Judged(f"{dataset}: {_group_words(group, score)}", evidence, verdict))
     columns = [Column("figure"), Column(group.by.replace("_", " ")), Column("models", "count")]
@@ -394,7 +401,8 @@ def _kind(name: str) -> str:
 
 
 def _rho(value: Interval, models: int) -> str:
-    return f"{value.value:.2f} ({value.low:.2f} to {value.high:.2f}), {models} models"
+    bounds = "" if math.isnan(value.low) else f" ({value.low:.2f} to {value.high:.2f})"
+    return f"{value.value:.2f}{bounds}, {models} models"
 
 
 def write_figures(

@@ -271,7 +271,8 @@ const statistics = {
     return scale ? agree / scale : NaN;
   },
   // A small generator with a fixed seed: the same view gives the same intervals.
-  interval(coefficient, x, y, resamples = 1000) {
+  interval(which, x, y, resamples = 1000) {
+    const coefficient = statistics[which];
     let seed = 1;
     const draw = () => { seed = (seed * 1103515245 + 12345) % 2147483648; return seed / 2147483648; };
     const values = [];
@@ -282,7 +283,16 @@ const statistics = {
     }
     values.sort((a, b) => a - b);
     const at = (share) => values[Math.min(values.length - 1, Math.max(0, Math.round(share * (values.length - 1))))];
-    return [at(0.025), at(0.975)];
+    const [low, high] = statistics.fisher(which, coefficient(x, y), x.length);
+    return values.length ? [Math.min(low, at(0.025)), Math.max(high, at(0.975))] : [low, high];
+  },
+  // As gauntlet.analysis.correlation.interval: half a step of the ranks is left below a coefficient of 1.
+  fisher(which, value, n) {
+    const step = { pearson: 1e-15, spearman: 3 / (n * (n * n - 1)), kendall: 2 / (n * (n - 1)) }[which];
+    const variance = { pearson: 1 / (n - 3), spearman: (1 + value * value / 2) / (n - 3), kendall: 0.437 / (n - 4) }[which];
+    const centre = Math.atanh(Math.min(1 - step, Math.max(step - 1, value)));
+    const half = 1.959964 * Math.sqrt(variance);
+    return [Math.min(value, Math.tanh(centre - half)), Math.max(value, Math.tanh(centre + half))];
   },
 };
 
@@ -341,7 +351,8 @@ function correlations() {
       return element("tr", {}, element("th", { scope: "row" }, name), element("td", { class: "n" }, String(members.length)), ...coefficients.map((which) => {
         const value = members.length < 3 ? NaN : statistics[which](a, b);
         if (Number.isNaN(value)) return element("td", { class: "n" }, "-");
-        const [low, high] = statistics.interval(statistics[which], a, b);
+        if (members.length < 6) return element("td", { class: "n", "data-value": String(value) }, value.toFixed(2));
+        const [low, high] = statistics.interval(which, a, b);
         return element("td", { class: "n", "data-value": String(value) }, value.toFixed(2), element("span", { class: "delta" }, `${low.toFixed(2)} to ${high.toFixed(2)}`));
       }));
     }));

@@ -72,7 +72,7 @@ def _correlations(scope: Scope, ranking: Ranking) -> list[Block]:
             "Correlations between scores",
             columns,
             rows,
-            "Ranges are 95 % bootstrap intervals over models.",
+            "Ranges are 95 % intervals over models, from six models on.",
         ),
     ]
 

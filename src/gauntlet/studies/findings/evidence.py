@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from gauntlet import analysis
-from gauntlet.analysis.correlation import RESAMPLES
+from gauntlet.analysis.correlation import LEAST_PAIRS, RESAMPLES
+from gauntlet.analysis.correlation import interval as spearman_interval
 from gauntlet.results import published
 from gauntlet.studies.correlation_rules import NO, OPEN, YES, Judge, judge_difference
 from gauntlet.studies.figure_tables import PAPER_TYPE, TYPE, label
@@ -108,16 +109,18 @@ def partial_rows(tables: Figures, pairs: Sequence[tuple[str, str, str]], fixed: 
 
 
 def partial_correlation(values: npt.NDArray[np.float64], resamples: int = RESAMPLES) -> dict[Hashable, Any]:
-    """Correlation of the ranks of two columns with the ranks of the third held fixed, with a percentile interval.
+    """Correlation of the ranks of two columns with the ranks of the third held fixed, with its interval.
 
     Args:
         values: (n, 3), without NaN.
         resamples: bootstrap samples of the rows, seed 0.
     """
     draws = np.random.default_rng(0).integers(0, len(values), (resamples, len(values)))
-    found = [_partial(values), *(_partial(values[draw]) for draw in draws)]
-    low, high = np.nanpercentile(found[1:], [2.5, 97.5])
-    return {"value": found[0], "low": float(low), "high": float(high), "n": len(values), "warning": ""}
+    found = np.array([_partial(values), *(_partial(values[draw]) for draw in draws)])
+    low, high = (
+        spearman_interval("spearman", found, len(values), fixed=1) if len(values) > LEAST_PAIRS else (np.nan,) * 2
+    )
+    return {"value": float(found[0]), "low": low, "high": high, "n": len(values), "warning": ""}
 
 
 def _partial(values: npt.NDArray[np.float64]) -> float:
@@ -159,6 +162,8 @@ def group_rows(tables: Figures, scores: Sequence[str], *, datasets: Sequence[str
 
 
 def _difference(groups: pd.Series) -> str:
+    if np.isnan(groups["low"]):
+        return points(groups["difference"])
     return f"{points(groups['difference'])} [{points(groups['low'])}, {points(groups['high'])}]"
 
 
@@ -179,6 +184,8 @@ def interval(row: Mapping[Hashable, Any]) -> str:
     """A coefficient with its interval: "0.87 [0.68, 0.95]"."""
     if np.isnan(row["value"]):
         return "-"
+    if np.isnan(row["low"]):
+        return f"{row['value']:.2f}"
     return f"{row['value']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
 
 

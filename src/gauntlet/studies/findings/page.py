@@ -28,14 +28,15 @@ and GAM are computed from their parts, never taken from the source, where 12 GAM
 """
 RULES_OF_VERDICTS = (
     "How a verdict is found (the rules are ours; the papers describe scatter plots and print no coefficient): "
-    f"{RULES} A claim that one group is better is *{YES}* when the 95 % interval of the difference lies above 0; one "
-    "about cases when it holds in all of them, or in more than half where the text says so. "
+    f"{RULES} A claim that one group is better is *{YES}* when it is and p, over relabelled models, is below 0.05; "
+    "one about cases when it holds in all of them, or in more than half where the text says so. "
     f"*{OPEN.capitalize()}* means that a score sits at the floor, that an interval straddles a bound or that too few "
     f"figures are left, *{NO_CLAIM}* that the paper says nothing and the figures are a control. *Partly {YES} (2 of "
     "3)* counts the rows of a claim that can be judged; those that cannot are counted behind it."
 )
 FOOT = (
-    "Intervals: bootstrap over models, 1000 resamples, seed 0. p: 10,000 random relabellings. Models share "
+    "Intervals over models: the wider of 1000 resamples (seed 0) and Fisher's, from six models on; of differences of "
+    "groups, those that the relabellings behind p (all, or 10,000 random ones) do not reject. Models share "
     "architectures and training recipes, so that they say less than as many independent ones would; the intervals do "
     "not know that. What a paper says is put in short, in its own terms; where a claim rests on a plot, the plot was "
     "not available. Claims that need runs of one's own are the other [studies](studies.md)."

@@ -60,7 +60,7 @@ def section(scope: Scope) -> Section | None:
         f"{scope.metric} ratio against confidence and entropy",
         columns,
         rows,
-        "Ranges are 95 % bootstrap intervals over models.",
+        "Ranges are 95 % intervals over models, from six models on.",
     )
     panel = Panel(f"certainty-{scope.id}", "How sure, how robust", caption, charts, "figure")
     return Section(f"certainty-section-{scope.id}", "Confidence and robustness", [panel, table])
