@@ -20,7 +20,7 @@ import pandas as pd
 import gauntlet
 from gauntlet.analysis import strength_over_cost
 from gauntlet.evaluation.execution.progress import Terminal
-from gauntlet.metrics.bootstrap import joint_intervals
+from gauntlet.metrics.intervals import mean_of_images
 from gauntlet.models.sources import shipped
 from gauntlet.results import Evaluation
 from gauntlet.studies.pages.markdown import section, short, table
@@ -234,10 +234,9 @@ def verdicts(models: Sequence[str], found: Stored) -> list[str]:
 
 def paired_points(differences: pd.Series[float]) -> str:
     """The mean of the differences of images in points, with its 95 % interval over them: "+0.04 (-0.21 to +0.30)"."""
-    values = differences.to_numpy(float)
-    of_resamples = joint_intervals(lambda weights: {"mean": weights @ values / len(values)}, len(values))
-    low, high = of_resamples["mean"]
-    return f"{100 * values.mean():+.2f} ({100 * low:+.2f} to {100 * high:+.2f})"
+    found = mean_of_images(differences.to_numpy(float), limits=(-1.0, 1.0)).interval()
+    bounds = "" if math.isnan(found.low) else f" ({100 * found.low:+.2f} to {100 * found.high:+.2f})"
+    return f"{100 * found.value:+.2f}{bounds}"
 
 
 def model_section(model: str, found: Stored) -> str:

@@ -81,7 +81,7 @@ def by_hand(detector: TinyDetector, data: TinyBoxes) -> tuple[list[Boxes], list[
 
 
 def test_clean_figures_are_those_of_a_plain_loop(detector: TinyDetector) -> None:
-    data = TinyBoxes(7)
+    data = TinyBoxes(8)
     result = gauntlet.evaluate(detector, data)
     truths, detected = by_hand(detector, data)
     for name, expected in figures(truths, detected, len(CLASSES)).items():

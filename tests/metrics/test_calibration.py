@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zlib
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from gauntlet.analysis.bravo import bravo_index, harmonic_mean
 from gauntlet.evaluation.prediction import predict_dense
@@ -499,17 +501,23 @@ def test_a_battery_has_the_figures_of_the_images_it_chose() -> None:
     assert figures["ECE", "all"] == figures["ECE", "negated"] == pytest.approx(headline(worse)["ECE"], abs=EXACT)
 
 
-def test_intervals_hold_the_figure_and_are_those_of_resampled_images() -> None:
-    figures = {f.metric: f for f in METRIC.compute(counts(), WHOLE) if not f.class_name}
+def test_intervals_are_the_jackknifes_of_pooled_histograms() -> None:
+    images = counts() * 3
+    figures = {f.metric: f for f in METRIC.compute(images, WHOLE) if not f.class_name}
     for name in ("ECE", "overconfidence", "AUROC", "NLL", "Brier"):
-        assert figures[name].low <= figures[name].high
-    single = [pooled([each]).figures()["Brier"][0] for each in counts()]
-    brier, rounding = figures["Brier"], 1e-12
-    assert min(single) - rounding <= brier.low <= brier.value <= brier.high <= max(single) + rounding
-    same = [counts()[0]] * 5  # every resample of equal images is the same dataset
+        without = [pooled([*images[:index], *images[index + 1 :]]).figures()[name][0] for index in range(9)]
+        spread = math.sqrt(8 / 9 * np.sum((without - np.mean(without)) ** 2))
+        bias = 8 * (np.mean(without) - figures[name].value)
+        low = figures[name].value - stats.t.ppf(0.975, 8) * spread - max(bias, 0)
+        high = figures[name].value + stats.t.ppf(0.975, 8) * spread - min(bias, 0)
+        assert figures[name].low == pytest.approx(max(low, 0), abs=EXACT), name
+        assert figures[name].high == pytest.approx(high, abs=EXACT), name
+    same = [counts()[0]] * 8  # nothing changes without one of equal images
     of_same = {f.metric: f for f in METRIC.compute(same, WHOLE) if not f.class_name}
     assert of_same["ECE"].low == pytest.approx(of_same["ECE"].value, abs=EXACT)
     assert of_same["AUROC"].high == pytest.approx(of_same["AUROC"].value, abs=EXACT)
+    seven = {f.metric: f for f in METRIC.compute(same[:7], WHOLE) if not f.class_name}
+    assert math.isnan(seven["ECE"].low)
 
 
 def pixel_figures(right: FloatArray, wrong: FloatArray) -> dict[str, float]:

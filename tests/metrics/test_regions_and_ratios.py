@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from gauntlet.metrics import REGION, DensePrediction, SegmentationMetric
+from gauntlet.metrics import REGION, WHOLE, DensePrediction, SegmentationMetric
 from gauntlet.metrics.arithmetic import corruption_error
 from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
-from gauntlet.metrics.segmentation.figures import intervals
+from gauntlet.metrics.segmentation.estimates import intervals
 
 
 def region_counts(
@@ -40,18 +40,21 @@ def test_accuracy_inside_and_outside_and_its_relative_error() -> None:
 
 
 def test_intervals_of_regions_are_paired_over_images() -> None:
-    """The attack halves the accuracy of every image: RCE is 1/2 in every resample, the accuracies are not constant."""
+    """The attack halves the accuracy of every image: RCE is 1/2 without any, the accuracies are not constant."""
     truth, mask = [[0, 0, 0, 0, 1]], [[1, 1, 1, 1, 0]]
     whole = region_counts([[0, 0, 0, 0, 1]], [[0, 0, 1, 1, 1]], truth, mask)
     half = region_counts([[0, 0, 1, 1, 1]], [[0, 1, 1, 1, 1]], truth, mask)
     metric = SegmentationMetric(["a", "b"])
-    found = {f.metric: f for f in metric.compute([whole, half, half, whole], REGION) if not f.class_name}
-    assert found["RCE_M"].value == found["RCE_M"].low == found["RCE_M"].high == 0.5
-    assert found["A_M"].low < found["A_M"].value == 0.375 < found["A_M"].high
+    found = {f.metric: f for f in metric.compute([whole, half] * 4, REGION) if not f.class_name}
+    assert found["RCE_M"].value == pytest.approx(found["RCE_M"].low) == pytest.approx(found["RCE_M"].high) == 0.5
+    # Student's t with 7 degrees of freedom: 2.3646 standard errors of four images at 0.5 and four at 0.25.
+    assert found["A_M"].value == 0.375
+    assert found["A_M"].low == pytest.approx(0.375 - 2.3646 * math.sqrt(0.125**2 / 7), abs=1e-5)
+    assert found["A_M"].high == pytest.approx(0.375 + 2.3646 * math.sqrt(0.125**2 / 7), abs=1e-5)
     assert found["A_M_clean"].low == pytest.approx(2 * found["A_M"].low)
     assert (found["A_Mbar"].low, found["A_Mbar"].high) == (1.0, 1.0)
     assert "A_P" not in found  # nobody gave weights
-    alone = {f.metric: f for f in metric.compute([whole], REGION) if not f.class_name}
+    alone = {f.metric: f for f in metric.compute([whole] * 7, REGION) if not f.class_name}
     assert math.isnan(alone["RCE_M"].low)
 
 
@@ -73,7 +76,7 @@ def test_corruption_error() -> None:
     assert math.isnan(corruption_error(0.1, 0))
 
 
-def test_bootstrap_interval_brackets_the_figure_and_narrows_with_images() -> None:
+def test_an_interval_brackets_the_figure_and_narrows_with_images() -> None:
     generator = np.random.default_rng(0)
 
     def table(images: int) -> CountTable:
@@ -99,16 +102,23 @@ def test_bootstrap_interval_brackets_the_figure_and_narrows_with_images() -> Non
     assert intervals(small) == intervals(small)
 
 
-def test_bootstrap_equals_explicit_resampling() -> None:
-    table = CountTable.of([np.array([[3, 1], [0, 4]]), np.array([[1, 3], [2, 2]]), np.array([[4, 0], [4, 0]])], 2)
-    generator = np.random.default_rng(0)
-    values = [
-        segmentation.cmiou(table.select(np.repeat(np.arange(3), weights)))
-        for weights in generator.multinomial(3, [1 / 3] * 3, size=100)
-    ]
-    expected = np.percentile(values, [2.5, 97.5])
-    np.testing.assert_allclose(intervals(table, resamples=100)["mIoU"], expected, atol=1e-12)
+def test_classes_have_intervals_from_the_images_they_occur_in() -> None:
+    both, first = np.array([[60, 40], [10, 40]]), np.array([[70, 30], [0, 0]])
+    matrices = [both + np.array([[index, 0], [0, index]]) for index in range(9)] + [first]
+    metric = SegmentationMetric(["a", "b", "c"])
+    counts = [ImageCounts(np.pad(each, (0, 1))[None].astype(np.int64), np.full((1, 4), np.nan)) for each in matrices]
+    found = {(f.metric, f.class_name): f for f in metric.compute(counts, WHOLE) if f.class_name}
+    for name in ("IoU", "Acc"):
+        for each in ("a", "b"):
+            assert found[name, each].low < found[name, each].value < found[name, each].high
+        assert math.isnan(found[name, "c"].low)
+    # Seven images with class b are too few, though there are ten images.
+    few = {(f.metric, f.class_name): f for f in metric.compute([*counts[:7], *counts[-1:] * 3], WHOLE)}
+    assert math.isnan(few["IoU", "b"].low)
+    assert few["IoU", "a"].low < few["IoU", "a"].high
 
 
-def test_one_image_has_no_interval() -> None:
-    assert all(math.isnan(bound) for bound in intervals(CountTable.of([np.eye(2, dtype=np.int64)], 2))["mIoU"])
+def test_seven_images_have_no_interval_and_eight_have_one() -> None:
+    images = [np.array([[3, 1], [0, 4]]) + index * np.eye(2, dtype=np.int64) for index in range(8)]
+    assert all(math.isnan(bound) for bounds in intervals(CountTable.of(images[:7], 2)).values() for bound in bounds)
+    assert all(low < high for low, high in intervals(CountTable.of(images, 2)).values())

@@ -125,7 +125,7 @@ def test_bars_of_error_types() -> None:
     assert sum(float(series.x[0]) for series in fates.series) == pytest.approx(1, abs=1e-12)
     counts_table = next(each for each in of_type(report, Table) if each.id.startswith("error-counts"))
     assert counts_table.rows[1][7] == sum(int((~_crowd(truth)).sum()) for truth in truths)
-    made_up = object_fates(truths, detections).figures()["hallucinated_per_image"][0]
+    made_up = object_fates(truths, detections).figures()["hallucinated_per_image"]
     assert [row[8] for row in counts_table.rows] == [pytest.approx(made_up, abs=1e-12), 0]
 
 

@@ -339,7 +339,7 @@ def test_tables_hold_the_figures_of_the_store(document: Document, small_store: S
         for row in table.rows:
             for column, cell in zip(table.columns[1:], row[1:], strict=True):
                 pair = (column.name, row[0]) if (column.name, row[0]) in stored else (row[0], column.name)
-                assert (cell.value, cell.low, cell.high) == stored[pair]
+                np.testing.assert_equal((cell.value, cell.low, cell.high), stored[pair])
                 seen.add(pair)
     assert len(seen) == len(MODELS) * 14  # all threats but the two attacks without a budget
 

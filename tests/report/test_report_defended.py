@@ -488,7 +488,7 @@ def test_what_a_random_defence_costs_how_it_varies_and_what_an_adaptive_attack_l
     trials = [[Figure("mIoU", value, low=value - 0.1, high=value + 0.1)] for value in (0.5, 0.6, 0.7)]
     enter(store, inner.identity, CLEAN, 0.75)
     enter(store, inner.identity, {"attack": ATTACK}, 0.01)  # on another model
-    enter(store, blurred, CLEAN, trial_figures(trials, Views.of_trials(3)))
+    enter(store, blurred, CLEAN, trial_figures(trials, Views.of_trials(3), {"mIoU"}))
     transfer_of = {"transfer": {"source_model": "inner", "attack": {**ATTACK, "samples": 9}}}
     for description, value in (
         ({"attack": ATTACK}, 0.05),  # lower, but meets one draw at a time

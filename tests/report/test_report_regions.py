@@ -24,7 +24,7 @@ def square(position: str, left: float) -> MadeUpThreat:
 @pytest.fixture(scope="module")
 def store() -> Store:
     threats = (CLEAN, localized("snow", 0.5), localized("fog", 0.5), square("centre", 0.3), square("bottom-left", 0.6))
-    return fill_store(Store(), MODELS, threats, images=4)
+    return fill_store(Store(), MODELS, threats, images=8)
 
 
 def tables(document: Document) -> dict[str, Table]:

@@ -28,13 +28,13 @@ def test_every_pixel_gets_its_most_frequent_class_and_void_counts_for_nothing() 
 def test_its_figures_by_hand() -> None:
     prediction = np.array([[0, 0, 1, 1]])
     images = [np.array([[0, 0, 1, VOID]]), np.array([[0, 1, 0, 1]])]
-    weights = np.array([[1.0, 1.0], [2.0, 0.0]])
-    blind = Blind(3, judge(prediction, images, 2, VOID), weights)
+    blind = Blind(3, judge(prediction, images, 2, VOID))
+    # All images, without the first, without the second.
     # First image: 3 of 3 right. Second: 2 of 4 right, IoU of both classes 1 / 3.
-    assert blind.accuracy == pytest.approx([5 / 7, 1])
+    assert blind.accuracy == pytest.approx([5 / 7, 2 / 4, 1])
     # Pooled: class 0 has 3 right of a union of 5, class 1 has 2 of 4.
-    assert blind.miou == pytest.approx([(3 / 5 + 2 / 4) / 2, 1])
-    assert blind.nmiou == pytest.approx([(1 + 1 / 3) / 2, 1])
+    assert blind.miou == pytest.approx([(3 / 5 + 2 / 4) / 2, 1 / 3, 1])
+    assert blind.nmiou == pytest.approx([(1 + 1 / 3) / 2, 1 / 3, 1])
     assert "in 3 label maps of the training split" in blind.words
 
 

@@ -134,8 +134,8 @@ def test_small_norms_and_thresholds_by_hand(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(halmosi, "norms_by_attack", lambda results, view: grey / 255)
     results: Any = Four()
     assert halmosi.alma_leads(results, "all") == pytest.approx([0.25])  # at 0.5/255, where the first quarter falls
-    assert halmosi.fooled_up_to(results, "all", 0.25) == pytest.approx([0])
-    assert halmosi.fooled_up_to(results, "all", 3) == pytest.approx([0.5])
+    assert halmosi.fooled_up_to(results, "all", 0.25) == pytest.approx([0] * 5)
+    assert halmosi.fooled_up_to(results, "all", 3) == pytest.approx([2 / 4, 1 / 3, 1 / 3, 2 / 3, 2 / 3])
 
 
 def test_smallest_perturbations_are_drawn_on_a_logarithmic_axis(

@@ -72,19 +72,19 @@ def test_jobs_are_every_member_under_every_threat_with_sources_filled_in() -> No
     assert crossed.description["transfer"]["source_digest"] == half.model_digest
 
 
-def test_figures_are_those_of_the_evaluation_and_resampled_together(stored: Results) -> None:
+def test_figures_are_those_of_the_evaluation_and_paired(stored: Results) -> None:
     evaluation = stored.evaluation("plain", "clean")
     assert stored.miou("plain", "clean")[0] == pytest.approx(evaluation.figures["mIoU"])
     assert stored.accuracy("plain", "clean")[0] == pytest.approx(evaluation.figures["aAcc"])
     assert stored.image_accuracy("plain", "clean")[0] == pytest.approx(evaluation.figures["aAcc_images"])
     attacked = stored.evaluation("plain", "fgsm from half").figures["mIoU"]
     assert stored.ratio("plain", "fgsm from half")[0] == pytest.approx(attacked / evaluation.figures["mIoU"])
-    # The same images are drawn for both, so a figure minus itself has no width.
+    # The same images are left out of both, so a figure minus itself has no width.
     difference = interval(stored.miou("plain", "clean") - stored.miou("plain", "clean"))
     assert (difference.value, difference.low, difference.high) == (0, 0, 0)
     low, high = evaluation.intervals["mIoU"]
-    assert interval(stored.miou("plain", "clean")).low == pytest.approx(low, abs=0.01)
-    assert interval(stored.miou("plain", "clean")).high == pytest.approx(high, abs=0.01)
+    assert interval(stored.miou("plain", "clean")).low == pytest.approx(low, abs=1e-9)
+    assert interval(stored.miou("plain", "clean")).high == pytest.approx(high, abs=1e-9)
 
 
 def test_mean_class_accuracy_is_that_of_the_evaluation(stored: Results) -> None:
@@ -94,7 +94,7 @@ def test_mean_class_accuracy_is_that_of_the_evaluation(stored: Results) -> None:
         assert found.shape == stored.miou("plain", threat).shape
 
 
-def test_arrays_of_resamples() -> None:
+def test_arrays_of_figures() -> None:
     first, second = np.array([1.0, 2.0]), np.array([3.0, 0.0])
     assert largest([first, second]).tolist() == [3, 2]
     assert smallest([first, second]).tolist() == [1, 0]
@@ -107,17 +107,24 @@ def test_confidence_and_entropy_are_those_of_the_evaluation(stored: Results) -> 
         assert stored.certainty(name, "plain", "clean")[0] == pytest.approx(evaluation.figures[name])
 
 
-def test_rank_correlation_is_spearmans_in_every_resample() -> None:
-    first = [np.array([1.0, 5.0]), np.array([2.0, 4.0]), np.array([3.0, 4.0])]
-    second = [np.array([10.0]), np.array([20.0]), np.array([20.0])]  # one entry stands for all resamples
-    # Ranks 0 1 2 against 0 1.5 1.5: 1.5 / sqrt(2 * 1.5); ranks 2 0.5 0.5 against the same: all the way down.
-    assert rank_correlation(first, second) == pytest.approx([1.5 / 3**0.5, -1.0])
+def test_rank_correlation_is_spearmans_of_figures_drawn_from_their_intervals() -> None:
+    changes = np.tile([0.01, -0.01], 8)
+    first = [np.append(1.0, 1 + changes), np.append(2.0, 2 - changes), np.append(3.0, 3 + changes)]
+    second = [np.array([10.0]), np.array([20.0]), np.array([20.0])]  # figures without images
+    found = rank_correlation(first, second)
+    # Ranks 0 1 2 against 0 1.5 1.5: 1.5 / sqrt(2 * 1.5).
+    assert found[0] == pytest.approx(1.5 / 3**0.5)
+    # The first and the third rise together, the second falls: it is sometimes below the first, seldom above the third.
+    assert (found[1:] > 0.8).mean() > 0.95
+    wide = rank_correlation([each[0] + 50 * (each - each[0]) for each in first], second)
+    assert (wide[1:] < 0.8).mean() > 0.2
+    assert interval(wide - 0.5).low < interval(wide - 0.5).value
     assert np.isnan(rank_correlation(first[:2], second[:2])).all()
 
 
 def test_an_interval_of_a_correlation_over_models_draws_models_too() -> None:
-    # The same in every resample of the images: their interval has no width, that over models has.
-    values = [np.full(1001, value) for value in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
+    # The same without any of the images: their interval has no width, that over models has.
+    values = [np.full(17, value) for value in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
     others = [values[place] for place in (1, 0, 3, 2, 5, 4)]
     fixed, drawn = (interval(rank_correlation(values, others, redraw=redraw)) for redraw in (False, True))
     assert fixed.value == pytest.approx(29 / 35)

@@ -69,7 +69,7 @@ def runs_of(
 
 
 def no_image(right: float, runs: Runs) -> Blind:
-    return Blind(400, alike(right), runs.results.weights)
+    return Blind(400, alike(right))
 
 
 def shares_page(half: float, epsilon: str = "8/255") -> str:

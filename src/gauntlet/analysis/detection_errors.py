@@ -38,7 +38,7 @@ def detection_errors(store: Store) -> pd.DataFrame:
                 "mAP50": errors.average_precision,
                 **{f"dAP_{name}": value for name, value in errors.gains.items()},
                 **{f"errors_{name}": count for name, count in errors.counts.items()},
-                **{name: float(value[0]) for name, value in fates[key].figures().items()},
+                **fates[key].figures(),
             }
         )
     table = pd.DataFrame(rows)

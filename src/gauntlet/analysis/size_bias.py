@@ -165,7 +165,7 @@ def kept_recall(
     Args:
         objects: as `stored_objects` gives them.
         images: ids of the N images.
-        weights: (R, N), how often an image is drawn in each resample.
+        weights: (R, N), how often an image counts in each set of images.
         low, high: only objects of such shares of the image, `high` left out.
     """
     chosen = objects[(objects["fraction"] >= low) & (objects["fraction"] < high)]

@@ -38,7 +38,7 @@ class Figure:
         value: a fraction in [0, 1] unless the metric says otherwise; NaN when undefined.
         view: "all" for the headline, else the part it belongs to ("inside", "outside", an attack of a battery).
         class_name: the class of a per-class figure, else "".
-        low, high: bounds of the 95 % bootstrap interval over images, NaN when none was computed.
+        low, high: bounds of the 95 % interval over images (`metrics.intervals`); NaN where there is none.
     """
 
     metric: str

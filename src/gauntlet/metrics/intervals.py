@@ -25,13 +25,15 @@ from gauntlet.metrics.arithmetic import BoolArray, FloatArray, divide
 
 MINIMUM_IMAGES = 8
 """From this many images on the measured coverage is 93 to 97 % for means over classes that occur often."""
+TOO_FEW = f"an interval needs at least {MINIMUM_IMAGES} images"
+"""The words where there is none."""
 LEVEL = 0.95
 METHOD = "jackknife-t 1"
 """The name and version of the method, kept with stored figures."""
 FRACTION = (0.0, 1.0)
 _ANY = (-np.inf, np.inf)
 _MOST_LEFT_OUT = 400
-"""Images that are left out one by one where each costs a computation of its own; of more images, as many groups."""
+"""Images that are left out one by one where each costs a computation of its own; more in as many groups."""
 _CHUNK = 100
 _BORROWED = 1.0
 """Images whose variance every part borrows from the others."""
@@ -104,15 +106,15 @@ class Estimate:
         return Interval(self.value, low, high, self.images)
 
     def rows(self) -> FloatArray:
-        """(1 + N,) the figure, and without each image, such that `of_rows` gives the same interval.
+        """(1 + G,) the figure, and without each image (`left_out`), such that `of_rows` gives the same interval.
 
         They can be put into any function of figures of the same images.
         """
-        changes = np.nan_to_num(self.changes).sum(axis=1)
+        changes = _of_groups(np.nan_to_num(self.changes).sum(axis=1))
         middle = changes.mean()
         scale = 1.0
         if self.images >= MINIMUM_IMAGES and np.ptp(changes) > 0:
-            scale = self._reach()[0] / (_quantile(len(changes) - 1.0) * float(np.sqrt(_variance(changes))))
+            scale = self._reach()[0] / (student(len(changes) - 1.0) * float(np.sqrt(_variance(changes))))
         return np.concatenate([[self.value], self.value - middle - scale * (changes - middle)])
 
     def _reach(self) -> tuple[float, float]:
@@ -131,7 +133,7 @@ class Estimate:
         total = divide(smooth.sum() ** 2, (smooth**2 / parts_freedom).sum())
         degrees = min(float(np.nan_to_num(total, nan=np.inf)), images - 1.0)
         bias = -(images - 1) * float(whole.mean())
-        return float(_quantile(degrees) * np.sqrt(variance)), bias
+        return float(student(degrees) * np.sqrt(variance)), bias
 
 
 def _variance(changes: FloatArray) -> FloatArray:
@@ -140,8 +142,8 @@ def _variance(changes: FloatArray) -> FloatArray:
     return np.asarray((images - 1) / images * ((changes - changes.mean(axis=0)) ** 2).sum(axis=0))
 
 
-def _quantile(degrees: float) -> float:
-    """Student's t of the upper end."""
+def student(degrees: float) -> float:
+    """Student's t of the upper end of an interval."""
     return float(stdtrit(degrees, (1 + LEVEL) / 2))
 
 
@@ -182,34 +184,17 @@ def mean_of_images(values: npt.ArrayLike, *, limits: tuple[float, float] = FRACT
     return mean_of_ratios(np.where(known, array, 0), known, limits=limits)
 
 
-def counted_again(
-    figures: Callable[[FloatArray], FloatArray],
-    presence: npt.ArrayLike,
-    *,
-    limits: tuple[float, float] = FRACTION,
-) -> Estimate:
-    """The mean over parts of figures that have to be computed anew without each image (average precision, AUROC).
-
-    More than 400 images are left out in as many groups: every 400th image is in the same one.
+def mean_of_parts(values: FloatArray, presence: npt.ArrayLike, *, limits: tuple[float, float] = FRACTION) -> Estimate:
+    """The mean over K parts of figures that are no ratio of sums, such as average precision.
 
     Args:
-        figures: (R, K) figures of R sets of images, from how often each image counts in them, (R, N); NaN for a part
-            without a figure.
+        values: (1 + G, K) of all images and without each, as `count_without` gives them; NaN for a part without one.
         presence: (N, K) how much of a part an image holds (objects of a class).
         limits: the least and the largest value.
     """
     held = np.asarray(presence, np.float64)
-    images = len(held)
-    groups = min(images, _MOST_LEFT_OUT)
-    group = np.arange(images) % max(groups, 1)
-    values = figures(np.ones((1, images)))[0]
-    changes = np.empty((groups, held.shape[1]))
-    for start in range(0, groups, _CHUNK):  # in chunks: the weights of 100,000 images are not small
-        out = np.arange(start, min(start + _CHUNK, groups))
-        changes[out] = values - figures((group != out[:, None]).astype(np.float64))
-    of_groups = np.zeros((groups, held.shape[1]))
-    np.add.at(of_groups, group, held)
-    return _estimate(values, changes, of_groups, np.ones(groups, bool), images, limits)
+    groups = np.ones(len(values) - 1, bool)
+    return _estimate(values[0], values[0] - values[1:], _of_groups(held), groups, len(held), limits)
 
 
 def _estimate(
@@ -228,16 +213,50 @@ def _estimate(
     return Estimate(value, np.where(parts, changes, 0) / count, shares, parts, counted, images, limits)
 
 
+def _of_groups(values: FloatArray) -> FloatArray:
+    """(G, ...) sums over the images that are left out together: every image alone up to 400, else every 400th."""
+    if len(values) <= _MOST_LEFT_OUT:
+        return values
+    sums = np.zeros((_MOST_LEFT_OUT, *values.shape[1:]))
+    np.add.at(sums, np.arange(len(values)) % _MOST_LEFT_OUT, values)
+    return sums
+
+
 def left_out(images: int) -> FloatArray:
-    """(1 + N, N) how often each image counts: all of them once, then each left out in turn."""
-    return np.vstack([np.ones((1, images)), 1 - np.eye(images)])
+    """(1 + G, N) how often each image counts: all of them once, then without each; more than 400 in as many groups."""
+    return np.concatenate([np.ones((1, images)), _without(images, 0, images)])
+
+
+def _without(images: int, start: int, stop: int) -> FloatArray:
+    """Rows of `left_out` without its first."""
+    out = np.arange(start, min(stop, images, _MOST_LEFT_OUT))
+    return np.asarray(np.arange(images) % _MOST_LEFT_OUT != out[:, None], np.float64)
+
+
+def count_without(figures: Callable[[FloatArray], FloatArray], images: int) -> FloatArray:
+    """(1 + G, ...) figures of all images, then without each, as in `left_out`.
+
+    Args:
+        figures: (R, ...) figures of R sets of images, from how often each image counts in them, (R, N).
+        images: N.
+    """
+    starts = range(0, min(images, _MOST_LEFT_OUT), _CHUNK)  # in chunks: the weights of 100,000 images are not small
+    parts = [figures(_without(images, start, start + _CHUNK)) for start in starts]
+    return np.concatenate([figures(np.ones((1, images))), *parts])
+
+
+def sums_left_out(counts: FloatArray) -> FloatArray:
+    """(1 + G, M) sums over images of their counts (N, M): over all of them, then without each, as in `left_out`."""
+    total = counts.sum(axis=0)
+    with np.errstate(invalid="ignore"):  # an infinite count has no rest
+        return np.concatenate([total[None], total - _of_groups(counts)])
 
 
 def of_rows(values: FloatArray, *, limits: tuple[float, float] = _ANY) -> Interval:
     """The interval of any function of figures, from its value and its values without each image.
 
     Args:
-        values: (1 + N,) as `left_out` orders them; images without which it has no value are not counted.
+        values: (1 + G,) as `left_out` orders them; images without which it has no value are not counted.
         limits: the least and the largest value.
     """
     without = values[1:][np.isfinite(values[1:])]

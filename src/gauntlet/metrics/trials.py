@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,14 +15,15 @@ SPREAD = "_trials_sd"
 """Ending of a figure's standard deviation over trials, n - 1 in its denominator."""
 
 
-def trial_figures(by_trial: Sequence[Sequence[Figure]], views: Views) -> list[Figure]:
-    """Means over trials as the headline, spreads of the figures with an interval, and every trial's own headline.
+def trial_figures(by_trial: Sequence[Sequence[Figure]], views: Views, spread_of: Collection[str]) -> list[Figure]:
+    """Means over trials as the headline, spreads of some figures, and every trial's own headline.
 
     The bounds of a mean are the means of the bounds: they tell of the images; the spread tells of the draws.
 
     Args:
         by_trial: the same figures in the same order, for every trial.
         views: the trials.
+        spread_of: names of the figures whose spread over trials is told.
     """
     means, spreads, own = [], [], []
     for figures in zip(*by_trial, strict=True):
@@ -32,7 +33,7 @@ def trial_figures(by_trial: Sequence[Sequence[Figure]], views: Views) -> list[Fi
         means.append(replace(figures[0], value=float(np.mean(values)), low=float(low), high=float(high)))
         if figures[0].class_name:
             continue
-        if not np.isnan(low):
+        if figures[0].metric in spread_of:
             spreads.append(Figure(figures[0].metric + SPREAD, float(np.std(values, ddof=1))))
         own += [Figure(each.metric, each.value, view=name) for each, name in zip(figures, views, strict=True)]
     return [*means, *spreads, *own]

@@ -101,7 +101,7 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
     sections: list[Section | None] = [
         summary.section(scope, Order(ranking, images)),
         Section(f"leaderboard-section-{scope.id}", "Leaderboard", board),
-        *threats.sections(scope, ranking, options.reference),
+        *threats.sections(scope, ranking, images, options.reference),
         published.section(scope, evaluations),
         boxes.section(scope, ranking),
         error_types.section(scope, ranking, images),

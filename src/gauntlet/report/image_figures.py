@@ -6,8 +6,9 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import chain
+from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,8 +18,10 @@ from gauntlet.analysis.better import Figures, of_counts, of_objects
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import DetectionMetric, SegmentationMetric, ViewKind, Views
 from gauntlet.metrics.arithmetic import FloatArray
+from gauntlet.metrics.detection.estimates import average_precision
 from gauntlet.metrics.detection.metric import Pair
-from gauntlet.metrics.segmentation import calibration, worst_case
+from gauntlet.metrics.intervals import Estimate
+from gauntlet.metrics.segmentation import calibration, estimates, worst_case
 from gauntlet.metrics.segmentation.calibration import PooledConfidence
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
 from gauntlet.metrics.segmentation.figures import image_accuracy, image_iou
@@ -57,6 +60,11 @@ class Images(ABC):
     @abstractmethod
     def right(self) -> FloatArray:
         """(N,) the share of every image that is right: by it a rerun is checked, and an attack succeeds."""
+
+    @property
+    @abstractmethod
+    def estimate(self) -> Estimate:
+        """The dataset figure and how it hangs on each image: what intervals, differences and ratios come from."""
 
     @classmethod
     @abstractmethod
@@ -129,6 +137,12 @@ class LabelImages(Images):
     def right(self) -> FloatArray:
         return image_accuracy(self.headline)
 
+    @cached_property
+    def estimate(self) -> Estimate:
+        if self.views.kind is ViewKind.TRIALS:
+            return reduce(add, map(estimates.miou, self.tables)) * (1 / len(self.tables))
+        return estimates.miou(self.headline)
+
     def _same_truth(self, other: LabelImages) -> bool:
         return np.array_equal(self.headline.ground_truth, other.headline.ground_truth)
 
@@ -165,6 +179,12 @@ class BoxImages(Images):
     @property
     def right(self) -> FloatArray:
         return self.f1
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        pairs = self.pairs()
+        truths, detections = [truth for truth, _ in pairs], [found for _, found in pairs]
+        return average_precision(truths, detections, self.num_classes)["mAP"]
 
     def _same_truth(self, other: BoxImages) -> bool:
         return self.truth == other.truth

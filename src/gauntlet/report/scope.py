@@ -14,6 +14,7 @@ import pandas as pd
 from gauntlet.analysis.frames import MAIN_METRIC, one_name_each
 from gauntlet.analysis.scoring.shared_threats import shared_threats
 from gauntlet.metrics.arithmetic import divide
+from gauntlet.report.image_figures import Images
 from gauntlet.report.naming import slug
 from gauntlet.report.tables import Interval
 from gauntlet.results.model_names import Identified, distinct_names
@@ -154,11 +155,20 @@ class Scope:
         threats = self.of_kind("clean")
         return self.figure(model, threats[0]) if threats else Interval(np.nan)
 
-    def ratio(self, model: str, threat: str) -> Interval:
-        """The main figure over the clean one, Arnab et al.'s IoU ratio; the interval is that of the figure alone."""
-        figure, clean = self.figure(model, threat), self.clean(model).value
-        value, low, high = (float(divide(part, clean)) for part in (figure.value, figure.low, figure.high))
-        return Interval(value, low, high)
+    def ratio(self, model: str, threat: str, images: Mapping[tuple[str, str], Images]) -> Interval:
+        """The main figure over the clean one, Arnab et al.'s IoU ratio; its interval is paired over the images.
+
+        Args:
+            model, threat: whose figure.
+            images: of every evaluation, by model and threat; without those of both there is no interval.
+        """
+        value = float(divide(self.figure(model, threat).value, self.clean(model).value))
+        attacked, clean = images.get((model, threat)), images.get((model, next(iter(self.of_kind("clean")), "")))
+        if attacked is None or clean is None or not attacked.same_images(clean):
+            return Interval(value)
+        if self.metric != MAIN_METRIC[self.task]:
+            return Interval(value)
+        return Interval(value, *(attacked.estimate / clean.estimate).interval().bounds)
 
     @cached_property
     def _shared(self) -> dict[str, list[str]]:

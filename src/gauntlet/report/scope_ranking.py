@@ -142,7 +142,7 @@ class Ranking:
             )
         caption = f"{scope.metric} in per cent on {scope.images} images. The best of every column is bold."
         if any(isinstance(cell, Interval) and not math.isnan(cell.low) for row in rows for cell in row):
-            caption += " Ranges are 95 % bootstrap intervals over images."
+            caption += " Ranges are 95 % intervals over images."
         return Table(
             f"leaderboard-{scope.id}",
             f"By {self.criterion_words}",

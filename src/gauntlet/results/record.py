@@ -188,7 +188,7 @@ class Evaluation:
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """95 % bootstrap intervals of the headline figures that have one."""
+        """95 % intervals over images of the headline figures that have one; from 8 images on."""
         return {
             f.metric: (f.low, f.high)
             for f in self.all_figures

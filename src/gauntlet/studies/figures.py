@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gauntlet.metrics.arithmetic import divide
+from gauntlet.metrics.intervals import LEVEL, of_rows, student
 from gauntlet.report.tables import Interval
 
 FloatArray = npt.NDArray[np.float64]
-LEVEL = 0.95
+DRAWS = 1000
 UNKNOWN: FloatArray = np.full(1, np.nan)
 """What a source does not have."""
 CLEAN = "clean"
@@ -22,7 +24,7 @@ CLEAN = "clean"
 class Figures(ABC):
     """Figures of models, each as several members, under threats.
 
-    Figures are arrays (R,) over resamples of the images; the first entry is the figure of the images as they are, the
+    Figures are arrays (R,): the figure of all images, then without each of them (`metrics.intervals`); the first is the
     only one where a source has no images. What a source does not have is NaN.
 
     Attributes:
@@ -98,8 +100,15 @@ class Figures(ABC):
         return model or self.chosen or self.models[0]
 
 
+class Draws(np.ndarray[Any, np.dtype[np.float64]]):
+    """A figure and what it may be by chance, drawn: its interval is that of the drawn values."""
+
+
 def interval(values: FloatArray) -> Interval:
-    """A figure and its 95 % interval over the resamples."""
+    """A figure and its 95 % interval over the images."""
+    if not isinstance(values, Draws):
+        found = of_rows(values)
+        return Interval(found.value, found.low, found.high)
     finite = values[1:][np.isfinite(values[1:])]
     if not len(finite):
         return Interval(float(values[0]))
@@ -108,41 +117,54 @@ def interval(values: FloatArray) -> Interval:
 
 
 def largest(values: Sequence[FloatArray]) -> FloatArray:
-    """(R,) the largest of several figures, resample by resample."""
+    """(R,) the largest of several figures, set of images by set of images."""
     return np.asarray(np.max(np.stack(values), axis=0))
 
 
 def smallest(values: Sequence[FloatArray]) -> FloatArray:
-    """(R,) the smallest of several figures, resample by resample."""
+    """(R,) the smallest of several figures, set of images by set of images."""
     return np.asarray(np.min(np.stack(values), axis=0))
 
 
 def mean_of(values: Sequence[FloatArray]) -> FloatArray:
-    """(R,) the mean of several figures, resample by resample."""
+    """(R,) the mean of several figures, set of images by set of images."""
     return np.asarray(np.mean(np.stack(values), axis=0))
 
 
 def rank_correlation(first: Sequence[FloatArray], second: Sequence[FloatArray], *, redraw: bool = False) -> FloatArray:
-    """(R,) Spearman's rho of pairs of figures, resample by resample; NaN for fewer than three or without variance.
+    """Spearman's rho of pairs of figures, and what it may be by chance; NaN for fewer than three or without variance.
+
+    Ranks change in steps, so that nothing can be told from single images: figures are drawn together from their
+    intervals, 1000 times.
 
     Args:
         first, second: as many figures each, (R,) or (1,); pairs with a NaN in the first entry are left out.
-        redraw: draw the pairs too in every resample but the first, where they stand for others (models of a kind).
+        redraw: draw the pairs too, where they stand for others (models of a kind).
     """
     pairs = [pair for pair in zip(first, second, strict=True) if np.isfinite(pair[0][0]) and np.isfinite(pair[1][0])]
     if len(pairs) < 3:
         return UNKNOWN
-    x, y = (np.stack(np.broadcast_arrays(*values)) for values in zip(*pairs, strict=True))  # (pairs, R) each
-    rows = max(x.shape[1], y.shape[1])
-    x, y = (np.broadcast_to(values, (len(pairs), rows)) for values in (x, y))
+    x, y = (_draw(np.stack(np.broadcast_arrays(*values))) for values in zip(*pairs, strict=True))  # (pairs, 1 + DRAWS)
     if redraw:
-        drawn = np.random.default_rng(0).integers(0, len(pairs), (len(pairs), rows))
+        drawn = np.random.default_rng(0).integers(0, len(pairs), x.shape)
         drawn[:, 0] = np.arange(len(pairs))
         x, y = (np.take_along_axis(values, drawn, axis=0) for values in (x, y))
     ranks = [_ranks(values) for values in (x, y)]
     one, other = (values - values.mean(axis=0) for values in ranks)
     scale = np.sqrt((one**2).sum(axis=0) * (other**2).sum(axis=0))
-    return np.asarray(divide((one * other).sum(axis=0), scale), dtype=np.float64)
+    return np.asarray(divide((one * other).sum(axis=0), scale), dtype=np.float64).view(Draws)
+
+
+def _draw(values: FloatArray) -> FloatArray:
+    """(P, 1 + DRAWS) figures and drawn ones that spread as their intervals say, alike for all figures of the images."""
+    images = values.shape[1] - 1
+    if images < 2:
+        return np.repeat(values[:, :1], 1 + DRAWS, axis=1)
+    changes = np.nan_to_num(values[:, 1:] - values[:, :1])
+    changes -= changes.mean(axis=1, keepdims=True)
+    spread = student(images - 1) / student(np.inf) * np.sqrt((images - 1) / images)
+    noise = np.random.default_rng(1).standard_normal((images, DRAWS))
+    return np.hstack([values[:, :1], values[:, :1] + spread * changes @ noise])
 
 
 def _ranks(values: FloatArray) -> FloatArray:

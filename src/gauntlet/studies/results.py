@@ -1,4 +1,4 @@
-"""The results of a study: figures of every model, member and threat, with intervals over the same resampled images."""
+"""The results of a study: figures of every model, member and threat, with intervals over the same images."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import Metric
-from gauntlet.metrics.arithmetic import divide, nan_mean
+from gauntlet.metrics.arithmetic import divide
 from gauntlet.metrics.certification import CertificationMetric
-from gauntlet.metrics.segmentation import worst_case
+from gauntlet.metrics.intervals import left_out, mean_of_images, mean_of_ratios
+from gauntlet.metrics.segmentation import estimates, worst_case
 from gauntlet.metrics.segmentation.counts import SCALARS, CountTable, ImageCounts
 from gauntlet.metrics.segmentation.figures import image_iou, mean_iou
 from gauntlet.metrics.views import ViewKind
@@ -29,7 +30,6 @@ FOREGROUND = "foreground"
 MEAN_IOU, ACCURACY = "mIoU", "accuracy"
 WORST = {MEAN_IOU: worst_case.worst_by_image_iou, ACCURACY: worst_case.worst_by_accuracy}
 """By which figure of an image the worst attack of a battery is chosen."""
-RESAMPLES = 1000
 Made = TypeVar("Made")
 Counted = tuple[CountTable, FloatArray]
 """Counts of N images in one view, and their SCALARS (N, 4)."""
@@ -39,7 +39,7 @@ Counted = tuple[CountTable, FloatArray]
 class Results(Figures):
     """Evaluations of a study.
 
-    All evaluations are resampled alike, so that differences and ratios have the intervals of paired figures.
+    All evaluations are of the same images, so that differences and ratios have the intervals of paired figures.
 
     Attributes:
         evaluations: by model, label of the member, label of the threat.
@@ -94,11 +94,7 @@ class Results(Figures):
         return found
 
     def miou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
-        def figure(table: CountTable) -> FloatArray:
-            pooled = table.weighted(self.weights)
-            return np.asarray(mean_iou(pooled.true_positives, pooled.union))
-
-        return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
+        return mean_of([estimates.miou(table).rows() for table in self.tables(member, threat, model, view)])
 
     def trial_ratios(self, member: str, threat: str, model: str | None = None) -> FloatArray:
         """(T,) IoU ratio in every trial of a random model, over its clean mIoU (the mean over trials)."""
@@ -107,35 +103,22 @@ class Results(Figures):
         return np.asarray(divide(np.array(trials), self.miou(member, CLEAN, model)[0]), dtype=np.float64)
 
     def accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
-        def figure(table: CountTable) -> FloatArray:
-            pooled = table.weighted(self.weights)
-            return np.asarray(divide(pooled.true_positives.sum(axis=1), pooled.valid), dtype=np.float64)
-
-        return mean_of([figure(table) for table in self.tables(member, threat, model, view, ACCURACY)])
+        tables = self.tables(member, threat, model, view, ACCURACY)
+        return mean_of([estimates.accuracy(table).rows() for table in tables])
 
     def class_accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
-        def figure(table: CountTable) -> FloatArray:
-            pooled = table.weighted(self.weights)
-            return nan_mean(divide(pooled.true_positives, pooled.ground_truth), axis=-1)
-
-        return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
+        return mean_of([estimates.macc(table).rows() for table in self.tables(member, threat, model, view)])
 
     def image_accuracy(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
-        def figure(table: CountTable) -> FloatArray:
-            values = np.asarray(divide(table.true_positives.sum(axis=1), table.valid), dtype=np.float64)  # (N,)
-            weights = self.weights * ~np.isnan(values)
-            return np.asarray(divide(weights @ np.nan_to_num(values), weights.sum(axis=1)), dtype=np.float64)
-
-        return mean_of([figure(table) for table in self.tables(member, threat, model, view, ACCURACY)])
+        tables = self.tables(member, threat, model, view, ACCURACY)
+        return mean_of([estimates.accuracy_of_images(table).rows() for table in tables])
 
     def image_miou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         """(N,) mIoU of every image; of a random model, the mean over its trials."""
         return mean_of([image_iou(table) for table in self.tables(member, threat, model, view)])
 
     def nmiou(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
-        values = self.image_miou(member, threat, model, view)
-        weights = self.weights * ~np.isnan(values)
-        return np.asarray(divide(weights @ np.nan_to_num(values), weights.sum(axis=1)))
+        return mean_of_images(self.image_miou(member, threat, model, view)).rows()
 
     def image_ids(self, member: str, threat: str, model: str | None = None) -> list[str]:
         """The ids of the N images, in the order of all arrays."""
@@ -145,8 +128,8 @@ class Results(Figures):
 
     def certainty(self, name: str, member: str, threat: str, model: str | None = None) -> FloatArray:
         def figure(table: CountTable, scalars: FloatArray) -> FloatArray:
-            sums = scalars[:, SCALARS.index(name)]
-            return np.asarray(divide(self.weights @ sums, self.weights @ table.valid), dtype=np.float64)
+            sums = scalars[:, [SCALARS.index(name)]]
+            return mean_of_ratios(sums, table.valid[:, None]).rows()
 
         return mean_of([figure(*counted) for counted in self._counts(member, threat, model, "all", MEAN_IOU)])
 
@@ -157,13 +140,12 @@ class Results(Figures):
         assert started is not None  # it was evaluated
         told = [row.details.get("zero_gradient_share") for row in self.store.image_rows(started)]
         shares = np.array([np.nan if each is None else each for each in told], dtype=np.float64)  # (N,)
-        weights = self.weights * ~np.isnan(shares)
-        return np.asarray(divide(weights @ np.nan_to_num(shares), weights.sum(axis=1)), dtype=np.float64)
+        return mean_of_images(shares).rows()
 
     def abstention(self, member: str, threat: str, model: str | None = None, view: str = "all") -> FloatArray:
         def figure(table: CountTable) -> FloatArray:
-            said = divide(self.weights @ table.predicted.sum(axis=1), self.weights @ table.valid)
-            return np.asarray(1 - said, dtype=np.float64)
+            silent = table.valid - table.predicted.sum(axis=1)
+            return mean_of_ratios(silent[:, None], table.valid[:, None]).rows()
 
         return mean_of([figure(table) for table in self.tables(member, threat, model, view)])
 
@@ -232,9 +214,8 @@ class Results(Figures):
 
     @cached_property
     def weights(self) -> FloatArray:
-        """(R, N): how often an image is drawn in each resample; the first row counts each once."""
-        drawn = np.random.default_rng(0).multinomial(self.images, np.full(self.images, 1 / self.images), size=RESAMPLES)
-        return np.vstack([np.ones((1, self.images)), drawn]).astype(np.float64)
+        """(R, N) how often an image counts: each once in the first row, then without each image."""
+        return left_out(self.images)
 
 
 def _background(metric: Metric) -> int:

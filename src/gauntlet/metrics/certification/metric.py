@@ -15,6 +15,7 @@ from gauntlet.metrics.arithmetic import BoolArray, divide
 from gauntlet.metrics.certification.testing import certified_radius, check_taus, check_testing, p_values, rejected
 from gauntlet.metrics.certification.votes import Votes
 from gauntlet.metrics.contract import Figure, Metric, metrics
+from gauntlet.metrics.segmentation import estimates
 from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.counts import CountTable
 from gauntlet.metrics.views import Views
@@ -102,7 +103,7 @@ class CertificationMetric(Metric):
         for name, tau in zip(names, self.tau, strict=False):
             figures += self._certified_figures(tables[name], tau, name)
         for name in (VOTES, BASE):
-            bounds = segmentation.intervals(tables[name])
+            bounds = estimates.intervals(tables[name])
             values = {"aAcc": segmentation.pixel_accuracy(tables[name]), "mIoU": segmentation.cmiou(tables[name])}
             figures += [
                 Figure(metric, value, name, low=bounds[metric][0], high=bounds[metric][1])
@@ -123,7 +124,7 @@ class CertificationMetric(Metric):
         ]
 
     def _certified_figures(self, table: CountTable, tau: float, view: str) -> list[Figure]:
-        bounds = segmentation.intervals(table)
+        bounds = estimates.intervals(table)
         values = {
             "certified_accuracy": (segmentation.pixel_accuracy(table), bounds["aAcc"]),
             "certified_mIoU": (segmentation.cmiou(table), bounds["mIoU"]),

@@ -14,6 +14,7 @@ from gauntlet.metrics.arithmetic import BoolArray, FloatArray, divide, nan_mean
 from gauntlet.metrics.detection.figures import IOU, SCORE
 from gauntlet.metrics.detection.overlap import box_iou, ignored_objects
 from gauntlet.metrics.detection.table import IntArray, ObjectTable
+from gauntlet.metrics.intervals import Estimate, mean_of_images, mean_of_ratios
 from gauntlet.samples import Boxes
 
 TYPES = ("Cls", "Loc", "Both", "Dupe", "Bkg", "Miss")
@@ -174,20 +175,20 @@ class Fates:
     repeated: FloatArray
     states: Sequence[npt.NDArray[np.int8]]
 
-    def figures(self, weights: FloatArray | None = None) -> dict[str, FloatArray]:
-        """Shares of objects and of detections, and detections per image, pooled; NaN without any.
+    def figures(self) -> dict[str, float]:
+        """Shares of objects and of detections, and detections per image, pooled; NaN without any."""
+        return {name: each.value for name, each in self.estimates().items()}
 
-        Args:
-            weights: (R, N) how often each image is counted; once by default, R = 1.
-        """
-        weights = np.ones((1, len(self.objects))) if weights is None else weights
-        images = weights.sum(axis=1)
-        objects, detections = weights @ self.objects, weights @ self.detections
-        shares = {name: divide(weights @ getattr(self, name), objects) for name in ("found", "misnamed", "disappeared")}
-        for name in ("hallucinated", "repeated"):
-            shares[name] = divide(weights @ getattr(self, name), detections)
-            shares[f"{name}_per_image"] = divide(weights @ getattr(self, name), images)
-        return shares
+    def estimates(self) -> dict[str, Estimate]:
+        """The figures with what their intervals come from."""
+        of_objects = {name: (getattr(self, name), self.objects) for name in ("found", "misnamed", "disappeared")}
+        of_detections = {name: (getattr(self, name), self.detections) for name in ("hallucinated", "repeated")}
+        shares = {**of_objects, **of_detections}
+        made = {name: mean_of_ratios(*(part[:, None] for part in parts)) for name, parts in shares.items()}
+        for name in of_detections:
+            per_image = mean_of_images(np.asarray(getattr(self, name), np.float64), limits=(0.0, np.inf))
+            made[f"{name}_per_image"] = per_image
+        return made
 
 
 def object_fates(

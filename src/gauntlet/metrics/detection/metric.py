@@ -10,14 +10,14 @@ import numpy as np
 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import BoolArray, FloatArray, corruption_error, divide, nan_mean
-from gauntlet.metrics.bootstrap import joint_intervals
 from gauntlet.metrics.contract import NAN, Figure, Metric, metrics
 from gauntlet.metrics.detection import voc_figures
-from gauntlet.metrics.detection.coco_figures import MOST_DETECTIONS, THRESHOLDS, CocoCurves, coco_curves
+from gauntlet.metrics.detection.coco_figures import CocoCurves, coco_curves
 from gauntlet.metrics.detection.counts import ImageObjects, ObjectView
 from gauntlet.metrics.detection.error_types import Fates, error_types, object_fates
+from gauntlet.metrics.detection.estimates import average_precision
 from gauntlet.metrics.detection.figures import ImageFigures, image_figures
-from gauntlet.metrics.detection.table import ObjectTable, WeightedPrecision
+from gauntlet.metrics.intervals import mean_of_images, mean_of_ratios
 from gauntlet.metrics.selection import Selection, select
 from gauntlet.metrics.views import REGION, ViewKind, Views
 from gauntlet.samples import Boxes
@@ -140,7 +140,7 @@ class DetectionMetric(Metric):
         errors = error_types(*_columns(pairs), len(self.class_names))
         values = {f"dAP_{name}": value for name, value in errors.gains.items()}
         values |= {f"errors_{name}": float(count) if pairs else NAN for name, count in errors.counts.items()}
-        return values | {name: float(value[0]) for name, value in fates.figures().items()}
+        return values | fates.figures()
 
     def _class_figures(self, per_class: dict[str, FloatArray], view: str = "all") -> list[Figure]:
         return [
@@ -152,26 +152,13 @@ class DetectionMetric(Metric):
     def _intervals(
         self, pairs: Sequence[Pair], per_image: ImageFigures, fates: Fates
     ) -> dict[str, tuple[float, float]]:
-        """Bootstrap over images: detections are matched once, a resample only weighs the images anew."""
-        if len(pairs) < 2:
-            return {}
-        table = ObjectTable.of(*_columns(pairs), len(self.class_names))
-        precision = WeightedPrecision(table, THRESHOLDS, MOST_DETECTIONS[-1])
-
-        def figures(weights: FloatArray) -> dict[str, FloatArray]:
-            average = precision(weights)  # (R, T, K)
-            count = weights.sum(axis=1)
-            return {
-                "mAP": nan_mean(average.reshape(len(weights), -1), axis=1),
-                "mAP50": nan_mean(average[:, THRESHOLDS.index(0.5)], axis=1),
-                "mAP75": nan_mean(average[:, THRESHOLDS.index(0.75)], axis=1),
-                "F1_images": weights @ per_image.f1 / count,
-                "boxes_per_image": weights @ per_image.boxes / count,
-                "mislabel_rate": divide(weights @ per_image.mislabelled, weights @ per_image.matches),
-                **fates.figures(weights),
-            }
-
-        return joint_intervals(figures, len(pairs))
+        """Intervals over images: detections are matched once, then counted without each image."""
+        estimates = average_precision(*_columns(pairs), len(self.class_names)) | {
+            "F1_images": mean_of_images(per_image.f1),
+            "boxes_per_image": mean_of_images(per_image.boxes, limits=(0.0, np.inf)),
+            "mislabel_rate": mean_of_ratios(per_image.mislabelled[:, None], per_image.matches[:, None]),
+        }
+        return {name: each.interval().bounds for name, each in {**estimates, **fates.estimates()}.items()}
 
     def _region_figures(self, images: Sequence[ImageObjects]) -> list[Figure]:
         inside, outside, clean_inside, clean_outside = (_pairs(images, view) for view in range(len(REGION)))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gauntlet.metrics.arithmetic import FloatArray, divide
-from gauntlet.metrics.bootstrap import joint_intervals
+from gauntlet.metrics.intervals import FRACTION, of_rows, sums_left_out
 from gauntlet.metrics.segmentation.confidence_counts import (
     COARSE_BINS,
     CONFIDENCE_BINS,
@@ -29,6 +29,8 @@ FIGURES = (
     *("AUROC_low", "AUROC_high", "FPR95_low", "FPR95_high", "NLL", "Brier"),
 )
 """The figures of one evaluation; `_low` and `_high` bound the figure of single pixels, which bins leave open."""
+LIMITS = {"ECE": FRACTION, "overconfidence": FRACTION, "AUROC": FRACTION, "NLL": (0.0, np.inf), "Brier": (0.0, 2.0)}
+"""The figures that have intervals, and the least and the largest value of each."""
 WIDTH = 3 * CONFIDENCE_BINS + 2 * LOG_ODDS_BINS + 2
 """Numbers in one row of histograms: 2447."""
 
@@ -202,7 +204,7 @@ def classwise_error(probabilities: FloatArray, labels: npt.NDArray[np.integer], 
 
 @dataclass(frozen=True)
 class PooledConfidence:
-    """Histograms of many images or of resamples of them, R rows: what every figure here is computed from.
+    """Histograms of many images, or of R sets of them: what every figure here is computed from.
 
     Attributes:
         right, wrong, confidence: (R, 15) in equal bins of the confidence.
@@ -236,8 +238,8 @@ class PooledConfidence:
         return values | {"NLL": divide(self.nll, pixels), "Brier": divide(self.brier, pixels)}
 
 
-def _resampled(pooled: PooledConfidence) -> dict[str, FloatArray]:
-    """The figures that have intervals: those that are cheap enough to be computed a thousand times per evaluation."""
+def _of_sums(pooled: PooledConfidence) -> dict[str, FloatArray]:
+    """The figures that have intervals: those that are cheap enough to be computed without every image."""
     pixels = pooled.right.sum(axis=1) + pooled.wrong.sum(axis=1)
     gaps, shares = bin_gaps(pooled.right, pooled.wrong, pooled.confidence)
     return {
@@ -276,11 +278,12 @@ def pool(rows: Sequence[FloatArray] | FloatArray) -> PooledConfidence:
 
 
 def intervals(rows: FloatArray) -> dict[str, tuple[float, float]]:
-    """95 % bootstrap intervals over images of ECE, overconfidence, AUROC, NLL and Brier; empty for fewer than two.
+    """95 % intervals over images of ECE, overconfidence, AUROC, NLL and Brier; empty where some image has none.
 
     Args:
         rows: (N, 2447) histograms of N images.
     """
-    if len(rows) < 2 or np.isnan(rows[:, 0]).any():
+    if np.isnan(rows[:, 0]).any():
         return {}
-    return joint_intervals(lambda weights: _resampled(PooledConfidence.of(weights @ rows)), len(rows))
+    figures = _of_sums(PooledConfidence.of(sums_left_out(rows)))
+    return {name: of_rows(values, limits=LIMITS[name]).bounds for name, values in figures.items()}

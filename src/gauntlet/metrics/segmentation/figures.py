@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from gauntlet.metrics.arithmetic import FloatArray, divide, nan_mean
-from gauntlet.metrics.bootstrap import RESAMPLES, joint_intervals
 from gauntlet.metrics.segmentation.counts import CountTable
 
 ClassesOfImage = Literal["union", "ground_truth", "all"]
@@ -30,31 +29,6 @@ def mean_image_accuracy(table: CountTable) -> float:
     Of counts inside a region this is A_M, of counts outside it A_Mbar.
     """
     return float(nan_mean(image_accuracy(table)))
-
-
-def paired_intervals(
-    accuracy: FloatArray, clean: FloatArray, *, resamples: int = RESAMPLES
-) -> dict[str, tuple[float, float]]:
-    """95 % bootstrap intervals over images of A, its clean value and RCE = (A_clean - A) / A_clean.
-
-    Both means are taken over the same resampled images, so that RCE has the interval of a paired figure. NaN when fewer
-    than two images have a value.
-
-    Args:
-        accuracy, clean: (N,) accuracy of every image in one region, or with one importance; NaN where it has none.
-        resamples: number of bootstrap samples.
-    """
-    known = ~np.isnan(accuracy) & ~np.isnan(clean)
-    accuracy, clean = accuracy[known], clean[known]
-
-    def figures(weights: FloatArray) -> dict[str, FloatArray]:
-        images = weights.sum(axis=1)
-        means, base = weights @ accuracy / images, weights @ clean / images
-        return {"A": means, "A_clean": base, "RCE": divide(base - means, base)}
-
-    if len(accuracy) < 2:
-        return dict.fromkeys(("A", "A_clean", "RCE"), (float("nan"), float("nan")))
-    return joint_intervals(figures, len(accuracy), resamples=resamples)
 
 
 def importance_accuracy(correct: FloatArray, total: FloatArray) -> float:
@@ -123,30 +97,3 @@ def image_iou(table: CountTable, classes: ClassesOfImage = "union") -> FloatArra
 def nmiou(table: CountTable, classes: ClassesOfImage = "union") -> float:
     """NmIoU: mean over images of their mean IoU; images without a valid pixel are skipped."""
     return float(nan_mean(image_iou(table, classes)))
-
-
-def intervals(table: CountTable, *, resamples: int = RESAMPLES) -> dict[str, tuple[float, float]]:
-    """95 % bootstrap intervals over images of mIoU, mAcc, aAcc, aAcc_images and NmIoU.
-
-    NaN when fewer than two images have a valid pixel.
-
-    Args:
-        table: counts of N images.
-        resamples: number of bootstrap samples.
-    """
-    table = table.select(np.flatnonzero(table.valid > 0))
-    of_images = {"aAcc_images": image_accuracy(table), "NmIoU": image_iou(table)}
-
-    def figures(weights: FloatArray) -> dict[str, FloatArray]:
-        sums = table.weighted(weights)  # a row per resample
-        of_sums = {
-            "mIoU": image_iou(sums),
-            "mAcc": nan_mean(divide(sums.true_positives, sums.ground_truth), axis=1),
-            "aAcc": image_accuracy(sums),
-        }
-        images = weights.sum(axis=1)
-        return of_sums | {name: weights @ values / images for name, values in of_images.items()}
-
-    if len(table) < 2:
-        return dict.fromkeys(("mIoU", "mAcc", "aAcc", *of_images), (float("nan"), float("nan")))
-    return joint_intervals(figures, len(table), resamples=resamples)

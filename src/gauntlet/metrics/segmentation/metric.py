@@ -13,7 +13,8 @@ from gauntlet.class_numbers import check_background, check_void
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import BoolArray, FloatArray, corruption_error, divide, nan_mean
 from gauntlet.metrics.contract import NAN, Figure, Metric, metrics
-from gauntlet.metrics.segmentation import calibration, worst_case
+from gauntlet.metrics.intervals import Estimate
+from gauntlet.metrics.segmentation import calibration, estimates, worst_case
 from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.confidence_counts import ConfidenceCounts, count_confidence
 from gauntlet.metrics.segmentation.confusion import NO_LABEL, confusion
@@ -165,7 +166,8 @@ class SegmentationMetric(Metric):
         if views.kind is ViewKind.WHOLE:
             return self._whole_figures(reduced, 0)
         if views.kind is ViewKind.TRIALS:
-            return trial_figures([self._whole_figures(reduced, view) for view in range(len(views))], views)
+            by_trial = [self._whole_figures(reduced, view) for view in range(len(views))]
+            return trial_figures(by_trial, views, {*estimates.STATISTICS, *calibration.LIMITS})
         if views.kind is ViewKind.REGION:
             return self._region_figures(reduced)
         return self._battery_figures(reduced, views)
@@ -188,7 +190,7 @@ class SegmentationMetric(Metric):
         ]
 
     def _headline(self, table: CountTable, foreground: CountTable | None) -> list[Figure]:
-        bounds = segmentation.intervals(table)
+        bounds = estimates.intervals(table)
         values = {
             "mIoU": segmentation.cmiou(table),
             "mAcc": segmentation.mean_class_accuracy(table),
@@ -197,13 +199,17 @@ class SegmentationMetric(Metric):
             "aAcc_images": segmentation.mean_image_accuracy(table),
         }
         figures = [Figure(name, value, low=bounds[name][0], high=bounds[name][1]) for name, value in values.items()]
-        figures += self._class_figures("IoU", segmentation.class_iou(table))
-        figures += self._class_figures("Acc", segmentation.class_accuracy(table))
+        figures += self._class_intervals("IoU", estimates.class_iou(table))
+        figures += self._class_intervals("Acc", estimates.class_accuracy(table))
         return figures + self._foreground_figures(foreground)
 
     def _class_figures(self, metric: str, values: FloatArray, view: str = "all") -> list[Figure]:
         named = zip(self.class_names, values, strict=True)
         return [Figure(metric, float(value), view=view, class_name=name) for name, value in named]
+
+    def _class_intervals(self, metric: str, found: Sequence[Estimate]) -> list[Figure]:
+        named = zip(self.class_names, (each.interval() for each in found), strict=True)
+        return [Figure(metric, each.value, "all", name, each.low, each.high) for name, each in named]
 
     def _foreground_figures(
         self,
@@ -284,7 +290,7 @@ class SegmentationMetric(Metric):
     @staticmethod
     def _paired(suffix: str, accuracy: FloatArray, clean: FloatArray) -> list[Figure]:
         """A, its clean value and RCE from the accuracies of the images, (N,) each, with intervals."""
-        bounds = segmentation.paired_intervals(accuracy, clean)
+        bounds = estimates.paired_intervals(accuracy, clean)
         mean, base = float(nan_mean(accuracy)), float(nan_mean(clean))
         values = {
             f"A_{suffix}": (mean, bounds["A"]),
@@ -305,7 +311,7 @@ class SegmentationMetric(Metric):
         tables = [reduced.table(view) for view in range(len(views))]
         by_accuracy, by_iou = worst_case.worst_by_accuracy(tables), worst_case.worst_by_image_iou(tables)
         hardest, hardest_iou = (worst_case.chosen(tables, each.choice) for each in (by_accuracy, by_iou))
-        bounds, bounds_iou = segmentation.intervals(hardest), segmentation.intervals(hardest_iou)
+        bounds, bounds_iou = estimates.intervals(hardest), estimates.intervals(hardest_iou)
         values = {
             "mIoU": (segmentation.cmiou(hardest_iou), bounds_iou["mIoU"]),
             "NmIoU": (segmentation.nmiou(hardest_iou), bounds_iou["NmIoU"]),
@@ -315,7 +321,7 @@ class SegmentationMetric(Metric):
             "mIoU_greedy": (worst_case.greedy_cmiou(worst_case.freeze_floor(tables))[0], (NAN, NAN)),
         }
         figures = [Figure(name, value, low=low, high=high) for name, (value, (low, high)) in values.items()]
-        figures += self._class_figures("IoU", segmentation.class_iou(hardest_iou))
+        figures += self._class_intervals("IoU", estimates.class_iou(hardest_iou))
         confidence = np.stack([reduced.confidence(view) for view in range(len(views))])  # (A, N, 2447)
         scalars = np.stack([reduced.scalars(view) for view in range(len(views))])  # (A, N, 4)
         images = np.arange(len(by_accuracy.choice))

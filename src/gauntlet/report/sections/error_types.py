@@ -59,7 +59,7 @@ def _counted(images: BoxImages) -> dict[str, float]:
     errors, fates = error_types(truths, detections, images.num_classes), object_fates(truths, detections).figures()
     values = {f"dAP_{name}": value for name, value in errors.gains.items()}
     values |= {f"errors_{name}": float(count) for name, count in errors.counts.items()}
-    return values | {name: float(fates[name][0]) for name in (*FATES, MADE_UP)}
+    return values | {name: fates[name] for name in (*FATES, MADE_UP)}
 
 
 def gain_panel(scope: Scope, ranking: Ranking, values: Values) -> Panel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from gauntlet.analysis import curve
@@ -68,8 +69,8 @@ def curve_panel(figures: pd.DataFrame, scope: Scope, ranking: Ranking, parameter
         return None
     points = curve(figures[clean | given], parameter, view.metric)
     if view.relative:
-        shares = {name: points[name] / points["clean"] for name in ("value", "low", "high")}
-        points = points.assign(**shares)
+        # The interval of a share is paired over images: it stands in the table of ratios, and not here.
+        points = points.assign(value=points["value"] / points["clean"], low=np.nan, high=np.nan)
     points = points.dropna(subset=["value"])  # an empty region has no figure
     option = curve_options()[parameter]
     start = " The point at 0 is the clean figure." if points["x"].eq(0).any() and view not in REGION_VIEWS else ""
@@ -94,6 +95,7 @@ def curve_panel(figures: pd.DataFrame, scope: Scope, ranking: Ranking, parameter
         )
     if not charts:
         return None
-    caption = f"{start} Bars are 95 % intervals. Click a name to hide it, twice to see it alone.".strip()
+    bars = " Bars are 95 % intervals." if points["low"].notna().any() else ""
+    caption = f"{start}{bars} Click a name to hide it, twice to see it alone.".strip()
     title = f"By {parameter}" if view.prefix == "curve" else f"{view.title} by {parameter}"
     return Panel(f"{view.prefix}-{parameter}-{scope.id}", title, caption, charts, "threat")

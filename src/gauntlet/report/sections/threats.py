@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 from gauntlet.report.charts import Axis, BarChart, Panel, PointChart, Series
 from gauntlet.report.document import Block, Section
+from gauntlet.report.image_figures import Images
 from gauntlet.report.naming import slug
 from gauntlet.report.scope import Scope, kind_title
 from gauntlet.report.scope_ranking import Ranking, worst_name
@@ -13,13 +17,15 @@ from gauntlet.report.tables import Cell, Column, Table
 _CHOSEN_BY = (("chosen_by_accuracy", "by accuracy"), ("chosen_by_mIoU", "by mIoU"), ("chosen_by_F1", "by F1"))
 
 
-def sections(scope: Scope, ranking: Ranking, reference: str | None = None) -> list[Section]:
+def sections(
+    scope: Scope, ranking: Ranking, images: Mapping[tuple[str, str], Images], reference: str | None = None
+) -> list[Section]:
     """One section per kind of threat that is there; corruption errors are also given against a reference model."""
     made = []
     for kind in scope.kinds:
         blocks: list[Block] = [matrix_table(scope, ranking, kind)]
         if kind == "attack":
-            blocks.append(matrix_table(scope, ranking, kind, relative=True))
+            blocks.append(matrix_table(scope, ranking, kind, images))
         blocks += regions.blocks(scope, ranking, kind, reference)
         if kind == "battery":
             blocks += battery_blocks(scope, ranking)
@@ -54,16 +60,19 @@ def overview(scope: Scope, ranking: Ranking) -> Panel | None:
     return Panel(f"overview-{scope.id}", "Worst cases at a glance", caption, {"all": chart})
 
 
-def matrix_table(scope: Scope, ranking: Ranking, kind: str, *, relative: bool = False) -> Table:
+def matrix_table(
+    scope: Scope, ranking: Ranking, kind: str, images: Mapping[tuple[str, str], Images] | None = None
+) -> Table:
     """Models and threats of a kind; whichever are fewer stand in the columns, clean beside them.
 
     Args:
         scope, ranking: what is compared.
         kind: of threat.
-        relative: the kept share of the clean figure instead (Arnab et al.'s IoU ratio).
+        images: of every evaluation, for the kept share of the clean figure instead (Arnab et al.'s IoU ratio).
     """
+    relative = images is not None
     names = [*([] if relative else scope.of_kind("clean")), *scope.of_kind(kind)]
-    figure = scope.ratio if relative else scope.figure
+    figure = scope.figure if images is None else partial(scope.ratio, images=images)
     title = f"{scope.metric} ratio by threat" if relative else f"{scope.metric} by threat"
     identity = f"{slug(kind)}-{'ratios' if relative else 'figures'}-{scope.id}"
     caption = f"{scope.metric} in per cent; a dash where a model was not evaluated."

@@ -92,7 +92,7 @@ def holds(excess: Mapping[str, FloatArray]) -> str:
     found: dict[str, list[str]] = {"NOT at": [], "not certain at": []}
     for where, each in excess.items():
         if each[0] > SLACK:
-            certain = not interval(each).low <= 0  # one figure without resamples has no bounds
+            certain = len(each) == 1 or interval(each).low > 0  # printed figures have no images
             found["NOT at" if certain else "not certain at"].append(f"{where} ({in_points(each)})")
     return "; ".join(f"{word} {', '.join(places)}" for word, places in found.items() if places) or "yes"
 

@@ -15,10 +15,9 @@ import numpy.typing as npt
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
-from gauntlet.metrics.arithmetic import divide
+from gauntlet.metrics.segmentation import estimates
 from gauntlet.metrics.segmentation.confusion import confusion
 from gauntlet.metrics.segmentation.counts import CountTable
-from gauntlet.metrics.segmentation.figures import image_iou, mean_iou
 from gauntlet.studies.figures import FloatArray
 from gauntlet.studies.pages.contract import Runs
 
@@ -29,38 +28,32 @@ MOST_MAPS = 400
 
 @dataclass(frozen=True)
 class Blind:
-    """How right the map is on the images of a part, resampled as its evaluations are.
+    """How right the map is on the images of a part.
 
     Attributes:
         maps: how many label maps it was made of.
         table: its counts on the N images.
-        weights: (R, N), how often an image is drawn in each resample.
     """
 
     maps: int
     table: CountTable
-    weights: FloatArray
 
     name = "no image at all"  # what its rows and columns are called
 
     @property
     def accuracy(self) -> FloatArray:
         """(R,) right pixels of all images over all pixels that count."""
-        pooled = self.table.weighted(self.weights)
-        return np.asarray(divide(pooled.true_positives.sum(axis=1), pooled.valid))
+        return estimates.accuracy(self.table).rows()
 
     @property
     def miou(self) -> FloatArray:
         """(R,) CmIoU: mean over classes, pixels of all images pooled."""
-        pooled = self.table.weighted(self.weights)
-        return np.asarray(mean_iou(pooled.true_positives, pooled.union))
+        return estimates.miou(self.table).rows()
 
     @property
     def nmiou(self) -> FloatArray:
         """(R,) NmIoU: mean over images of their mIoU; images without a pixel that counts are left out."""
-        values = image_iou(self.table)
-        weights = self.weights * ~np.isnan(values)
-        return np.asarray(divide(weights @ np.nan_to_num(values), weights.sum(axis=1)))
+        return estimates.miou_of_images(self.table).rows()
 
     @property
     def words(self) -> str:
@@ -76,7 +69,7 @@ def blind(runs: Runs) -> Blind:
     dataset, training = runs.dataset, training_split(runs.dataset)
     prediction = most_frequent(label_maps(training), dataset.num_classes)
     table = judge(prediction, label_maps(dataset), dataset.num_classes, dataset.ignore_index)
-    return Blind(len(training), table, runs.results.weights)
+    return Blind(len(training), table)
 
 
 def training_split(dataset: Dataset) -> Dataset:

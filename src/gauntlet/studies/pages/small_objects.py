@@ -9,7 +9,8 @@ import pandas as pd
 from gauntlet.analysis import by_size, stored_objects
 from gauntlet.analysis.size_bias import FRACTION_NAMES, LARGE_OBJECTS, SMALL_OBJECTS, kept_recall
 from gauntlet.metrics.arithmetic import divide
-from gauntlet.studies.figures import UNKNOWN, FloatArray, mean_of, smallest
+from gauntlet.metrics.intervals import mean_of_ratios
+from gauntlet.studies.figures import UNKNOWN, FloatArray, smallest
 from gauntlet.studies.pages.contract import NETWORK, Runs
 from gauntlet.studies.pages.markdown import judged, percent, section, table, with_interval
 from gauntlet.studies.pages.worst_case import BATTERY, CLEAN, fully_attacked
@@ -75,11 +76,11 @@ def kept_iou(runs: Runs, model: str, names: Sequence[str]) -> FloatArray:
 
 
 def class_iou(runs: Runs, threat: str, model: str, names: Sequence[str]) -> FloatArray:
-    """(R,) mean IoU of some classes over the resampled images, each image under its worst attack."""
-    results, classes = runs.results, list(runs.dataset.class_names)
-    pooled = results.tables(NETWORK, threat, model)[0].weighted(results.weights)
-    return mean_of([divide(pooled.true_positives[:, index], pooled.union[:, index])
-                    for index in map(classes.index, names)])  # fmt: skip
+    """(R,) mean IoU of some classes, each image under its worst attack."""
+    table, classes = runs.results.tables(NETWORK, threat, model)[0], list(runs.dataset.class_names)
+    chosen = [classes.index(name) for name in names]
+    parts = (table.true_positives, table.union, table.ground_truth)
+    return mean_of_ratios(*(part[:, chosen] for part in parts), counted=table.valid > 0).rows()
 
 
 def size_section(runs: Runs) -> str:

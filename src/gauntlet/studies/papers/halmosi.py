@@ -21,6 +21,7 @@ from gauntlet.analysis import (
 from gauntlet.analysis.distribution import AGGREGATED
 from gauntlet.analysis.size_bias import FRACTION_NAMES, LARGE_OBJECTS, SMALL_OBJECTS, kept_recall
 from gauntlet.metrics.arithmetic import divide
+from gauntlet.metrics.intervals import mean_of_images
 from gauntlet.metrics.segmentation.figures import image_accuracy
 from gauntlet.report.charts import Axis, Chart, LineChart, Panel, PointChart, Series
 from gauntlet.report.document import Block
@@ -274,13 +275,14 @@ def alma_leads(results: Results, view: str) -> FloatArray:
     small = np.sort(norms.min(axis=1))[(len(norms) - 1) // 4]
     if np.isinf(small):
         return np.full(len(results.weights), np.nan)
-    shares = results.weights @ (norms <= small) / results.images
+    shares = results.weights @ (norms <= small) / results.weights.sum(axis=1, keepdims=True)
     return np.asarray(shares[:, 0] - shares[:, 1:].max(axis=1))
 
 
 def fooled_up_to(results: Results, view: str, level: float) -> FloatArray:
     """(R,) share of the images that some attack fools with a norm up to a number of grey levels of 255."""
-    return np.asarray(results.weights @ (norms_by_attack(results, view).min(axis=1) <= level / 255) / results.images)
+    fooled = norms_by_attack(results, view).min(axis=1) <= level / 255
+    return mean_of_images(fooled).rows()
 
 
 def hardly_fooled(view: str, level: float, results: Results) -> FloatArray:

@@ -393,7 +393,7 @@ def shares_won(results: Results) -> FloatArray:
     per_image = results.evaluation(PLAIN, ATTACKED).per_image
     wide = per_image[per_image["view"].isin(ATTACKS)].pivot(index="image_id", columns="view", values="mIoU")
     values = wide.loc[results.image_ids(PLAIN, CLEAN), list(ATTACKS)].to_numpy(float)  # (N, attacks)
-    return np.asarray(results.weights @ credit_per_image(values.T).T / results.images)
+    return np.asarray(results.weights @ credit_per_image(values.T).T / results.weights.sum(axis=1, keepdims=True))
 
 
 def none_dominates(results: Results) -> FloatArray:

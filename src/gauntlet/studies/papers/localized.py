@@ -328,7 +328,7 @@ def same_order(results: Figures) -> FloatArray:
     few, many = (
         [attacked_error(_BY_STEPS[steps], results, model) for model in results.models] for steps in (50.0, 250.0)
     )
-    return np.asarray(rank_correlation(few, many, redraw=True) - 0.8)
+    return rank_correlation(few, many, redraw=True) - 0.8
 
 
 CORNER = attacked(position="bottom-left")
@@ -382,7 +382,7 @@ def unrelated(results: Figures) -> FloatArray:
         [adversarial(results, model) for model in results.models],
         redraw=True,
     )
-    return np.asarray(0.5 - rho)
+    return 0.5 - rho
 
 
 def light_networks(results: Figures) -> FloatArray:
