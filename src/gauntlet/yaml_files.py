@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,7 @@ def parse_yaml(text: str) -> Any:
 
     try:
         # As yaml.safe_load, with a look at its size in between.
-        loader = yaml.SafeLoader(text)
+        loader = _loader()(text)
         node = loader.get_single_node()
         if node is None:
             return None
@@ -62,6 +64,20 @@ def parse_yaml(text: str) -> Any:
     # Numbers and dates that are none, keys that cannot be keys: PyYAML lets Python's own errors through.
     except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise GauntletError(" ".join(str(error).split()) or type(error).__name__) from None
+
+
+@cache
+def _loader() -> Any:
+    """PyYAML's safe loader, which also takes 1e-05 (no point) for a number, as JSON and YAML 1.2 do."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
+    )
+    return Loader
 
 
 def _size(node: Any, known: dict[int, int]) -> int:

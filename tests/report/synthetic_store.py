@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -122,7 +123,7 @@ def fill_store(
                 "device": "cpu",
                 "batch_size": 4,
                 "precision": "fp32",
-                "command": f"gauntlet run --model '{model}'",
+                "command": shlex.join(["gauntlet", "run", "--model", model]),
             }
             started = store.begin(job, images=images, batch_size=4, metric=metric_options, provenance=provenance)
             keep = threat.weak + (threat.strong - threat.weak) * robust

@@ -206,8 +206,7 @@ class Subset(Dataset):
         self.background_index, self.colors = dataset.background_index, dataset.colors
         self.box_class_names, self.protocol = dataset.box_class_names, dataset.protocol
         self.has_depth, self.trusted = dataset.has_depth, dataset.trusted
-        said = {"limit": length, **({"spread": True} if spread else {})}
-        self.origin = None if dataset.origin is None else {**dataset.origin, **said}
+        self.origin = _origin_of_subset(dataset, length, spread)
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -223,3 +222,15 @@ class Subset(Dataset):
         self, positions: Sequence[int], told: Told | None = None, samples: Sequence[Sample] | None = None
     ) -> list[str]:
         return self._dataset.image_digests([self._positions[position] for position in positions], told, samples)
+
+
+def _origin_of_subset(dataset: Dataset, length: int, spread: bool) -> Mapping[str, Any] | None:
+    """Arguments that make a subset; None for a part of spread images or the reverse, which no arguments make."""
+    origin = dataset.origin
+    if origin is None:
+        return None
+    if length == len(dataset):
+        return {**origin, "limit": length}
+    if "limit" in origin and (spread or origin.get("spread")):
+        return None
+    return {**origin, "limit": length, **({"spread": True} if spread else {})}

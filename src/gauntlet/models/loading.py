@@ -66,7 +66,7 @@ def resolve_model(
         if any(part is not None for part in (address, *triple, crop_size)):
             raise GauntletError(f"give either the model folder '{model_folder}' or another model, not both.")
         found = find_model_folder(model_folder)
-        return resolve_model(found.address, **{**found.options, **options})
+        return _addressed(found.address, {**found.options, **options})
     if address is None:
         return _of_the_zoo(triple, crop_size, options)
     if any(part is not None for part in (*triple, crop_size)):
@@ -103,8 +103,12 @@ def _of_the_zoo(triple: tuple[str | None, ...], crop_size: str | None, options: 
             "'gauntlet list models --zoo' shows them."
         )
     entry = zoo.find(model_name, backbone, dataset, crop_size=crop_size)
-    address, own = choose_checkpoint(entry, options)
-    return resolve_model(address, **own)
+    return _addressed(*choose_checkpoint(entry, options))
+
+
+def _addressed(address: str, options: Mapping[str, Any]) -> ModelSource:
+    """The source of an address, which it tells as its origin."""
+    return DescribedModel(resolve_model(address, **options), {}, {"address": address, "options": options})
 
 
 def choose_checkpoint(entry: ZooEntry, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from gauntlet.errors import GauntletError
@@ -15,6 +15,8 @@ from gauntlet.secrecy import without_secrets
 
 FIELD = "origin"
 """Its name in the provenance of an evaluation; no part of the key."""
+SETTINGS = "settings"
+"""Name in the provenance of what else belongs to the key."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,22 @@ class Origin:
     folder: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-able, without secrets; what JSON does not know is written as text."""
-        plain: dict[str, Any] = without_secrets(json.loads(json.dumps(asdict(self), default=str)))
+        """JSON-able, without secrets; what only Python knows is named by its type."""
+        plain: dict[str, Any] = without_secrets(json.loads(json.dumps(asdict(self), default=_plain)))
         return plain
+
+
+ONLY_IN_PYTHON = "object of Python"
+"""Key of a mapping in the place of a value that no file can hold; its value is the type."""
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: a path as text, an array or a tensor as lists."""
+    if isinstance(value, PurePath):
+        return str(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return {ONLY_IN_PYTHON: type(value).__qualname__}
 
 
 NOWHERE = Origin()
@@ -74,6 +89,19 @@ _MODEL_OPTIONS: Mapping[str, Callable[[str], Any]] = {
 }
 _DATASET_OPTIONS = ("--split", "--root", "--protocol")
 _SHORT = {"-m": "--model", "-d": "--dataset"}
+
+
+def read_settings(provenance: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What changes figures beside model, images and threat, by name ("objects", "importance", "precision").
+
+    Versions before 0.3.0 stored no settings: they are read from the command there.
+    """
+    stored = provenance.get(SETTINGS)
+    if isinstance(stored, Mapping):
+        return stored
+    objects = {"objects": True} if "--objects" in _options(str(provenance.get("command", ""))) else {}
+    precision = str(provenance.get("precision", "fp32"))
+    return {**objects, **({"precision": precision} if precision != "fp32" else {})}
 
 
 def _from_command(command: str) -> Origin:

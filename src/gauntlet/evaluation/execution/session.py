@@ -21,7 +21,7 @@ from gauntlet.models.preparation import parse_steps
 from gauntlet.results.claims import Claims
 from gauntlet.results.model_facts import FIELD as FACTS
 from gauntlet.results.model_facts import ModelFacts, said_facts
-from gauntlet.results.origin import FIELD
+from gauntlet.results.origin import FIELD, SETTINGS
 from gauntlet.results.record import Evaluation, ImageRow
 from gauntlet.results.store import Started, Store
 
@@ -126,6 +126,7 @@ def begin_session(
         device=device, batch_size=settings.batch_size, precision=settings.precision, threads=threads, preparation=steps
     )
     provenance[FIELD] = planned.origin.as_dict()
+    provenance[SETTINGS] = settings.in_key
     provenance[FACTS] = (facts or model_facts(planned)).as_dict()
     kept = None if settings.images_folder is None else KeptImages.of(settings.images_folder, planned)
     shared = None

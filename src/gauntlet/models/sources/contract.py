@@ -92,10 +92,12 @@ class DescribedModel(ModelSource):
     Attributes:
         source: where the model comes from.
         facts: by name ("architecture", "backbone", "date", ...); what the model says itself stays for other names.
+        address: `address` and `options` that give the source, where the user named it in another way.
     """
 
     source: ModelSource
     facts: Mapping[str, Any]
+    address: Mapping[str, Any] | None = None
 
     @property
     def identity(self) -> ModelIdentity:
@@ -103,7 +105,7 @@ class DescribedModel(ModelSource):
 
     @property
     def origin(self) -> Mapping[str, Any] | None:
-        return self.source.origin
+        return self.address or self.source.origin
 
     @property
     def task(self) -> str:
@@ -122,7 +124,7 @@ class DescribedModel(ModelSource):
 
     def load(self) -> GauntletModel:
         model = self.source.load()
-        model.facts = {**(model.facts or {}), **self.facts}
+        model.facts = {**(model.facts or {}), **self.facts} or None
         return model
 
 

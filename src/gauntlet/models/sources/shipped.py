@@ -6,8 +6,10 @@ whose clone or copy in the user's cache (`gauntlet fetch-weights`) is found here
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.files import cache_folder, write_atomically
@@ -32,6 +34,10 @@ class ShippedModel(CardAndWeights):
     @property
     def called(self) -> str:
         return self.name
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        return {"address": self.name, "options": {}}
 
     @property
     def card_file(self) -> Path:

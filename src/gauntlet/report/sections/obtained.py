@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gauntlet.models.sources import shipped
 from gauntlet.report.document import Fold, Recipe, Recipes, Section, Text
 from gauntlet.report.scope import Scope
 from gauntlet.report.scope_ranking import Ranking
-from gauntlet.results.origin import Origin, read_origin
+from gauntlet.results.origin import ONLY_IN_PYTHON, Origin, read_origin, read_settings
 from gauntlet.results.record import Evaluation
 from gauntlet.secrecy import without_password
 from gauntlet.threats.sweeps import as_written
@@ -21,6 +22,10 @@ FLAGS = (
     *("input_size", "trust"),
 )
 """Options of a model that `gauntlet run` has a flag for."""
+GENERATED = "streets"
+"""The dataset that its name and split describe in full."""
+WEIGHTED = "A_P"
+"""Beginning of the figures that a function of importance gives."""
 
 
 def section(scope: Scope, ranking: Ranking, evaluations: Mapping[str, Evaluation], store: str) -> Section:
@@ -63,17 +68,45 @@ def command(evaluation: Evaluation, store: str) -> str:
     """The command that gives the same figures, run in the folder that the facts name.
 
     What the key does not tell (where data and weights lie, how a model is wrapped) is taken from the origin that was
-    stored; a model that only lived in a program is called by its name.
+    stored. Where a part of the evaluation only lived in a program, the text is a comment that says so.
     """
     run: Mapping[str, Any] = evaluation.provenance
-    origin = read_origin(run)
+    origin, settings = read_origin(run), read_settings(run)
+    if parts := _only_in_python(evaluation, origin, settings):
+        program = without_password(" ".join(str(run.get("command", "")).split()))
+        by = f" (run by: {program})" if program else ""
+        return f"# no command repeats this, since none can name {', '.join(parts)}; evaluate it again in Python{by}"
     words = ["gauntlet", "run", *_model_words(origin, evaluation), *_dataset_words(origin, evaluation)]
     words += ["--threat", "clean" if evaluation.kind == "clean" else json.dumps(as_written(evaluation.description))]
     words += ["--limit", str(evaluation.images), "--seed", str(evaluation.seed)]
     words += ["--batch-size", str(run.get("batch_size", 4)), "--store", _from_folder(store, origin.folder)]
-    if run.get("precision", "fp32") != "fp32":
-        words += ["--precision", str(run["precision"])]
+    if "precision" in settings:
+        words += ["--precision", str(settings["precision"])]
+    if settings.get("objects"):
+        words += ["--objects"]
     return shlex.join(words)
+
+
+def _only_in_python(evaluation: Evaluation, origin: Origin, settings: Mapping[str, Any]) -> list[str]:
+    """Parts of an evaluation that no command can name."""
+    parts = []
+    if origin.model is None and evaluation.model not in shipped.names():
+        parts.append(f"the model '{evaluation.model}', of which no address is stored")
+    if origin.dataset is None and evaluation.dataset != GENERATED:
+        parts.append(f"the dataset '{evaluation.dataset}', of which no address is stored")
+    if origin.model is not None:
+        parts += [f"the model's option '{name}'" for name in _python_options(origin.model.get("options", {}))]
+    if origin.dataset is not None:
+        parts += [f"the dataset's option '{name}'" for name in _python_options(origin.dataset.get("options") or {})]
+    weighted = any(figure.metric.startswith(WEIGHTED) for figure in evaluation.all_figures)
+    if "importance" in settings or weighted:
+        parts.append(f"the function of importance {str(settings.get('importance', '')).partition(':')[0]}".rstrip())
+    return parts
+
+
+def _python_options(options: Mapping[str, Any]) -> list[str]:
+    """Names of options with a value that is an object of Python."""
+    return [name for name, value in options.items() if f'"{ONLY_IN_PYTHON}":' in json.dumps(value)]
 
 
 def _from_folder(store: str, folder: str) -> str:
