@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from gauntlet.analysis.bravo import bravo_index, harmonic_mean
-from gauntlet.evaluation.prediction import predict_dense
+from gauntlet.evaluation.prediction import describe_logits, predict_dense
 from gauntlet.metrics import REGION, WHOLE, DensePrediction, SegmentationMetric, Views
 from gauntlet.metrics.segmentation import calibration
 from gauntlet.metrics.segmentation.confidence_counts import ConfidenceCounts
@@ -417,7 +417,7 @@ def test_log_odds_do_not_saturate() -> None:
 
 def test_one_class_is_always_sure() -> None:
     metric = SegmentationMetric(["only"])
-    of_image = metric.update(said(np.zeros((1, 1, 2, 2)))[0], np.array([[0, 0], [0, VOID]]))
+    of_image = metric.update(describe_logits(torch.zeros(1, 2, 2)), np.array([[0, 0], [0, VOID]]))
     values = {f.metric: f.value for f in metric.compute([of_image], WHOLE)}
     assert (values["ECE"], values["NLL"], values["Brier"]) == (0, 0, 0)
     assert np.isnan(values["AUROC"])
