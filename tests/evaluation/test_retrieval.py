@@ -127,7 +127,7 @@ def test_a_triple_is_computed_once_and_then_found_in_the_store(
     model, first = evaluate()
     unloaded, second = evaluate()
     assert model is tiny_model
-    assert (first.from_store, second.from_store, source.loads) == (False, True, 1)
+    assert (first.from_store, second.from_store, source.loads) == (False, True, 2)  # the second for the probe
     assert second.figures == first.figures
     assert isinstance(unloaded, ModelSource)
     assert unloaded.load() is tiny_model

@@ -47,6 +47,8 @@ HERE = threading.local()
 
 
 def count(_: object, given: tuple[torch.Tensor, ...]) -> None:
+    if given[0].shape[-2:] != (16, 24):  # of the probe
+        return
     while len(HERE.passes) >= HERE.free and not (HERE.folder / "go").exists():
         (HERE.folder / f"{HERE.name} computes").touch()
         time.sleep(0.01)

@@ -22,7 +22,9 @@ from gauntlet.evaluation.cases import Case, Cases, find_cases
 from gauntlet.evaluation.counting import Importance
 from gauntlet.evaluation.detecbench_tasks import STORE_NAME, folder_dataset, folder_model, task_cases, told_to
 from gauntlet.evaluation.doubted_labels import tell_doubts
-from gauntlet.evaluation.execution.local import LoadedOnce, run_one
+from gauntlet.evaluation.execution.loaded_once import LoadedOnce
+from gauntlet.evaluation.execution.local import run_one
+from gauntlet.evaluation.execution.probing import need_same_models
 from gauntlet.evaluation.execution.progress import Logged, Progress
 from gauntlet.evaluation.jobs import (
     DEFAULT_BATCH_SIZE,
@@ -218,6 +220,8 @@ def evaluate(  # type: ignore[misc]
     check_sizes(every)
     with _opened(store) as opened, told_to(loggers, log_dir) as tell:
         looked_at: set[int] = set()
+        if retrieve_existing and opened is not None:
+            need_same_models(opened, every, progress)
         for key, planned in {planned.job.key: planned for planned in every}.items():
             stored, begun = None, False
             if retrieve_existing and opened is not None:

@@ -10,6 +10,7 @@ from gauntlet.datasets import load_dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.cases import Case, Cases
 from gauntlet.evaluation.execution.local import run_one
+from gauntlet.evaluation.execution.probing import need_same_models
 from gauntlet.evaluation.execution.progress import Progress
 from gauntlet.evaluation.jobs import PlannedJob, Settings, look_up, plan_job
 from gauntlet.evaluation.retrieval import find_described
@@ -110,6 +111,8 @@ def evaluate_triple(
                     existing = store.load(planned.job.key)
                 except GauntletError as error:  # no checkpoint or no data here: the published figures are next
                     _LOGGER.info("%s is not looked up in the store: %s", triple, error)
+            if existing is not None and store is not None and planned is not None:
+                need_same_models(store, [planned], progress)
             if existing is None and limit is None and not settings.in_key:  # published figures are of whole datasets
                 names = (triple.model_name, triple.backbone, triple.dataset)
                 existing = find_described(*names, *case.published(), triple.crop_size)

@@ -96,6 +96,7 @@ def build_part(store: Store, scope: Scope, options: Options) -> Part:
     images = read_scope_images(store, scope)
     provenances = [each.provenance for each in evaluations.values()]
     given = [each for each in options.findings if each.subject in scope.models or each.subject == scope.title]
+    given += honesty.random_models(rows, {key: each.provenance for key, each in evaluations.items()})
     overview = threats.overview(scope, ranking)
     board: list[Block] = [ranking.table(), *([overview] if overview else [])]
     sections: list[Section | None] = [

@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Text, cast, func, 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import Metric, Views, build_metric
 from gauntlet.metrics.contract import NAN, Figure, metric_version
+from gauntlet.models.probe import PROBE
 from gauntlet.notebooks import facts_table
 from gauntlet.numbers import counted
 from gauntlet.registry import import_target
@@ -308,6 +309,23 @@ class Store:
         with self._database.read() as connection:
             row = _row(connection, schema.evaluations.c.key == key)
         return None if row is None else _started(row)
+
+    def probes(self, keys: Sequence[str]) -> dict[str, str]:
+        """The probe of the model (`gauntlet.models.probe`) of those keys that have one, as JSON, in few queries."""
+        table = schema.evaluations
+        probe = table.c.provenance[PROBE].as_string().label(PROBE)
+        probes: dict[str, str] = {}
+        with self._database.read() as connection:
+            for page in _pages(keys):
+                query = select(table.c.key, probe).where(table.c.key.in_(page))
+                probes.update({row.key: row.probe for row in connection.execute(query) if row.probe})
+        return probes
+
+    def provenance(self, key: str) -> dict[str, Any]:
+        """How an evaluation, complete or not, was obtained; empty where there is none of this key."""
+        with self._database.read() as connection:
+            row = _row(connection, schema.evaluations.c.key == key)
+        return {} if row is None else dict(row["provenance"])
 
     def states(self, keys: Sequence[str]) -> dict[str, str]:
         """State ("running" or "complete") of those keys that the store knows, in few queries."""

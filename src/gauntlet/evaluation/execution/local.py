@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -20,6 +19,8 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.sample_cache import SampleCache
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.execution.failures import Failure, describe_error
+from gauntlet.evaluation.execution.loaded_once import LoadedOnce
+from gauntlet.evaluation.execution.probing import probe_of
 from gauntlet.evaluation.execution.progress import Progress
 from gauntlet.evaluation.execution.session import awaited, begin_session, images_done, model_facts
 from gauntlet.evaluation.execution.units import UnitComputer
@@ -35,8 +36,9 @@ from gauntlet.evaluation.jobs import (
 )
 from gauntlet.evaluation.normalisation_advice import advise_on_normalisation
 from gauntlet.evaluation.provenance import choose_device
-from gauntlet.models.contract import GauntletModel, LabelSpace, ModelIdentity
-from gauntlet.models.sources.contract import ModelSource, coded_identity
+from gauntlet.models.contract import GauntletModel
+from gauntlet.models.probe import Probe
+from gauntlet.models.sources.contract import ModelSource
 from gauntlet.numbers import parse_count
 from gauntlet.results.model_facts import ModelFacts
 from gauntlet.results.record import Evaluation
@@ -64,7 +66,9 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
         advise_on_normalisation(model, dataset, settings.batch_size, progress)
         if again:
             store.delete(planned.job.key)  # not before the model is there: a fault must not cost the old result
-        session = begin_session(store, planned, device, facts=model_facts(planned, model), reuse=not again)
+        probe = probe_of(planned.model, device, progress, model)
+        facts = model_facts(planned, model)
+        session = begin_session(store, planned, device, facts=facts, reuse=not again, probe=probe)
         if session.started.state == COMPLETE and (stored := store.load(planned.job.key)) is not None:
             return stored  # another process finished it since the store was asked
         progress.start(f"{planned.label} | {planned.job.threat}", session.images, len(session.done))
@@ -213,8 +217,9 @@ def _run_on_workers(
         model, dataset = shared.locate(planned)
         if again:
             store.delete(planned.job.key)
-        facts = shared.facts.get(id(planned.model))
-        return Begun(begin_session(store, planned, device, threads=1, facts=facts, reuse=not again), model, dataset)
+        facts, probe = shared.facts.get(id(planned.model)), shared.probes.get(id(planned.model))
+        session = begin_session(store, planned, device, threads=1, facts=facts, reuse=not again, probe=probe)
+        return Begun(session, model, dataset)
 
     try:
         done = 0 if again else images_done(store, jobs)
@@ -232,6 +237,7 @@ class _Shared:
     def __init__(self, pool: ProcessPool, progress: Progress) -> None:
         self._pool, self._progress = pool, progress
         self.facts: dict[int, ModelFacts] = {}
+        self.probes: dict[int, Probe] = {}
         self._models: dict[int, ModelAddress] = {}
         self._datasets: dict[int, DatasetAddress] = {}
 
@@ -251,45 +257,13 @@ class _Shared:
             model = ready_model(planned.model, planned.dataset, torch.device("cpu"))
             advise_on_normalisation(model, planned.dataset, planned.settings.batch_size, self._progress)
             self.facts[id(planned.model)] = model_facts(planned, model)
+            self.probes[id(planned.model)] = probe_of(planned.model, model.device, self._progress, model)
             file = self._pool.share_model(model, f"model-{len(self._models)}")
             address: ModelAddress | None = planned.model_entry if file is None else file
             if address is None:
                 raise GauntletError(_CANNOT_TRAVEL.format(what="model"))
             self._models[id(planned.model)] = address
         return self._models[id(planned.model)], self._datasets[id(planned.dataset)]
-
-
-class LoadedOnce(ModelSource):
-    """A source that keeps what it loaded."""
-
-    def __init__(self, source: GauntletModel | ModelSource) -> None:
-        self.source = source
-        self.prepared: tuple[tuple[str, ...], GauntletModel] | None = None
-        self._model: GauntletModel | None = None
-
-    @property
-    def identity(self) -> ModelIdentity:
-        return coded_identity(self.source)
-
-    @property
-    def task(self) -> str:
-        return self.source.task
-
-    @property
-    def origin(self) -> Mapping[str, Any] | None:
-        return self.source.origin
-
-    @property
-    def label_space(self) -> LabelSpace | None:
-        return self.source.label_space
-
-    def check_size(self, height: int, width: int) -> None:
-        self.source.check_size(height, width)
-
-    def load(self) -> GauntletModel:
-        if self._model is None:
-            self._model = self.source.load() if isinstance(self.source, ModelSource) else self.source
-        return self._model
 
 
 class _Numbered:

@@ -12,6 +12,7 @@ from typing import Protocol
 from gauntlet.evaluation.doubted_labels import tell_doubts
 from gauntlet.evaluation.execution.failures import Failure, describe_error
 from gauntlet.evaluation.execution.local import LocalExecutor
+from gauntlet.evaluation.execution.probing import check_stored
 from gauntlet.evaluation.execution.progress import Logged, Progress
 from gauntlet.evaluation.execution.run_log import RunLog, RunOutcome
 from gauntlet.evaluation.jobs import PlannedJob, look_up
@@ -70,6 +71,11 @@ def run_jobs(
     for planned in jobs:
         if states.get(planned.job.key) == COMPLETE:
             read_as_asked(store, planned)
+    differing = check_stored(store, [planned for planned in jobs if states.get(planned.job.key) == COMPLETE], progress)
+    for planned, error in differing:
+        outcome.stored.remove(planned.job.key)
+        outcome.failures.append(Failure(planned, error))
+        progress.note_once(f"failed: {planned.label} | {planned.job.threat}: {error}")
     _LOGGER.info("%d of %d evaluations are stored already and are not computed", len(outcome.stored), len(jobs))
     if not missing:
         return outcome

@@ -10,6 +10,7 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.counting import Counter, RunningFigure, build_counter, metric_options
+from gauntlet.evaluation.execution.probing import check_probe
 from gauntlet.evaluation.execution.units import Unit, cut_units
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.kept_images import KeptImages
@@ -18,6 +19,7 @@ from gauntlet.evaluation.rereading import stored_as_asked
 from gauntlet.metrics import WHOLE, Views
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.preparation import parse_steps
+from gauntlet.models.probe import PROBE, Probe
 from gauntlet.results.claims import Claims
 from gauntlet.results.model_facts import FIELD as FACTS
 from gauntlet.results.model_facts import ModelFacts, said_facts
@@ -105,6 +107,7 @@ def begin_session(
     threads: int | None = None,
     facts: ModelFacts | None = None,
     reuse: bool = True,
+    probe: Probe | None = None,
 ) -> Session:
     """Registers a job in the store, or takes up what is there of it.
 
@@ -117,6 +120,7 @@ def begin_session(
         threads: torch threads of the workers that compute it; this process's by default.
         facts: of the model, where this process has loaded it; by default what is known about its address.
         reuse: False to compute all images anew.
+        probe: of the model, where this process has loaded it; an error where what is stored of the job has another.
     """
     job, settings, images = planned.job, planned.settings, len(planned.dataset)
     options = metric_options(job.task, planned.dataset, planned.threat, objects=settings.objects)
@@ -128,15 +132,21 @@ def begin_session(
     provenance[FIELD] = planned.origin.as_dict()
     provenance[SETTINGS] = settings.in_key
     provenance[FACTS] = (facts or model_facts(planned)).as_dict()
+    if probe is not None:
+        provenance[PROBE] = probe.as_dict()
     kept = None if settings.images_folder is None else KeptImages.of(settings.images_folder, planned)
     shared = None
     if reuse and kept is None and store.started(job.key) is None:
         shared = _counted_elsewhere(store, planned, options)
+    if probe is not None:
+        check_probe(store, planned, probe, [job.key, *([shared[0].key] if shared is not None else [])])
     if shared is not None:
         provenance["counts_from"] = {"key": shared[0].key, "images": len(shared[1])}
         provenance["preparation"] = list(shared[0].preparation or ())
     batch_size = settings.batch_size if shared is None else shared[0].batch_size
     started = store.begin(job, images=images, batch_size=batch_size, metric=options, provenance=provenance)
+    if probe is not None:  # again: another process may have begun it since
+        check_probe(store, planned, probe, [job.key])
     if shared is not None and shared[0].views is not None:
         store.add_images(started, shared[1], shared[0].views)
         started = replace(started, views=shared[0].views)

@@ -31,6 +31,11 @@ class ModelSource(ABC):
         return None
 
     @property
+    def in_memory(self) -> bool:
+        """True of a model that is an object already, which may have changed since it got its identity."""
+        return False
+
+    @property
     def task(self) -> str:
         """Either "segmentation" or "detection", without loading anything; a source of detectors says so."""
         return SEGMENTATION
@@ -70,6 +75,10 @@ class LoadedModel(ModelSource):
         return self.model.identity
 
     @property
+    def in_memory(self) -> bool:
+        return True
+
+    @property
     def task(self) -> str:
         return self.model.task
 
@@ -102,6 +111,10 @@ class DescribedModel(ModelSource):
     @property
     def identity(self) -> ModelIdentity:
         return coded_identity(self.source)
+
+    @property
+    def in_memory(self) -> bool:
+        return self.source.in_memory
 
     @property
     def origin(self) -> Mapping[str, Any] | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gauntlet.analysis import gam, rem
+from gauntlet.models.probe import PROBE
 from gauntlet.report.document import Finding, Findings, Section, Text
 from gauntlet.report.scope import Scope
 from gauntlet.report.scope_ranking import Ranking
@@ -180,6 +182,28 @@ def incomplete_summaries(scope: Scope) -> Iterator[Finding]:
                 f"{summary} has no value for {len(group)} of {len(scope.models)} models: {words}.",
                 f"missing: {missing}",
             )
+
+
+def random_models(evaluations: pd.DataFrame, provenances: Mapping[object, Mapping[str, Any]]) -> Iterator[Finding]:
+    """Models that differed from themselves when they were probed (`gauntlet.models.probe`).
+
+    Args:
+        evaluations: of a scope, with key and model.
+        provenances: by key.
+    """
+    names = evaluations["model"][[_is_random(provenances.get(key, {})) for key in evaluations["key"]]]
+    for name in names.unique():
+        yield Finding(
+            "warning",
+            str(name),
+            f"{name} differs from itself: asked again for the same images, it gave other answers. Its figures cannot "
+            "be repeated, and an attack on it that fails proves nothing.",
+            "asked for the images of the probe before the evaluation",
+        )
+
+
+def _is_random(provenance: Mapping[str, Any]) -> bool:
+    return bool(provenance.get(PROBE, {}).get("random"))
 
 
 def mixed_versions(provenances: Sequence[Mapping[str, object]]) -> Iterator[Finding]:

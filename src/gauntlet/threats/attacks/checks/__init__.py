@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from gauntlet.models.contract import GauntletModel
+from gauntlet.models.probe import probe_model
 from gauntlet.models.randomness import random_parts
 from gauntlet.numbers import Number
 from gauntlet.samples import Boxes
@@ -36,6 +38,7 @@ __all__ = [
     "Suspicion",
     "Trial",
     "check_attack",
+    "differs_from_itself",
     "expected_gradients",
     "judge",
     "measure",
@@ -51,6 +54,17 @@ def expected_gradients(model: Any) -> int:
         knowing = 1 + (len(inside) == 1)  # targeted, straight through
         ways += (knowing + 1) * SAMPLES if random_parts(model) else knowing  # and averaged over draws
     return ways * trial.steps + trial.whole_box_steps + 1
+
+
+def differs_from_itself(model: Any) -> list[Suspicion]:
+    """Finds a model that gives other answers when it is asked again, which no attack can be judged on."""
+    if not isinstance(model, GauntletModel) or not probe_model(model).random:
+        return []
+    sentence = (
+        "the model differs from itself: asked again for the same images, it gives other answers, so no figure of it "
+        "can be repeated, and an attack that fails proves nothing"
+    )
+    return [Suspicion("differs-from-itself", "error", sentence)]
 
 
 def check_attack(
@@ -88,7 +102,7 @@ def check_attack(
     """
     trial = Trial(epsilon, steps, norm, other_model, noises, whole_box_steps, ignore_index, seed, queries)
     measured = measure(model, images, labels, trial)
-    found = judge(measured)
+    found = [*differs_from_itself(model), *judge(measured)]
     if not inside_of(model):
         return found
     return [*found, *judge_wrapper(withstand(model, images, labels, trial, measured.attack))]
