@@ -33,6 +33,7 @@ from gauntlet.report.sections import (
     untested,
 )
 from gauntlet.report.sections.confidence import calibration, certainty, certificates
+from gauntlet.report.trivial_answer import only_predicted_sentence, with_trivial
 from gauntlet.results import Evaluation, Store
 
 MOST_GALLERIES = 24
@@ -90,17 +91,18 @@ def titles_apart(cut: Sequence[Scope]) -> list[str]:
 
 def build_part(store: Store, scope: Scope, options: Options) -> Part:
     """The report over one scope."""
+    images = read_scope_images(store, scope)
+    scope = with_trivial(scope, images)
     ranking = Ranking(scope)
     rows = scope.evaluations
     evaluations = {key: stored for key in rows["key"] if (stored := store.load(key)) is not None}
-    images = read_scope_images(store, scope)
     provenances = [each.provenance for each in evaluations.values()]
     given = [each for each in options.findings if each.subject in scope.models or each.subject == scope.title]
     given += honesty.random_models(rows, {key: each.provenance for key, each in evaluations.items()})
     overview = threats.overview(scope, ranking)
     board: list[Block] = [ranking.table(), *([overview] if overview else [])]
     sections: list[Section | None] = [
-        summary.section(scope, Order(ranking, images)),
+        summary.section(scope, Order(ranking, images), only_predicted_sentence(scope, images)),
         Section(f"leaderboard-section-{scope.id}", "Leaderboard", board),
         *threats.sections(scope, ranking, images, options.reference),
         published.section(scope, evaluations),

@@ -99,12 +99,14 @@ class LabelImages(Images):
         tables: one table of N images per view.
         confidence: (N, V, 2447) histograms of confidence and correctness (`calibration.flat_row`), NaN where an image
             has none; None where no image has any.
+        class_names: K names.
     """
 
     figure, mean, dataset = "mIoU", "NmIoU", "CmIoU"
     views: Views
     tables: Sequence[CountTable]
     confidence: FloatArray | None = None
+    class_names: Sequence[str] = ()
 
     @cached_property
     def reliability(self) -> PooledConfidence | None:
@@ -208,11 +210,11 @@ def read_images(store: Store, key: str) -> Images | None:
     if isinstance(metric, DetectionMetric):
         return _read_boxes(chain([first], rows), store, started, started.views, metric)
     if isinstance(metric, SegmentationMetric):
-        return _read_labels(chain([first], rows), started.views)
+        return _read_labels(chain([first], rows), started.views, metric.class_names)
     return None
 
 
-def _read_labels(rows: Iterable[ImageRow], views: Views) -> LabelImages:
+def _read_labels(rows: Iterable[ImageRow], views: Views, class_names: Sequence[str]) -> LabelImages:
     ids: list[str] = []
     counts: list[np.ndarray[Any, np.dtype[np.int64]]] = []
     details: list[Any] = []
@@ -231,7 +233,8 @@ def _read_labels(rows: Iterable[ImageRow], views: Views) -> LabelImages:
     histograms = np.array(confidence)  # (N, V, 2447)
     if coarse:
         histograms = calibration.coarsened(histograms)
-    return LabelImages(ids, details, views, tables, None if np.isnan(histograms).all() else histograms)
+    known = None if np.isnan(histograms).all() else histograms
+    return LabelImages(ids, details, views, tables, known, class_names)
 
 
 def _read_boxes(

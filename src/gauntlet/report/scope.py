@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -63,6 +63,8 @@ class Scope:
         data: the digest of the images where others of the same name, split and number are there too, else "".
         frame: their figures, tidy; `model` and `threat` are names that mean one thing each.
         metric: the figure that models are ranked by.
+        trivial: figures of the trivial answer, `trivial_class` in every pixel, by name; empty in detection.
+        trivial_class: the most frequent class.
     """
 
     task: str
@@ -72,6 +74,8 @@ class Scope:
     frame: pd.DataFrame
     metric: str
     data: str = ""
+    trivial: Mapping[str, float] = field(default_factory=dict)
+    trivial_class: str = ""
 
     @property
     def id(self) -> str:
@@ -154,6 +158,12 @@ class Scope:
         """The clean figure of a model."""
         threats = self.of_kind("clean")
         return self.figure(model, threats[0]) if threats else Interval(np.nan)
+
+    @property
+    def floor(self) -> float:
+        """The main figure of the trivial answer; 0 where it is not known."""
+        value = self.trivial.get(self.metric, 0.0)
+        return 0.0 if np.isnan(value) else value
 
     def ratio(self, model: str, threat: str, images: Mapping[tuple[str, str], Images]) -> Interval:
         """The main figure over the clean one, Arnab et al.'s IoU ratio; its interval is paired over the images.

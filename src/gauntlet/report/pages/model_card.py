@@ -14,12 +14,14 @@ from gauntlet._version import __version__
 from gauntlet.errors import GauntletError
 from gauntlet.models.sources import shipped
 from gauntlet.numbers import json_number
+from gauntlet.report.image_figures import read_images
 from gauntlet.report.order import store_order
 from gauntlet.report.render.markdown import block_text, escape
 from gauntlet.report.scope import Scope, kind_title, scopes
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections.summary import GRADES_IN_WORDS, verdict
 from gauntlet.report.tables import Cell, Column, Interval, Table
+from gauntlet.report.trivial_answer import with_trivial
 from gauntlet.results import Evaluation, Store
 from gauntlet.results.model_names import KnownModel
 from gauntlet.tasks import TASKS
@@ -95,7 +97,7 @@ def card_text(store: Store, model: str, data: Mapping[str, Any]) -> str:
         rows = scope.evaluations
         names = rows.loc[rows["address"].eq(known.name) & rows["digest"].eq(known.digest), "model"].unique()
         order = store_order(store, scope).sentence()
-        parts += [_scope_text(scope, str(name), order) for name in names]
+        parts += [_scope_text(_with_trivial(store, scope, str(name)), str(name), order) for name in names]
     front = yaml.safe_dump(front_matter(data), sort_keys=False, allow_unicode=True)
     facts = "\n".join(f"- {escape(name)}: {escape(str(value))}" for name, value in data["facts"].items())
     return f"---\n{front}---\n\n# {escape(known.label)}: robustness\n\n" + "\n".join(
@@ -147,6 +149,8 @@ def _scope_text(scope: Scope, model: str, order: str) -> str:
             figures = _headline(scope, model, threat)
             if figures:
                 rows.append([threat, *(figures.get(name) for name in SHOWN)])
+        if kind == "clean" and rows and scope.trivial_class:
+            rows.append([f"trivial answer: '{scope.trivial_class}'", *(scope.trivial.get(name) for name in SHOWN)])
         present = [index for index in range(len(SHOWN)) if any(row[index + 1] is not None for row in rows)]
         if rows:
             columns = [Column("threat"), *(Column(SHOWN[index], "percent") for index in present)]
@@ -154,6 +158,14 @@ def _scope_text(scope: Scope, model: str, order: str) -> str:
             title = "Clean images" if kind == "clean" else kind_title(kind)
             lines.append(block_text(Table("table", title, columns, kept)))
     return "\n".join(lines)
+
+
+def _with_trivial(store: Store, scope: Scope, model: str) -> Scope:
+    """A scope with the trivial answer, from the counts of a model's clean images or of any other of its evaluations."""
+    keys = {pair: key for pair, key in scope.latest_keys().items() if pair[0] == model}
+    pair = next((each for each in keys if each[1] in scope.of_kind("clean")), next(iter(keys)))
+    images = read_images(store, keys[pair])
+    return scope if images is None else with_trivial(scope, {pair: images})
 
 
 def _headline(scope: Scope, model: str, threat: str) -> dict[str, Cell]:

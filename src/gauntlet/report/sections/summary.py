@@ -22,10 +22,11 @@ GRADES = (
     (0.1, "mostly breaks under"),
     (0.0, "collapses under"),
 )
-"""The share of the clean figure that a model keeps at least, and the words for it."""
+"""The share that a model keeps at least of what its clean figure has above the trivial answer, and the words for it."""
 GRADES_IN_WORDS = (
-    "The words stand for the share of the clean figure that is kept: holds up (90 % or more), weakened (70 %), "
-    "badly hurt (40 %), mostly breaks (10 %), collapses (less)."
+    "The words stand for the share of the clean figure that is kept, both counted from the trivial answer (the most "
+    "frequent class everywhere, or no detections): holds up (90 % or more), weakened (70 %), badly hurt (40 %), mostly "
+    "breaks (10 %), collapses (less)."
 )
 ADVERSARIAL = ("attack", "region_aware", "battery")
 FEW_IMAGES = 50
@@ -33,7 +34,7 @@ MOST_CARDS = 6
 
 
 def grade(kept: float) -> str:
-    """The words for the share of the clean figure that is kept.
+    """The words for the share that is kept (`kept_share`).
 
     >>> grade(0.95), grade(0.05)
     ('holds up under', 'collapses under')
@@ -41,16 +42,30 @@ def grade(kept: float) -> str:
     return next((words for least, words in GRADES if kept >= least), GRADES[-1][1])
 
 
-def kept_share(figure: float, clean: float) -> float:
-    """Figure over clean figure, NaN when nothing is right on clean images."""
-    return figure / clean if clean > 0 else math.nan
+def kept_share(figure: float, clean: float, trivial: float = 0.0) -> float:
+    """The kept share of what a clean figure has above the trivial answer; NaN where it has nothing above it.
+
+    >>> kept_share(0.5, 0.8, 0.4)
+    0.25
+    """
+    return max(0.0, round((figure - trivial) / (clean - trivial), 12)) if clean > trivial else math.nan
 
 
-def section(scope: Scope, order: Order) -> Section:
-    """The summary of a scope, with the order of its models."""
+def _from_floor(scope: Scope) -> str:
+    return " above the trivial answer" if scope.floor else ""
+
+
+def section(scope: Scope, order: Order, only_predicted: str = "") -> Section:
+    """The summary of a scope.
+
+    Args:
+        scope: the evaluations.
+        order: of its models.
+        only_predicted: the sentence on classes that are only predicted, or "".
+    """
     ranking = order.ranking
     cards = [verdict(scope, ranking, model) for model in ranking.models[:MOST_CARDS]]
-    sentences = [each for each in (order.sentence(), *_observations(scope)) if each]
+    sentences = [each for each in (order.sentence(), *_observations(scope), only_predicted) if each]
     blocks: list[Block] = [Text(headline(scope, order)), Bullets(sentences)]
     if len(ranking.models) > MOST_CARDS:
         blocks.append(Text(f"The first {MOST_CARDS} of {len(ranking.models)} models:"))
@@ -78,6 +93,8 @@ def verdict(scope: Scope, ranking: Ranking, model: str) -> Verdict:
     """One model in words and bars."""
     clean, bars = scope.clean(model), _bars(scope, model)
     text = f"Clean {scope.metric} {format_percent(clean.value)} %" if not math.isnan(clean.value) else "No clean figure"
+    if scope.trivial_class:
+        text += f" ('{scope.trivial_class}' everywhere has {format_percent(scope.floor)} %)"
     text += f"; it {_effects(bars)}." if bars else "; it was evaluated under no threat."
     return Verdict(model, ranking.ranks[model], clean, bars, text)
 
@@ -89,7 +106,7 @@ def _bars(scope: Scope, model: str) -> list[Bar]:
         worst = scope.worst(model, kind)
         if worst is not None:
             name, figure = worst
-            kept = kept_share(figure.value, clean)
+            kept = kept_share(figure.value, clean, scope.floor)
             bars.append(Bar(kind_word(kind), name, figure.value, kept, kind in ADVERSARIAL))
     return bars
 
@@ -161,7 +178,7 @@ def _kinds_compared(scope: Scope) -> str:
     for kind in scope.kinds:
         part = scope.matrix[scope.of_kind(kind)]
         ratios = [
-            kept_share(float(value), clean[str(model)])
+            kept_share(float(value), clean[str(model)], scope.floor)
             for model, row in part.iterrows()
             for value in row.dropna().to_numpy(float)
         ]

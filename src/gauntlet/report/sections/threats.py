@@ -16,6 +16,9 @@ from gauntlet.report.tables import Cell, Column, Table
 
 _CHOSEN_BY = (("chosen_by_accuracy", "by accuracy"), ("chosen_by_mIoU", "by mIoU"), ("chosen_by_F1", "by F1"))
 
+TRIVIAL = "trivial answer"
+"""Head of the column with the figure of the most frequent class everywhere."""
+
 
 def sections(
     scope: Scope, ranking: Ranking, images: Mapping[tuple[str, str], Images], reference: str | None = None
@@ -78,14 +81,18 @@ def matrix_table(
     caption = f"{scope.metric} in per cent; a dash where a model was not evaluated."
     if relative:
         caption = f"{scope.metric} under the threat over the clean one, in per cent: what is left of the model."
+    trivial = [] if relative or not scope.trivial_class else [Column(TRIVIAL, "percent")]
+    floor: list[Cell] = [scope.floor] if trivial else []
+    if trivial:
+        caption += f" The trivial answer is '{scope.trivial_class}' in every pixel of the clean images."
     rows: list[list[Cell]]
     if len(names) > len(ranking.models):
-        columns = [Column("threat"), *(Column(model, "percent", heat=True) for model in ranking.models)]
-        rows = [[name, *(figure(model, name) for model in ranking.models)] for name in names]
+        columns = [Column("threat"), *(Column(model, "percent", heat=True) for model in ranking.models), *trivial]
+        rows = [[name, *(figure(model, name) for model in ranking.models), *floor] for name in names]
         best = "row"
     else:
-        columns = [Column("model"), *(Column(name, "percent", heat=True) for name in names)]
-        rows = [[model, *(figure(model, name) for name in names)] for model in ranking.models]
+        columns = [Column("model"), *(Column(name, "percent", heat=True) for name in names), *trivial]
+        rows = [[model, *(figure(model, name) for name in names), *floor] for model in ranking.models]
         best = "column"
     return Table(identity, title, columns, rows, caption, best if len(ranking.models) > 1 else "")
 
