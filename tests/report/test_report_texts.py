@@ -100,6 +100,16 @@ def test_a_latex_table_uses_booktabs_and_mathematical_signs() -> None:
     ]
 
 
+def test_tables_have_the_bold_figures_and_the_ranges_that_captions_promise() -> None:
+    columns = [Column("model"), Column("mIoU", "percent", heat=True)]
+    rows: list[list[Cell]] = [["a", Interval(0.5, 0.4, 0.6)], ["b", Interval(0.25)]]
+    table = Table("t", "Board", columns, rows, "The best of every column is bold. Ranges.", best="column")
+    assert r"a & $\mathbf{50.0}$ {\scriptsize ($40.0$ to $60.0$)} \\" in latex.table_text(table, "d")
+    assert r"b & $25.0$ \\" in latex.table_text(table, "d")
+    assert "| a | **50.0 (40.0 to 60.0)** |" in markdown.table_text(table)
+    assert "| b | 25.0 |" in markdown.table_text(table)
+
+
 @settings(deadline=None)
 @given(TEXTS)
 def test_json_inside_a_script_element_cannot_end_it(text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pandas as pd
@@ -14,7 +14,7 @@ from gauntlet.analysis.scoring import ranking
 from gauntlet.analysis.scoring.rem_gam import members_of
 from gauntlet.analysis.scoring.scores import score_columns
 from gauntlet.report.scope import Scope, kind_word
-from gauntlet.report.tables import Column, Interval, Table
+from gauntlet.report.tables import Column, Table, best_cells
 
 _MEAN = "mean of "
 
@@ -140,17 +140,19 @@ class Ranking:
                     *(self._summaries[model][name] for name in self.summary_names),
                 ]
             )
-        caption = f"{scope.metric} in per cent on {scope.images} images. The best of every column is bold."
-        if any(isinstance(cell, Interval) and not math.isnan(cell.low) for row in rows for cell in row):
-            caption += " Ranges are 95 % intervals over images."
-        return Table(
+        found = Table(
             f"leaderboard-{scope.id}",
             f"By {self.criterion_words}",
             columns,
             rows,
-            caption,
+            f"{scope.metric} in per cent on {scope.images} images.",
             best="column" if len(rows) > 1 else "",
         )
+        promises = [
+            " The best of every column is bold." if best_cells(found) else "",
+            " Ranges are 95 % intervals over images." if found.has_intervals else "",
+        ]
+        return replace(found, caption=found.caption + "".join(promises))
 
 
 def _over(scope: Scope, kind: str) -> str:

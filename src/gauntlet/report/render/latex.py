@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from gauntlet.report.document import Document, of_type
-from gauntlet.report.tables import Cell, Column, Table, format_cell
+from gauntlet.report.tables import Cell, Column, Interval, Table, best_cells, format_cell, format_value
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -48,7 +50,7 @@ def escape(text: str) -> str:
 
 
 def table_text(table: Table, context: str) -> str:
-    """One table environment; figures without their intervals, which a paper's column has no room for.
+    """One table environment, with all that its caption promises: bold figures, and intervals in small print.
 
     Args:
         table: the table.
@@ -56,9 +58,14 @@ def table_text(table: Table, context: str) -> str:
     """
     alignment = "".join("r" if column.is_number else "l" for column in table.columns)
     head = " & ".join(escape(column.name) for column in table.columns)
+    bold = best_cells(table)
     rows = [
-        " & ".join(_cell(cell, column) for cell, column in zip(row, table.columns, strict=True)) + r" \\"
-        for row in table.rows
+        " & ".join(
+            _cell(cell, column, bold=(number, index) in bold)
+            for index, (cell, column) in enumerate(zip(row, table.columns, strict=True))
+        )
+        + r" \\"
+        for number, row in enumerate(table.rows)
     ]
     caption = f"{escape(table.title)} ({escape(context)}). {escape(table.caption)}".strip()
     return "\n".join(
@@ -79,9 +86,14 @@ def table_text(table: Table, context: str) -> str:
     )
 
 
-def _cell(cell: Cell, column: Column) -> str:
+def _cell(cell: Cell, column: Column, *, bold: bool) -> str:
     text = format_cell(cell, column.kind, bounds=False)
     if not column.is_number:
         return escape(text)
-    # A minus sign is one in mathematics only; a dash for "nothing" is longer.
-    return "--" if text == "-" else f"${text}$"
+    if text == "-":  # a minus sign is one in mathematics only; a dash for "nothing" is longer
+        return "--"
+    written = rf"$\mathbf{{{text}}}$" if bold else f"${text}$"
+    if not isinstance(cell, Interval) or math.isnan(cell.low):
+        return written
+    low, high = (format_value(each, column.kind) for each in (cell.low, cell.high))
+    return rf"{written} {{\scriptsize (${low}$ to ${high}$)}}"

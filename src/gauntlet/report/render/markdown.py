@@ -18,7 +18,7 @@ from gauntlet.report.document import (
     Text,
     Verdicts,
 )
-from gauntlet.report.tables import Cell, Column, Table, format_cell
+from gauntlet.report.tables import Cell, Column, Table, best_cells, format_cell
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&$])")
 _BLOCK_MARK = re.compile(r"^(\d*)([-+.)])(?=\s|$|-[-\s]*$)")
@@ -110,7 +110,16 @@ def table_text(block: Table) -> str:
     """A table in GitHub's notation."""
     head = "| " + " | ".join(escape(column.name) for column in block.columns) + " |"
     rule = "|" + "|".join(" ---: " if column.is_number else " --- " for column in block.columns) + "|"
-    rows = ["| " + " | ".join(map(_cell, row, block.columns)) + " |" for row in block.rows]
+    bold = best_cells(block)
+    rows = [
+        "| "
+        + " | ".join(
+            f"**{text}**" if (number, index) in bold else text
+            for index, text in enumerate(map(_cell, row, block.columns))
+        )
+        + " |"
+        for number, row in enumerate(block.rows)
+    ]
     body = "\n".join([head, rule, *rows])
     caption = f"\n{escape(block.caption)}\n" if block.caption else ""
     return f"**{escape(block.title)}**\n\n{body}\n{caption}"
