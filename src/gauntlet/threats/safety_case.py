@@ -151,10 +151,14 @@ class KindOfThreat:
     least: str = ""
     parts: Mapping[str, Covers] = field(default_factory=dict)
 
+    def covers(self, kind: str, options: Mapping[str, Any]) -> bool:
+        """A description, given as its kind and its options, is of this kind and strong enough to answer the question."""
+        return self.is_one(kind, options) and self.strong(kind, options)
+
     def run(self, described: Sequence[tuple[str, Mapping[str, Any]]]) -> Run:
         """What was run of it, among stored descriptions given as kind and options."""
         of_kind = [each for each in described if self.is_one(*each)]
-        enough = [each for each in of_kind if self.strong(*each)]
+        enough = [each for each in of_kind if self.covers(*each)]
         missing = [name for name, part in self.parts.items() if not any(part(*each) for each in enough)]
         return Run(len(enough), len(of_kind) - len(enough), missing if enough else [])
 
