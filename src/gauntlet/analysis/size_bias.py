@@ -17,6 +17,7 @@ from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
 from gauntlet.metrics.segmentation.object_counts import ObjectCounts, count_objects
 from gauntlet.metrics.segmentation.worst_case import worst_by_accuracy
 from gauntlet.metrics.views import ViewKind, Views
+from gauntlet.results.record import read_counts
 from gauntlet.results.store import Store
 
 FRACTION_EDGES = (0.0, 0.001, 0.01, 0.05, 0.2, 1.0)
@@ -93,7 +94,7 @@ def _read(store: Store, key: str) -> list[tuple[str, ObjectCounts]]:
     metric = store.metric(key)
     images = []
     for row in store.image_rows(started):
-        counts = metric.decode(row.counts)
+        counts = read_counts(metric, row)
         found = getattr(counts, "objects", None)
         if found is None:
             raise GauntletError(f"the evaluation '{key}' kept no objects; run it with objects=True (--objects).")

@@ -12,6 +12,7 @@ from gauntlet.metrics import SegmentationMetric, ViewKind
 from gauntlet.metrics.segmentation.counts import CountTable
 from gauntlet.metrics.segmentation.trivial import most_frequent_figures, only_predicted
 from gauntlet.results import Store
+from gauntlet.results.record import read_counts
 from gauntlet.tasks import SEGMENTATION, get_task
 
 
@@ -57,7 +58,7 @@ def read_trivial(store: Store, key: str) -> Trivial:
     parts = 2 if started.views.kind is ViewKind.REGION else None
     matrices = []
     for row in store.image_rows(started):
-        confusion = metric.decode(row.counts).confusion[:parts]
+        confusion = read_counts(metric, row).confusion[:parts]
         matrices.append(confusion.sum(axis=0) if parts else confusion[confusion.sum(axis=(1, 2)).argmax()])
     table = CountTable.of(matrices, len(metric.class_names))
     if not table.valid.sum():

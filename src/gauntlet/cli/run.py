@@ -72,6 +72,9 @@ def run(
     protocol: Annotated[str | None, typer.Option("--protocol", help="How images are resized and cropped.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many images.")] = None,
     spread: SpreadOption = False,
+    trust_data: Annotated[
+        bool, typer.Option("--trust-data", help="Do not read the files to identify the data; results say so.")
+    ] = False,
     batch_size: Annotated[
         int, typer.Option("--batch-size", min=1, help="Images computed together.")
     ] = DEFAULT_BATCH_SIZE,
@@ -113,9 +116,16 @@ def run(
     if schema:
         print_json(plan_schema())
         return
-    place = {"split": split, "root": root, "limit": limit, "spread": spread or None, "protocol": protocol}
+    place: dict[str, object] = {
+        "split": split,
+        "root": root,
+        "limit": limit,
+        "spread": spread or None,
+        "protocol": protocol,
+        "trust_data": trust_data or None,
+    }
     if plan is not None:
-        beside = {f"--{name}": value for name, value in place.items()} | {
+        beside = {f"--{name.replace('_', '-')}": value for name, value in place.items()} | {
             "--seed": seed or None,
             "--batch-size": batch_size if batch_size != DEFAULT_BATCH_SIZE else None,
             "--precision": precision if precision != "fp32" else None,

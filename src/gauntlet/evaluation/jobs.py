@@ -15,6 +15,7 @@ from gauntlet.datasets.protocols import resizes
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.class_order import check_classes
 from gauntlet.evaluation.counting import COUNTERS, Importance
+from gauntlet.evaluation.execution.progress import Progress
 from gauntlet.metrics import DetectionMetric, build_metric
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.contract import ModelIdentity
@@ -22,7 +23,7 @@ from gauntlet.models.defended_names import defences_in
 from gauntlet.models.precision import PRECISIONS
 from gauntlet.models.preparation import AUTO, choose_steps, parse_steps, prepare, same_function
 from gauntlet.models.sources.contract import ModelSource, coded_identity
-from gauntlet.numbers import parse_count
+from gauntlet.numbers import counted, parse_count
 from gauntlet.results.origin import NOWHERE, Origin, origin_here
 from gauntlet.results.record import Job
 from gauntlet.results.store import Store
@@ -191,6 +192,16 @@ def look_up(store: Store, jobs: Sequence[PlannedJob]) -> tuple[list[PlannedJob],
         return replace(planned, job=old) if known_as_old else planned
 
     return [found(planned) for planned in jobs], states
+
+
+def tell_unrecorded(jobs: Iterable[PlannedJob], progress: Progress) -> None:
+    """Note how many results of older versions are taken as they are."""
+    old = sum(planned.contents is not None and planned.job.unrecorded.key == planned.job.key for planned in jobs)
+    if old:
+        progress.note_once(
+            f"{counted(old, 'result')} of version 0.2.0 or older: data and code not recorded; 'gauntlet store adopt' "
+            "runs a sample again and records them."
+        )
 
 
 def check_threat(threat: Threat, dataset: Dataset) -> None:

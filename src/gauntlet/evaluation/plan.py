@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from gauntlet.datasets import load_dataset
 from gauntlet.datasets.contents import Contents
 from gauntlet.datasets.contract import Dataset
+from gauntlet.datasets.known_data import published_sentence
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.evaluation.execution.progress import Logged, Progress
 from gauntlet.evaluation.jobs import (
@@ -299,4 +300,7 @@ def read_contents(dataset: Dataset, progress: Progress) -> Contents:
         if started:
             progress.advance(1)
 
-    return dataset.contents(told)
+    contents = dataset.contents(told)
+    if (sentence := published_sentence(dataset.name, dataset.split, contents)) is not None:
+        progress.note_once(sentence)
+    return contents

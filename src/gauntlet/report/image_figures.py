@@ -26,7 +26,7 @@ from gauntlet.metrics.segmentation.calibration import PooledConfidence
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
 from gauntlet.metrics.segmentation.figures import image_accuracy, image_iou
 from gauntlet.results import Store
-from gauntlet.results.record import ImageRow
+from gauntlet.results.record import ImageRow, read_counts
 from gauntlet.results.store import Started
 from gauntlet.samples import Boxes
 
@@ -241,7 +241,7 @@ def _read_boxes(
     rows: Iterable[ImageRow], store: Store, started: Started, views: Views, metric: DetectionMetric
 ) -> BoxImages:
     def pairs() -> list[Pair]:
-        return metric.headline_pairs((metric.decode(row.counts) for row in store.image_rows(started)), views)
+        return metric.headline_pairs((read_counts(metric, row) for row in store.image_rows(started)), views)
 
     ids: list[str] = []
     details: list[Any] = []
@@ -249,7 +249,7 @@ def _read_boxes(
     for row in rows:
         ids.append(row.image_id)
         details.append(row.details)
-        counts.append(metric.decode(row.counts))
+        counts.append(read_counts(metric, row))
     headline = metric.headline_pairs(counts, views)
     truth = hashlib.sha256(b"".join(_bytes_of(objects) for objects, _ in headline)).hexdigest()
     return BoxImages(ids, details, metric.image_f1(headline), truth, len(metric.class_names), pairs)

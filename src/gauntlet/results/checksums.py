@@ -27,7 +27,9 @@ def row_checksum(key: str, position: int, image_id: str, digest: str, details: s
         details: the JSON text that is stored.
     """
     head = "|".join(map(repr, (key, position, image_id, digest, details)))
-    return hashlib.sha256(head.encode("utf-8", "surrogateescape") + b"|" + counts).hexdigest()[:_LENGTH]
+    # A damaged cell may hold anything.
+    body = counts if isinstance(counts, bytes) else repr(counts).encode("utf-8", "surrogateescape")
+    return hashlib.sha256(head.encode("utf-8", "surrogateescape") + b"|" + body).hexdigest()[:_LENGTH]
 
 
 def rows_checksum(rows: Iterator[tuple[int, str]] | Sequence[tuple[int, str]]) -> str:

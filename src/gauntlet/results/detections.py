@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gauntlet.metrics import DetectionMetric
-from gauntlet.results.record import Evaluation
+from gauntlet.results.record import Evaluation, read_counts
 from gauntlet.results.store import Store
 from gauntlet.samples import Boxes
 
@@ -38,7 +38,7 @@ def stored_detections(store: Store) -> Iterator[StoredDetections]:
         if evaluation is None or started is None or started.views is None or not isinstance(metric, DetectionMetric):
             continue
         rows = list(store.image_rows(started))
-        pairs = metric.headline_pairs((metric.decode(row.counts) for row in rows), started.views)
+        pairs = metric.headline_pairs((read_counts(metric, row) for row in rows), started.views)
         if pairs:  # else figures without counts
             truths, detections = zip(*pairs, strict=True)
             yield StoredDetections(evaluation, metric.class_names, [row.image_id for row in rows], truths, detections)

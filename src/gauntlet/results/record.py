@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from gauntlet.datasets.contents import TRUSTED
-from gauntlet.metrics.contract import NAN, Figure
+from gauntlet.errors import GauntletError
+from gauntlet.metrics.contract import NAN, Figure, Metric
 from gauntlet.notebooks import facts_table
 from gauntlet.numbers import counted, json_number
 from gauntlet.registry import import_target
@@ -111,6 +112,17 @@ class ImageRow:
     counts: bytes
     details: Mapping[str, Any]
     digest: str = ""
+
+
+def read_counts(metric: Metric, row: ImageRow) -> Any:
+    """The counts of an image as the metric has them; an error where the bytes are no counts."""
+    try:
+        return metric.decode(row.counts)
+    except Exception as error:  # bytes without a checksum may be anything, and every metric has its own way to read
+        raise GauntletError(
+            f"the counts of the image '{row.image_id}' are damaged ({type(error).__name__}); 'gauntlet run --again' "
+            "computes the evaluation anew."
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from gauntlet.results.model_facts import FIELD as FACTS
 from gauntlet.results.model_facts import facts_frame, join_facts, read_facts
 from gauntlet.results.model_names import KnownModel, find_known, known_models
 from gauntlet.results.origin import FIELD, Origin, read_origin
-from gauntlet.results.record import Evaluation, ImageRow, Job
+from gauntlet.results.record import Evaluation, ImageRow, Job, read_counts
 from gauntlet.results.schema import COMPLETE, RUNNING
 from gauntlet.results.tidy import figures_frame, write_frame
 from gauntlet.secrecy import without_password
@@ -206,7 +206,7 @@ class Store:
         """
         started, views = self._counted(key)
         other = build_metric(self._task_and_metric(key)[0], metric)
-        counts = (other.decode(row.counts) for row in self.image_rows(started))
+        counts = (read_counts(other, row) for row in self.image_rows(started))
         figures = list(other.compute(counts, views))
         table = schema.evaluations
         if not self.read_only:
@@ -398,7 +398,11 @@ class Store:
             found = row_checksum(key, row.position, row.image_id, row.digest, row.details, row.counts)
             if found != row.checksum:
                 raise self._damaged(key, f"the counts of the image '{row.image_id}' do not fit their checksum")
-        return ImageRow(row.position, row.image_id, row.counts, json.loads(row.details), row.digest)
+        try:
+            details = json.loads(row.details)
+        except (ValueError, TypeError):
+            raise self._damaged(key, f"what is told of the image '{row.image_id}' is no JSON") from None
+        return ImageRow(row.position, row.image_id, row.counts, details, row.digest)
 
     def load(self, key: str) -> Evaluation | None:
         """The finished evaluation with this key, or None; an error where it does not fit its checksum."""
@@ -465,7 +469,7 @@ class Store:
         """Every figure of an evaluation from its per-image counts alone; no model, no dataset."""
         started, views = self._counted(key)
         metric = self.metric(key)
-        return metric.compute((metric.decode(row.counts) for row in self.image_rows(started)), views)
+        return metric.compute((read_counts(metric, row) for row in self.image_rows(started)), views)
 
     def _counted(self, key: str) -> tuple[Started, Views]:
         """A complete evaluation with its counts, and their views."""
@@ -492,7 +496,7 @@ class Store:
             metric = build_metric(task, options)
             rows = []
             for row in self.image_rows(started):
-                of_image = metric.per_image(metric.decode(row.counts), views)
+                of_image = metric.per_image(read_counts(metric, row), views)
                 rows += [{"image_id": row.image_id, **of_view, **row.details} for of_view in of_image]
             return pd.DataFrame(rows)
 
@@ -502,6 +506,20 @@ class Store:
         """What is wrong with evaluations that do not fit their checksum, by key; reads no counts."""
         with self._database.read() as connection:
             return damaged_evaluations(connection)
+
+    def unrecorded(self) -> int:
+        """Number of finished evaluations of version 0.2.0 or older: data and code not recorded, no checksum."""
+        table = schema.evaluations
+        query = select(func.count()).where(table.c.state == COMPLETE, table.c.checksum.is_(None))
+        with self._database.read() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def counts_of(self, key: str) -> Iterator[ImageRow]:
+        """Counts of all images of an evaluation; an error where they do not fit their checksums."""
+        started = self.started(key)
+        if started is None:
+            raise GauntletError(f"the store {self.address} has no evaluation with the key '{key}'.")
+        return self.image_rows(started)
 
     def frame(self, *, facts: bool = False) -> pd.DataFrame:
         """Every figure of every finished evaluation as one tidy table.

@@ -21,7 +21,7 @@ from gauntlet.metrics.views import ViewKind
 from gauntlet.models import GauntletModel
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.results.model_facts import facts_frame
-from gauntlet.results.record import Evaluation
+from gauntlet.results.record import Evaluation, read_counts
 from gauntlet.results.store import Store
 from gauntlet.studies.figures import CLEAN, UNKNOWN, Figures, FloatArray, mean_of
 
@@ -181,7 +181,7 @@ class Results(Figures):
         if started is None or started.views is None:
             raise GauntletError(f"the store {self.store.address} has no counts of '{evaluation.threat}'.")
         views = started.views
-        counts = [metric.decode(row.counts) for row in self.store.image_rows(started)]
+        counts = [read_counts(metric, row) for row in self.store.image_rows(started)]
         if isinstance(metric, CertificationMetric):
             tables = metric.tables(counts)
             if view not in tables:

@@ -15,7 +15,7 @@ from gauntlet.evaluation.execution.local import LocalExecutor
 from gauntlet.evaluation.execution.probing import check_stored
 from gauntlet.evaluation.execution.progress import Logged, Progress
 from gauntlet.evaluation.execution.run_log import RunLog, RunOutcome
-from gauntlet.evaluation.jobs import PlannedJob, look_up
+from gauntlet.evaluation.jobs import PlannedJob, look_up, tell_unrecorded
 from gauntlet.evaluation.rereading import read_as_asked
 from gauntlet.results.record import Evaluation
 from gauntlet.results.schema import COMPLETE
@@ -65,6 +65,7 @@ def run_jobs(
     progress = progress or Logged(_LOGGER)
     outcome = RunOutcome(datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-") + uuid.uuid4().hex[:4])
     jobs, states = (jobs, {}) if again else look_up(store, jobs)
+    tell_unrecorded(jobs, progress)
     missing = [planned for planned in jobs if states.get(planned.job.key) != COMPLETE]
     outcome.stored = [planned.job.key for planned in jobs if states.get(planned.job.key) == COMPLETE]
     store.renew_origins([(planned.job, planned.origin) for planned in jobs])

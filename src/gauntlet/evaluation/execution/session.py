@@ -24,7 +24,7 @@ from gauntlet.results.claims import Claims
 from gauntlet.results.model_facts import FIELD as FACTS
 from gauntlet.results.model_facts import ModelFacts, said_facts
 from gauntlet.results.origin import FIELD, SETTINGS
-from gauntlet.results.record import Evaluation, ImageRow
+from gauntlet.results.record import Evaluation, ImageRow, read_counts
 from gauntlet.results.store import Started, Store
 
 
@@ -76,7 +76,7 @@ class Session:
         self.done.update(unit.positions)
         self.views = views
         if views == WHOLE:
-            self.figure = self.running_figure.add([self.counter.metric.decode(row.counts) for row in rows])
+            self.figure = self.running_figure.add([read_counts(self.counter.metric, row) for row in rows])
 
     def _check_images(self, rows: Sequence[ImageRow]) -> None:
         contents = self.planned.contents
@@ -96,7 +96,7 @@ class Session:
         if self.kept is not None:
             self.kept.write_index(self.planned)
         metric = self.counter.metric
-        counts = (metric.decode(row.counts) for row in self.store.image_rows(self.started))
+        counts = (read_counts(metric, row) for row in self.store.image_rows(self.started))
         return self.store.finish(self.started, metric.compute(counts, self.views))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gauntlet.datasets.contents import TRUSTED
 from gauntlet.models.sources import shipped
 from gauntlet.report.document import Fold, Recipe, Recipes, Section, Text
 from gauntlet.report.scope import Scope
@@ -53,6 +54,7 @@ def recipe(title: str, evaluation: Evaluation, store: str) -> Recipe:
         ("weights", evaluation.model_digest),
         ("images", json.dumps(dict(evaluation.dataset_identity))),
         ("digest of the images", evaluation.dataset_digest),
+        ("data and code", _recorded(evaluation)),
         ("threat", json.dumps(as_written(evaluation.description))),
         ("computed", f"{evaluation.created}, {evaluation.duration:.1f} s for {evaluation.images} images"),
         *((name, str(run[name])) for name in ("gauntlet", "torch", "device", "processor", "threads") if run.get(name)),
@@ -62,6 +64,12 @@ def recipe(title: str, evaluation: Evaluation, store: str) -> Recipe:
     if run.get("command"):
         facts.append(("run by", without_password(str(run["command"]))))
     return Recipe(title, facts, command(evaluation, store))
+
+
+def _recorded(evaluation: Evaluation) -> str:
+    """Digests of the contents of the data and of the model's code, or what nobody recorded."""
+    data = {"": "data not recorded", TRUSTED: "data trusted, not read"}.get(evaluation.contents, evaluation.contents)
+    return f"{data}; {evaluation.code or 'code not recorded'}"
 
 
 def command(evaluation: Evaluation, store: str) -> str:
