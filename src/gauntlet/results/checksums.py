@@ -33,11 +33,12 @@ def row_checksum(key: str, position: int, image_id: str, digest: str, details: s
 
 
 def rows_checksum(rows: Iterator[tuple[int, str]] | Sequence[tuple[int, str]]) -> str:
-    """Checksum of all rows of an evaluation, from their positions and checksums in the order of positions."""
-    digest = hashlib.sha256()
+    """Number of the rows of an evaluation and their checksum, from positions and checksums in the order of positions."""
+    digest, count = hashlib.sha256(), 0
     for position, checksum in rows:
         digest.update(f"{position}:{checksum}|".encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()[:_LENGTH]
+        count += 1
+    return f"{count}:{digest.hexdigest()[:_LENGTH]}"
 
 
 def seal(connection: Connection, number: int) -> None:

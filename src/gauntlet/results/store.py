@@ -411,7 +411,8 @@ class Store:
             row = _row(connection, schema.evaluations.c.key == key)
             if row is None or row["state"] != COMPLETE:
                 return None
-            if row["checksum"] is not None and self._rows(connection, row["id"]) != row["images"]:
+            sealed = row["rows_checksum"]
+            if sealed is not None and not sealed.startswith(f"{self._rows(connection, row['id'])}:"):
                 raise self._damaged(key, "counts of images were removed or added")
             of_this = select(schema.figures).where(schema.figures.c.evaluation_id == row["id"])
             of_this = of_this.order_by(schema.figures.c.position)
