@@ -89,3 +89,9 @@ def test_numbers_of_things_are_whole_and_positive(wrong: Any) -> None:
 
 def test_numbers_of_numpy_are_taken() -> None:
     assert len(TinyDataset(3).subset(np.int64(2))) == 2  # type: ignore[arg-type]
+
+
+def test_a_model_of_many_classes_has_a_void_that_is_none_of_them() -> None:
+    many = gauntlet.wrap_model(tiny_network(300), num_classes=300, mean=[0.5] * 3, std=[0.25] * 3)
+    assert many.ignore_index == 65535  # 255 is a class, which attacks passed over as void
+    assert MODEL.ignore_index == 255

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ from gauntlet.models.sources.contract import ModelSource
 from gauntlet.pictures import box_colors, draw_boxes
 from gauntlet.results import Store
 from gauntlet.results.record import Job
-from gauntlet.samples import Batch, Boxes, collate
+from gauntlet.samples import Batch, Boxes, Sample, collate
 from gauntlet.seeding import ImageSeed
 from gauntlet.threats import Perturbed, Threat, build_threat
 from gauntlet.threats.contract import Candidate, Clean
@@ -138,6 +139,33 @@ def test_results_of_an_older_metric_are_told_apart(detector: TinyDetector) -> No
     resized = Resized(data, Protocol(shorter=64))
     assert plan_job(detector, resized, Clean(), Settings()).job.settings == {"metric": 2}
     assert plan_job(detector, data, Clean(), Settings()).job.settings == {}
+
+
+class TenfoldSquares(TinyBoxes):
+    """The tiny boxes with annotated sizes on both sides of the limits 32² and 96²."""
+
+    def __getitem__(self, index: int) -> Sample:
+        sample = super().__getitem__(index)
+        assert sample.boxes is not None
+        sizes = np.resize(np.array([500, 5000, 50000], np.float32), len(sample.boxes))
+        return dataclasses.replace(sample, boxes=dataclasses.replace(sample.boxes, area=sizes))
+
+
+def test_sizes_of_stored_counts_are_those_of_the_annotation(detector: TinyDetector) -> None:
+    store, data = Store(), TenfoldSquares(8)
+    full = gauntlet.evaluate(detector, data, store=store)
+    doubled = gauntlet.evaluate(detector, Resized(data, Protocol(size=(64, 96))), store=store)
+    assert doubled.key != full.key
+    started, metric = store.started(doubled.key), store.metric(doubled.key)
+    assert started is not None
+    for row, sample in zip(store.image_rows(started), data, strict=True):
+        truth = metric.decode(row.counts).truth
+        assert truth.pixel_area == 0.25
+        assert sample.boxes is not None
+        np.testing.assert_array_equal(truth.area, sample.boxes.area)
+    again = {figure.metric: figure.value for figure in store.recompute(doubled.key) if not figure.class_name}
+    for name in ("mAP_small", "mAP_medium", "mAP_large"):
+        np.testing.assert_equal(again[name], doubled.figures[name])
 
 
 def test_a_threat_in_a_region(detector: TinyDetector) -> None:

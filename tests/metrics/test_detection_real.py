@@ -56,3 +56,24 @@ def test_the_part_of_coco_has_the_figures_of_pycocotools(shared: Path) -> None:
     ours = figures(truths, detections, len(categories))
     assert 0.05 < ours["mAP"] < 0.95
     np.testing.assert_allclose(list(ours.values()), evaluation.stats, atol=1e-6)
+
+
+def test_a_published_protocol_leaves_the_sizes_of_coco(shared: Path) -> None:
+    data = gauntlet.load_dataset("coco", root=shared / "realdata/coco_val")
+    resized = gauntlet.load_dataset("coco", root=shared / "realdata/coco_val", protocol="mmdet-1333x800")
+    generator = np.random.default_rng(0)
+    truths, detections, seen, reported = [], [], [], []
+    for before, after in zip(data, resized, strict=True):
+        assert before.boxes is not None
+        assert after.boxes is not None
+        detected = noisy(before.boxes, generator, len(data.box_class_names))
+        height, width = (new / old for new, old in zip(after.image.shape[:2], before.image.shape[:2], strict=True))
+        corners = (detected.xyxy * np.array([width, height, width, height])).astype(np.float32)
+        truths.append(before.boxes)
+        detections.append(detected)
+        seen.append(after.boxes)
+        reported.append(Boxes(corners, detected.classes, detected.scores))
+    classes = len(data.box_class_names)
+    full, ours = figures(truths, detections, classes), figures(seen, reported, classes)
+    for name, value in full.items():  # sides are rounded to pixels: an overlap at a threshold may change
+        assert ours[name] == pytest.approx(value, abs=0.003), name

@@ -94,6 +94,9 @@ def test_the_tables_beside_it(store: Store) -> None:
     rows = {row[0]: dict(zip([column.name for column in figures.columns], row, strict=True)) for row in figures.rows}
     assert rows["fog"]["ECE"] == pytest.approx(0.45, abs=1e-12)
     assert rows["clean"]["ECE"] == pytest.approx(0.05, abs=1e-12)
+    # All pixels stand in one bin, which says nothing about their order: the table says so beside the figures.
+    assert (rows["fog"]["FPR95"], rows["fog"]["FPR95 bounds"]) == (1.0, "0.0 to 100.0")
+    assert (rows["fog"]["AUROC"], rows["fog"]["AUROC bounds"]) == (0.5, "0.0 to 100.0")
     (row,) = tables["bravo"].rows
     assert row[1] == 0  # every pixel has the same confidence: at 95 % of the right ones all wrong ones pass
     assert "FPR95 under fog" in str(row[-1])

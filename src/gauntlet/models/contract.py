@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from gauntlet.class_numbers import VOID, void_label
 from gauntlet.errors import GauntletError
 from gauntlet.models.code_identity import code_of
 from gauntlet.models.randomness import random_parts
@@ -76,7 +77,7 @@ class GauntletModel(nn.Module, ABC):
         asked_by: names of the methods that take images.
         num_classes: number of classes K.
         class_names: K names.
-        ignore_index: label of pixels that count for nothing, or None.
+        ignore_index: label of pixels that count for nothing, or None; 65535 for 255 where 255 is the number of a class.
         identity: name and digest of the weights.
         random: whether it draws in a forward pass.
         preparation: steps of `models.preparation` that were taken to make it faster.
@@ -120,7 +121,7 @@ class GauntletModel(nn.Module, ABC):
             raise GauntletError(f"{len(names)} class names were given for {num_classes} classes.")
         self.num_classes = num_classes
         self.class_names = names
-        self.ignore_index = ignore_index
+        self.ignore_index = void_label(num_classes) if ignore_index == VOID else ignore_index
         self._identity = identity
 
     @property
