@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -44,12 +44,15 @@ def build():
 HELPER = "def finish(logits):\n    return logits\n"
 IDENTITY = """
 import json
+from gauntlet.evaluation.plan import parse_plan, plan_jobs
 from gauntlet.models import load_model, resolve_model
 source = resolve_model("python:project.nets:build", num_classes=3)
 planned = source.identity
 loaded = load_model("python:project.nets:build", num_classes=3).identity
 assert planned == loaded, (planned, loaded)
-print(json.dumps([planned.digest, planned.code]))
+model = {"address": "python:project.nets:build", "options": {"num_classes": 11}}
+(job,) = plan_jobs(parse_plan({"models": [model], "datasets": ["streets"], "threats": ["clean"]}))
+print(json.dumps([planned.digest, planned.code, job.job.key]))
 """
 
 
@@ -62,12 +65,20 @@ def write_project(folder: Path, **texts: str) -> Path:
     return folder
 
 
-def identity_of(folder: Path, python: FreshPython) -> tuple[str, str]:
-    """Digest and code of the model of a project, in a process of its own."""
+class Told(NamedTuple):
+    """Digest and code of a model, and the key of an evaluation of it."""
+
+    digest: str
+    code: str
+    key: str
+
+
+def identity_of(folder: Path, python: FreshPython) -> Told:
+    """Which model that of a project is, in a process of its own."""
     done = python.run(IDENTITY, folder=folder)
     assert done.returncode == 0, done.stderr
-    digest, code = json.loads(done.stdout)
-    return digest, code
+    digest, code, key = json.loads(done.stdout)
+    return Told(digest, code, key)
 
 
 @pytest.fixture
@@ -90,8 +101,9 @@ def test_an_edited_model_of_one_s_own_has_another_code_with_the_same_weights(
     before = identity_of(project, fresh_python)
     write_project(project, **changed)
     after = identity_of(project, fresh_python)
-    assert before[0] == after[0]  # what version 0.2.0 knew a model by
-    assert before[1] != after[1]
+    assert before.digest == after.digest  # what version 0.2.0 knew a model by
+    assert before.code != after.code
+    assert before.key != after.key
 
 
 def test_a_module_that_a_helper_imports_counts_and_one_that_nothing_imports_does_not(
