@@ -78,7 +78,16 @@ def format_percent(fraction: float | None) -> str:
     """
     if fraction is None or math.isnan(fraction):
         return "-"
-    return f"{100 * fraction:.1f}"
+    return without_empty_sign(f"{100 * fraction:.1f}")
+
+
+def without_empty_sign(text: str) -> str:
+    """A number as text without the sign of a zero.
+
+    >>> without_empty_sign("-0.0"), without_empty_sign("+0.0"), without_empty_sign("-0.1")
+    ('0.0', '0.0', '-0.1')
+    """
+    return text if text.strip("+-0.") else text.lstrip("+-")
 
 
 def format_duration(seconds: float) -> str:

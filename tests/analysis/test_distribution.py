@@ -132,3 +132,36 @@ def test_the_summary_over_images_stands_beside_the_dataset_figure() -> None:
     assert row["q50"] == 0.2
     assert (row["worst_image"], row["worst"], row["images"]) == ("i0", 0.0, 3)
     assert np.isnan(image_summary(frame)["CmIoU"].iloc[0])
+
+
+def test_images_without_a_valid_pixel_are_no_failure_of_an_attack() -> None:
+    """Three images, two of them fooled, the third all void: half and all of those that can be fooled are."""
+    frame = pd.DataFrame(
+        {
+            "image_id": ["0", "1", "2"],
+            "view": "pdpgd",
+            "norm": [2.55 / 255, 5.1 / 255, 0.0],
+            "share": [1.0, 1.0, np.nan],
+        }
+    )
+    minimum = minimum_norms(frame)
+    shares = perturbation_cdf(minimum, levels=[10])
+    assert shares["share"].tolist() == [1.0, 1.0]
+    assert shares["images"].tolist() == [2, 2]
+    medians = median_perturbation(minimum)
+    assert medians["median"].tolist() == pytest.approx([2.55, 2.55])
+    assert medians[["fooled", "images"]].to_numpy().tolist() == [[1.0, 2], [1.0, 2]]
+
+
+def test_an_attack_that_returned_nothing_has_failed_where_another_did_not() -> None:
+    minimum = pd.DataFrame({"image_id": ["0", "1", "0"], "view": ["one", "one", "two"], "minimum": [0.01, 0.01, 0.02]})
+    fooled = median_perturbation(minimum).set_index("attack")["fooled"].to_dict()
+    assert fooled == {"one": 1.0, "two": 0.5, "aggregated": 1.0}
+
+
+def test_a_store_of_void_images_has_no_median() -> None:
+    frame = pd.DataFrame({"image_id": ["0"], "view": "pdpgd", "norm": [0.0], "share": [np.nan]})
+    medians = median_perturbation(minimum_norms(frame))
+    assert medians["images"].tolist() == [0, 0]
+    assert medians["median"].isna().all()
+    assert perturbation_cdf(minimum_norms(frame)).empty

@@ -74,7 +74,7 @@ def only_scope(store: Store) -> Scope:
 def test_worst_cases_count_only_threats_that_every_model_met(two_models: Store) -> None:
     scope = only_scope(two_models)
     assert scope.shared("corruption") == ["fog-3"]
-    worst = scope.worst("a", "corruption")
+    worst = scope.worst_shared("a", "corruption")
     assert worst is not None
     assert (worst[0], worst[1].value) == ("fog-3", 0.2)
     ranking = Ranking(scope)
@@ -178,12 +178,12 @@ def test_the_verdict_tells_the_shares(two_models: Store) -> None:
     document = build_report(two_models)
     texts = [block.text for block in document.parts[0].sections[0].blocks if isinstance(block, Text)]
     assert texts[0] == (
-        "No model can be called the most reliable of 2 models by mIoU under the worst corruption: b has the highest "
-        "figure and is badly hurt by its worst corruption (fog-3: 66.7 % kept)."
+        "No model can be called the most reliable of 2 models by mIoU under the worst corruption that all were run "
+        "under: b has the highest figure and is badly hurt by its worst corruption (fog-3: 66.7 % kept)."
     )
     cards = next(block for block in document.parts[0].sections[0].blocks if isinstance(block, Verdicts))
     assert [(card.model, card.rank, card.clean.value) for card in cards.items] == [("b", 1, 0.6), ("a", 2, 0.8)]
-    assert [card.bars[0].kept for card in cards.items] == pytest.approx([2 / 3, 1 / 4])
+    assert [card.bars[0].kept for card in cards.items] == pytest.approx([2 / 3, 1 / 8])  # each of what it was run under
 
 
 # Findings ----------------------------------------------------------------------------------------------------------

@@ -299,7 +299,7 @@ def test_a_model_without_gradient_is_said_so_and_no_source(
     assert note.subject.startswith("smoothed:")
     assert "counts votes and has no gradient" in note.text
     assert {each.subject for each in found} == {note.subject, "tiny-net"}
-    assert others == [tiny_model, None]
+    assert others == [None, tiny_model]  # by name: the smoothed model comes first
 
 
 def test_detectors_are_said_not_to_be_checked(box_store: Store) -> None:

@@ -153,3 +153,11 @@ def test_passwords_do_not_reach_a_report() -> None:
 def test_numbers_are_short() -> None:
     assert format_value(0.123456, "number") == "0.123"
     assert format_value(3.0, "count") == "3"
+    assert [format_value(-0.00001, kind) for kind in ("percent", "points", "number", "count")] == [
+        *("0.0", "0.0", "0.000", "0"),
+    ]
+    assert format_value(0.00001, "points") == "0.0"
+    assert format_value(0.0496, "chance") == "0.0496"
+    assert format_value(0.05, "chance") == "0.050"
+    assert format_value(0.0504, "chance") == "0.050"
+    assert format_value(0.05 - 1e-12, "chance") == "< 0.050"

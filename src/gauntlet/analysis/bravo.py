@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from gauntlet.analysis.frames import one_each, one_name_each, unit_columns
+from gauntlet.analysis.frames import comparable, one_each, unit_columns
 
 SEMANTIC = {"mIoU": False, "ECE": True, "AUROC": False, "FPR95": True, "AUPR_success": False, "AUPR_error": False}
 """The figures of the semantic score, and whether 1 minus the figure enters."""
@@ -44,7 +44,7 @@ def bravo_index(frame: pd.DataFrame) -> pd.DataFrame:
     """
     rows = frame[frame["view"].eq("all") & frame["class_name"].eq("") & frame["task"].eq("segmentation")]
     wanted = [*SEMANTIC, *(name + OUTSIDE for name in SEMANTIC), *REGION]
-    rows = one_name_each(rows[rows["metric"].isin(wanted)])
+    rows = comparable(rows[rows["metric"].isin(wanted)])
     units = [column for column in unit_columns(rows) if column != "view"]
     table = []
     for unit, of_unit in rows.groupby(units, sort=False, dropna=False):

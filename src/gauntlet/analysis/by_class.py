@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gauntlet.analysis.frames import one_each, one_name_each, require_columns, unit_columns, with_clean
+from gauntlet.analysis.frames import comparable, one_each, require_columns, unit_columns, with_clean
 from gauntlet.metrics.arithmetic import divide
 
 
@@ -20,7 +20,7 @@ def by_class(frame: pd.DataFrame, metric: str = "IoU") -> pd.DataFrame:
         the class is never right on clean images); the hardest-hit class of a threat first.
     """
     require_columns(frame, ["class_name", "threat", "kind"], "figures by class")
-    rows = one_name_each(frame[frame["metric"].eq(metric) & frame["class_name"].ne("")])
+    rows = comparable(frame[frame["metric"].eq(metric) & frame["class_name"].ne("")])
     keys = [*unit_columns(rows), "class_name"]
     table = with_clean(one_each(rows[rows["kind"].ne("clean")], [*keys, "threat"]), rows, keys)
     table = table.assign(drop=table["clean"] - table["value"], ratio=divide(table["value"], table["clean"]))

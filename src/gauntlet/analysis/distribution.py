@@ -68,11 +68,14 @@ def minimum_norms(per_image: pd.DataFrame, quantile: float = 0.99) -> pd.DataFra
         quantile: the share that counts as success; 0.99 and 0.90 are published.
 
     Returns:
-        The frame with a column `minimum`; 0 norms (already adversarial images) stay 0.
+        The frame with a column `minimum`; 0 norms (already adversarial images) stay 0. It is NaN where the share is:
+        on an image without a valid pixel nothing can be fooled, and no attack fails.
     """
     require_columns(per_image, ["image_id", "view", "norm", "share"], "minimum perturbations")
     success = per_image["share"] >= quantile - 1e-9
-    return per_image.assign(minimum=per_image["norm"].where(success, np.inf))
+    return per_image.assign(
+        minimum=per_image["norm"].where(success, np.inf).fillna(np.inf).where(per_image["share"].notna())
+    )
 
 
 def perturbation_cdf(
@@ -82,7 +85,7 @@ def perturbation_cdf(
 
     Args:
         minimum: image_id, view (the attack) and minimum (norm on [0, 1], infinity for failure), as `minimum_norms`
-            gives them.
+            gives them. Images on which it is NaN for every attack are left out; on others NaN is a failure.
         levels: grey levels at which to evaluate; by default every level at which some curve rises.
         attacks: the views that are attacks; by default all but "all", "inside" and "outside".
 
@@ -93,8 +96,6 @@ def perturbation_cdf(
     values = table.to_numpy(float) * 255
     finite = np.unique(values[np.isfinite(values)])
     grid = finite if levels is None else np.unique(np.asarray(levels, np.float64))
-    # An attack that returned nothing for an image has failed on it.
-    values = np.where(np.isnan(values), np.inf, values)
     counts = np.stack([np.searchsorted(np.sort(column), grid + 1e-9, side="right") for column in values.T])
     return pd.DataFrame(
         {
@@ -117,7 +118,9 @@ def median_perturbation(minimum: pd.DataFrame, *, attacks: Sequence[str] | None 
         One row per attack and "aggregated": attack, median, fooled (share of images with any success), images.
     """
     table = _with_aggregated(minimum, attacks)
-    values = np.where(table.isna(), np.inf, table.to_numpy(float)) * 255
+    if table.empty:  # no image has a valid pixel
+        return pd.DataFrame({"attack": list(table.columns), "median": np.nan, "fooled": np.nan, "images": 0})
+    values = table.to_numpy(float) * 255
     half = -(-len(table) // 2) - 1  # F reaches one half with the image of this rank, counted from 0
     return pd.DataFrame(
         {
@@ -130,7 +133,8 @@ def median_perturbation(minimum: pd.DataFrame, *, attacks: Sequence[str] | None 
 
 
 def _with_aggregated(minimum: pd.DataFrame, attacks: Sequence[str] | None) -> pd.DataFrame:
-    table = _by_attack(minimum, "minimum", attacks)
+    """Smallest norms, images in rows, attacks in columns: infinite where an attack failed or returned nothing."""
+    table = _by_attack(minimum, "minimum", attacks).dropna(how="all").fillna(np.inf)
     return table.assign(**{AGGREGATED: table.min(axis=1)})
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from gauntlet.analysis.order import in_order
 from gauntlet.errors import GauntletError
 from gauntlet.tasks import TASKS
 
@@ -19,7 +20,8 @@ MODEL_FACTS = (
 """Columns that say something about a model; a frame has them when it comes from the published figures or was joined
 with a table of models."""
 UNIT_COLUMNS = (
-    *("source", "table", "task", "model", "model_digest", "dataset", "split", "dataset_digest", "seed", "view"),
+    *("source", "table", "task", "model", "model_digest", "code", "precision"),
+    *("dataset", "split", "dataset_digest", "seed", "view"),
 )
 """What makes figures comparable: one model on the same images in one view; only those a frame has are used."""
 SAME = 1e-9
@@ -44,7 +46,31 @@ def of_metric(frame: pd.DataFrame, metric: str | None) -> pd.DataFrame:
     require_columns(frame, ["task", "metric", "value"], "an analysis of figures")
     rows = frame[frame["class_name"].eq("")] if "class_name" in frame else frame
     wanted = rows["task"].map(MAIN_METRIC) if metric is None else metric
-    return one_name_each(rows[rows["metric"].eq(wanted)])
+    return comparable(rows[rows["metric"].eq(wanted)])
+
+
+def comparable(frame: pd.DataFrame) -> pd.DataFrame:
+    """The figures that may stand beside each other: one version and one name of every threat, in one order.
+
+    All of it follows from what was evaluated; in which order evaluations were run is not looked at.
+    """
+    return in_order(one_name_each(frame[~is_older(frame)]))
+
+
+def is_older(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """(n,) whether the same images have figures of a newer version of a row's metric, or of its threat.
+
+    Two versions of a threat are two threats, and two versions of a metric two figures: a table, a score or a mean has
+    the newest alone. Figures without recorded versions (0) are older than those with one.
+    """
+    older = np.zeros(len(frame), bool)
+    images = [name for name in ("source", "task", "dataset", "split", "images", "dataset_digest") if name in frame]
+    for column, same in (("metric_version", []), ("threat_version", ["kind", "description"])):
+        if column in frame and frame[column].nunique() > 1:
+            rows = frame[~older]
+            newest = rows.groupby([*images, *same], dropna=False)[column].transform("max")
+            older[~older] = rows[column].lt(newest).to_numpy(bool)
+    return older
 
 
 def one_name_each(frame: pd.DataFrame) -> pd.DataFrame:
@@ -78,10 +104,11 @@ def name_images(rows: pd.DataFrame) -> pd.Series:
 
 
 def one_each(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """One row per key: the latest where rows say when they were made, else an error if two values differ."""
-    if "created" in rows:
-        rows = rows.sort_values("created", kind="stable")
-    elif len(rows):
+    """One row per key, the last in the order of `in_order`; an error if two values differ outside a store.
+
+    Two evaluations of a store that share a key agree in the figure: they differ in what else was counted.
+    """
+    if "created" not in rows and len(rows):
         spread = rows.groupby(keys, dropna=False)["value"].agg(["min", "max"])
         differ = spread[(spread["max"] - spread["min"]) > SAME]
         if len(differ):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from gauntlet.analysis.frames import one_each, one_name_each, require_columns, unit_columns
+from gauntlet.analysis.frames import comparable, one_each, require_columns, unit_columns
 from gauntlet.errors import unknown_name
 from gauntlet.metrics.arithmetic import divide
 from gauntlet.tasks import TASKS
@@ -36,7 +36,7 @@ def region_errors(frame: pd.DataFrame, reference: str | None = None) -> pd.DataF
         row for a region that is empty on every image.
     """
     require_columns(frame, ["threat", "kind", "description", "metric", "class_name"], "an analysis of regions")
-    rows = one_name_each(frame[frame["class_name"].eq("")])
+    rows = comparable(frame[frame["class_name"].eq("")])
     keys = [*unit_columns(rows), "kind", "threat", "description"]
     parts = []
     for region, suffix in REGIONS.items():

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gauntlet.analysis.frames import one_name_each, require_columns, unit_columns
+from gauntlet.analysis.frames import comparable, require_columns, unit_columns
 from gauntlet.errors import GauntletError
 from gauntlet.metrics.arithmetic import divide
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
@@ -207,7 +207,7 @@ def image_to_dataset_ratio(frame: pd.DataFrame) -> pd.DataFrame:
     """
     rows = frame[frame["metric"].isin(["NmIoU", "mIoU"])]
     rows = rows[rows["class_name"].eq("")] if "class_name" in rows else rows
-    rows = one_name_each(rows)
+    rows = comparable(rows)
     keys = [*unit_columns(rows), "threat", "kind"]
     wide = rows.drop_duplicates([*keys, "metric"]).set_index([*keys, "metric"])["value"].unstack("metric")
     wide = wide.reindex(columns=["NmIoU", "mIoU"]).rename(columns={"mIoU": "CmIoU"}).dropna()

@@ -9,11 +9,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from gauntlet.analysis.frames import MAIN_METRIC, one_name_each
+from gauntlet.analysis.frames import MAIN_METRIC, is_older, one_name_each
+from gauntlet.analysis.order import in_order
 from gauntlet.analysis.scoring.shared_threats import shared_threats
 from gauntlet.metrics.arithmetic import divide
+from gauntlet.numbers import counted
 from gauntlet.report.image_figures import Images
 from gauntlet.report.naming import slug
 from gauntlet.report.tables import Interval
@@ -65,6 +68,7 @@ class Scope:
         metric: the figure that models are ranked by.
         trivial: figures of the trivial answer, `trivial_class` in every pixel, by name; empty in detection.
         trivial_class: the most frequent class.
+        left_out: what the store has of older versions of a threat or of the metric, a sentence each.
     """
 
     task: str
@@ -76,6 +80,7 @@ class Scope:
     data: str = ""
     trivial: Mapping[str, float] = field(default_factory=dict)
     trivial_class: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -99,20 +104,24 @@ class Scope:
     @cached_property
     def analysis_frame(self) -> pd.DataFrame:
         """The figures as `gauntlet.analysis` reads them: the name says which seed and weights, so each counts once."""
-        return self.frame.drop(columns=["seed", "digest", "address"], errors="ignore")
+        return self.frame.drop(columns=["seed", "digest", "address", "code", "precision"], errors="ignore")
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """One row per evaluation: key, model, threat, kind, description, created, ..."""
+        """One row per evaluation: key, model, threat, kind, description, created, ...
+
+        Of two that differ in what was counted beside the figures (weights of pixels, objects), the one with more
+        figures comes last.
+        """
         columns = ["key", "model", "address", "digest", "threat", "kind", "description", "seed", "created", "duration"]
         return self.frame[columns].drop_duplicates("key").reset_index(drop=True)
 
     @cached_property
     def headline(self) -> pd.DataFrame:
-        """The main figure of every evaluation of the whole image, the latest per model and threat."""
+        """The main figure of the whole image, one row per model and threat."""
         rows = self.frame
         rows = rows[rows["metric"].eq(self.metric) & rows["class_name"].eq("") & rows["view"].eq("all")]
-        return rows.sort_values("created", kind="stable").drop_duplicates(["model", "threat"], keep="last")
+        return rows.drop_duplicates(["model", "threat"], keep="last")
 
     @cached_property
     def models(self) -> list[str]:
@@ -120,7 +129,7 @@ class Scope:
 
     @cached_property
     def threats(self) -> dict[str, str]:
-        """Kind by threat, in the order of KIND_ORDER and then of the store."""
+        """Kind by threat, in the order of KIND_ORDER and then of the frame."""
         pairs = dict(zip(self.evaluations["threat"], self.evaluations["kind"], strict=True))
         order = {kind: index for index, kind in enumerate(KIND_ORDER)}
         return dict(sorted(pairs.items(), key=lambda pair: order.get(pair[1], len(order))))
@@ -146,8 +155,8 @@ class Scope:
         return {(str(model), str(threat)): Interval(value, low, high) for model, threat, value, low, high in rows}
 
     def latest_keys(self) -> dict[tuple[str, str], str]:
-        """Key of the latest evaluation by model and threat."""
-        rows = self.evaluations.sort_values("created", kind="stable")[["model", "threat", "key"]]
+        """Key of the evaluation that counts, the last of `evaluations`, by model and threat."""
+        rows = self.evaluations[["model", "threat", "key"]]
         return {(str(model), str(threat)): str(key) for model, threat, key in rows.itertuples(index=False)}
 
     def figure(self, model: str, threat: str) -> Interval:
@@ -188,21 +197,18 @@ class Scope:
         """Threats of a kind that every model with any of the kind was run under: a worst case over them is fair."""
         return self._shared.get(kind, [])
 
-    @cached_property
-    def _worst(self) -> dict[tuple[str, str], str]:
-        worst = {}
-        for kind in self.kinds:
-            names = self.shared(kind)
-            values = self.matrix[names].to_numpy(float)
-            for model, row in zip(self.models, values, strict=True):
-                if names and not np.isnan(row).all():
-                    worst[model, kind] = names[int(np.nanargmin(row))]
-        return worst
-
     def worst(self, model: str, kind: str) -> tuple[str, Interval] | None:
-        """The threat of a kind (among the shared ones) under which a model does worst, and the figure."""
-        name = self._worst.get((model, kind))
-        return None if name is None else (name, self.figure(model, name))
+        """The threat of a kind, of all that the model was run under, under which it does worst, and the figure."""
+        return self._worst_of(model, self.of_kind(kind))
+
+    def worst_shared(self, model: str, kind: str) -> tuple[str, Interval] | None:
+        """The same among the threats that every model was run under: the worst case by which models are compared."""
+        return self._worst_of(model, self.shared(kind))
+
+    def _worst_of(self, model: str, threats: list[str]) -> tuple[str, Interval] | None:
+        figures = {threat: self.figure(model, threat) for threat in threats}
+        there = {threat: figure for threat, figure in figures.items() if not np.isnan(figure.value)}
+        return min(there.items(), key=lambda pair: pair[1].value, default=None)
 
 
 def scopes(frame: pd.DataFrame) -> list[Scope]:
@@ -212,38 +218,83 @@ def scopes(frame: pd.DataFrame) -> list[Scope]:
         frame: as `Store.frame` gives it, all of it: a model is called the same wherever the store is shown.
     """
     cut = []
-    frame = one_name_each(frame)
+    frame = in_order(one_name_each(frame.assign(figures=frame.groupby("key")["key"].transform("size"))))
     names = distinct_names(zip(frame["model"], frame["model_digest"], strict=True))
     several = frame.groupby(_SCOPE)[_DATA].transform("nunique").gt(1)
-    marks = frame[_DATA].str[:8].where(several, "")
-    for (task, dataset, split, images, mark), rows in frame.assign(mark=marks).groupby([*_SCOPE, "mark"], sort=False):
-        part = name_threats(name_models(rows, names))
+    frame = frame.drop(columns="figures").assign(mark=frame[_DATA].str[:8].where(several, ""))
+    for (task, dataset, split, images, mark), rows in frame.groupby([*_SCOPE, "mark"], sort=False):
+        named, older = name_models(rows.drop(columns="mark"), names), is_older(rows)
+        part = name_threats(named[~older])
         minimum = {text for text in part["description"].unique() if _has_no_budget(json.loads(text))}
-        part = part.assign(kind=part["kind"].mask(part["description"].isin(minimum), MINIMUM))
+        part = part.assign(kind=part["kind"].mask(part["description"].isin(minimum), MINIMUM)).reset_index(drop=True)
         metric = MAIN_METRIC.get(str(task), "mIoU")
-        part = part.drop(columns="mark").reset_index(drop=True)
-        cut.append(Scope(str(task), str(dataset), str(split), int(str(images)), part, metric, str(mark)))
+        words = _left_out(named, older)
+        cut.append(Scope(str(task), str(dataset), str(split), int(str(images)), part, metric, str(mark), left_out=words))
     return sorted(cut, key=lambda scope: -len(scope.frame))
 
 
-def name_models(rows: pd.DataFrame, names: Mapping[Identified, str]) -> pd.DataFrame:
-    """Gives every (model, weights, seed) a name of its own in `model`; the stored ones stay in `address`, `digest`.
+def _left_out(rows: pd.DataFrame, older: npt.NDArray[np.bool_]) -> tuple[str, ...]:
+    """What of a scope is of older versions, a sentence each.
 
-    The seed is added where several were run. The columns that are told by the name then are dropped, so that every
-    analysis counts a model once.
+    Args:
+        rows: (n,) figures of the scope.
+        older: (n,) which of them are left out.
+    """
+    if not older.any():
+        return ()
+    newest = int(rows["metric_version"].max())
+    out = rows[older].drop_duplicates("key")
+    of_metric = out["metric_version"].lt(newest)
+    sentences = [
+        f"Left out: {counted(len(part), 'evaluation')} of {_models(part)} with figures of {_version(version)} of the "
+        f"metric; the figures here are of version {newest}."
+        for version, part in out[of_metric].groupby("metric_version")
+    ]
+    for (threat, version), part in out[~of_metric].groupby(["threat", "threat_version"], sort=False):
+        same = rows["description"].isin(part["description"]) & rows["kind"].isin(part["kind"])
+        newest = int(rows.loc[same, "threat_version"].max())
+        sentences.append(
+            f"Left out: {threat} of {_models(part)} in {_version(version)} of the threat; its figures here are of "
+            f"version {newest}."
+        )
+    return tuple(sentences)
+
+
+def _models(rows: pd.DataFrame) -> str:
+    return ", ".join(dict.fromkeys(rows["model"]))
+
+
+def _version(version: object) -> str:
+    number = int(str(version))
+    return f"version {number}" if number else "an unrecorded version"
+
+
+def name_models(rows: pd.DataFrame, names: Mapping[Identified, str]) -> pd.DataFrame:
+    """Gives every (model, weights, code, precision, seed) a name in `model`; the stored ones go to `address`, `digest`.
+
+    Code, precision and seed are added where a model was run with several. The columns that are told by the name then
+    are dropped, so that every analysis counts a model once.
 
     Args:
         rows: figures of one scope.
         names: of all models of the store, by name and digest.
     """
-    identities = rows[["model", "model_digest", "seed"]].drop_duplicates()
+    columns = ["model", "model_digest", "code", "precision", "seed"]
+    identities = rows[columns].drop_duplicates()
+    same = identities.groupby(["model", "model_digest"])
+    several_codes, several_precisions = (same[name].transform("nunique").gt(1) for name in ("code", "precision"))
+    several_seeds = identities.groupby("model")["seed"].transform("nunique").gt(1)
     labels = {}
-    for model, digest, seed in identities.itertuples(index=False):
-        several = identities.loc[identities["model"].eq(model), "seed"].nunique() > 1
-        labels[model, digest, seed] = names[model, digest] + (f" (seed {seed})" if several else "")
-    keys = zip(rows["model"], rows["model_digest"], rows["seed"], strict=True)
+    for (model, digest, code, precision, seed), by_code, by_precision, by_seed in zip(
+        identities.itertuples(index=False, name=None), several_codes, several_precisions, several_seeds, strict=True
+    ):
+        words = [f"code {str(code)[:8] or 'not recorded'}"] if by_code else []
+        words += ([str(precision)] if by_precision else []) + ([f"seed {seed}"] if by_seed else [])
+        labels[model, digest, code, precision, seed] = names[model, digest] + (
+            f" ({', '.join(words)})" if words else ""
+        )
     named = rows.rename(columns={"model": "address", "model_digest": "digest"})
-    return named.assign(model=[labels[key] for key in keys])
+    return named.assign(model=[labels[key] for key in rows[columns].itertuples(index=False, name=None)])
 
 
 def name_threats(rows: pd.DataFrame) -> pd.DataFrame:

@@ -50,12 +50,12 @@ class Ranking:
 
     @cached_property
     def scores(self) -> dict[str, dict[str, float]]:
-        """By model: the clean figure, the worst case of every kind of threat, and the summaries; those that it has."""
+        """By model: the clean figure, the worst case over the shared threats of every kind, and the summaries."""
         every = {}
         for model in self.scope.models:
             values = {"clean": self.scope.clean(model).value}
             for kind in self.scope.kinds:
-                worst = self.scope.worst(model, kind)
+                worst = self.scope.worst_shared(model, kind)
                 if worst is not None:
                     values[worst_name(kind)] = worst[1].value
             values |= self._summaries.get(model, {})  # none of a model with certificates only
@@ -87,10 +87,16 @@ class Ranking:
         return list(self.ranks)
 
     @property
+    def _kinds_by_score(self) -> dict[str, str]:
+        return {worst_name(kind): kind for kind in self.scope.kinds}
+
+    @property
     def criterion_words(self) -> str:
         """The criterion for a sentence."""
-        if self.criterion.startswith("worst "):
-            return f"{self.scope.metric} under the {self.criterion}"
+        if self.criterion in self._kinds_by_score:
+            kind = self._kinds_by_score[self.criterion]
+            every = len(self.scope.shared(kind)) == len(self.scope.of_kind(kind))
+            return f"{self.scope.metric} under the {self.criterion}{'' if every else ' that all were run under'}"
         return f"clean {self.scope.metric}" if self.criterion == "clean" else self.criterion
 
     @cached_property
@@ -107,14 +113,13 @@ class Ranking:
 
     def deciding_threat(self, model: str) -> str:
         """The threat that gave a model its rank: its worst one where worst cases are ranked, else the clean images."""
-        kinds = {worst_name(kind): kind for kind in self.scope.kinds}
         if self.criterion.startswith("GAM_"):
             kind = "corruption"
         elif "-ReM^" in self.criterion:
             kind = "attack"
         else:
-            kind = kinds.get(self.criterion, "clean")
-        worst = self.scope.worst(model, kind)
+            kind = self._kinds_by_score.get(self.criterion, "clean")
+        worst = self.scope.worst_shared(model, kind)
         return worst[0] if worst else next(iter(self.scope.of_kind("clean")), "")
 
     def table(self) -> Table:
@@ -130,7 +135,7 @@ class Ranking:
         ]
         rows = []
         for model, place in self.ranks.items():
-            worst = [scope.worst(model, kind) for kind in kinds]
+            worst = [scope.worst_shared(model, kind) for kind in kinds]
             rows.append(
                 [
                     model,

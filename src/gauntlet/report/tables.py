@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gauntlet.numbers import format_percent
+from gauntlet.numbers import format_percent, without_empty_sign
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,9 @@ class Interval:
     low: float = math.nan
     high: float = math.nan
 
+
+CHANCE = 0.05
+"""Below this p-value, a difference is beyond chance."""
 
 Cell = str | float | int | Interval | None
 
@@ -99,8 +102,12 @@ def number_of(cell: Cell) -> float:
 def format_value(value: float, kind: str) -> str:
     """A number as a column of a kind writes it; a dash when it is undefined.
 
+    A difference that rounds to nothing has no sign, and a p-value below 0.05 never reads as 0.05.
+
     >>> format_value(0.5123, "percent"), format_value(-0.021, "points"), format_value(float("nan"), "percent")
     ('51.2', '-2.1', '-')
+    >>> format_value(-0.0001, "points"), format_value(0.0496, "chance"), format_value(0.04999, "chance")
+    ('0.0', '0.0496', '0.04999')
     """
     if math.isnan(value):
         return "-"
@@ -109,12 +116,20 @@ def format_value(value: float, kind: str) -> str:
     if kind == "percent":
         return format_percent(value)
     if kind == "points":
-        return f"{100 * value:+.1f}"
+        return without_empty_sign(f"{100 * value:+.1f}")
     if kind == "count":
-        return f"{value:.0f}"
-    if kind == "chance" and value < 0.001:
+        return without_empty_sign(f"{value:.0f}")
+    if kind == "chance":
+        return _format_chance(value)
+    return without_empty_sign(f"{value:.3f}")
+
+
+def _format_chance(p_value: float) -> str:
+    """A p-value with three decimals, with more where three would round it up to 0.05."""
+    if p_value < 0.001:
         return "< 0.001"
-    return f"{value:.3f}"
+    texts = (f"{p_value:.{digits}f}" for digits in range(3, 8))
+    return next((text for text in texts if (float(text) < CHANCE) == (p_value < CHANCE)), f"< {CHANCE:.3f}")
 
 
 def format_cell(cell: Cell, kind: str, *, bounds: bool = True) -> str:

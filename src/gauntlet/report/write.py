@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from gauntlet.analysis.order import in_order
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.report.assembly import Options, build_report
 from gauntlet.report.document import Document, Picture
@@ -57,7 +58,7 @@ def write_report(
 
         return write_coco(store, target)
     if format == "csv":
-        return write_text(target, csv_text(store.frame()))
+        return write_text(target, csv_text(in_order(store.frame())))
     document = build_report(store, options)
     writers = {"html": html.write, "md": markdown.write, "latex": latex.write, "json": to_json}
     return write_text(target, writers[format](document))

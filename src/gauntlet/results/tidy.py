@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Text, cast, select
 
 from gauntlet.errors import GauntletError
 from gauntlet.extras import install_command
@@ -18,42 +19,64 @@ from gauntlet.results.record import Evaluation, dataset_digest
 _FRAME_COLUMNS = (
     "key", "task", "model", "model_digest", "dataset", "split", "dataset_digest", "threat", "kind", "description",
     "seed", "view", "metric", "class_name", "value", "low", "high", "images", "created", "duration",
-    "condition", "threat_version", "metric_version", "contents", "code",
+    "condition", "threat_version", "metric_version", "contents", "code", "protocol", "precision",
 )  # fmt: skip
+
+_READ_OUT = ("description", "dataset_digest", "contents", "protocol", "precision", "condition")
+"""Columns that are read out of the records of an evaluation, see `_read_out`."""
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def figures_frame(connection: Connection) -> pd.DataFrame:
-    """Every figure of every finished evaluation, one row each."""
+    """Every figure of every finished evaluation, one row each.
+
+    A record that is damaged so that it is no JSON is read as an empty one: `Store.frame` leaves it out.
+    """
     evaluations, figures = schema.evaluations, schema.figures
+    plain = [name for name in _FRAME_COLUMNS if name not in _READ_OUT]
     columns = [
-        figures.c[name] if name in figures.c and name != "evaluation_id" else evaluations.c[name]
-        for name in _FRAME_COLUMNS
-        if name not in ("dataset_digest", "condition", "contents")
+        figures.c[name] if name in figures.c and name != "evaluation_id" else evaluations.c[name] for name in plain
     ]
-    query = (
-        select(*columns)
-        .join(figures, figures.c.evaluation_id == evaluations.c.id)
-        .where(evaluations.c.state == schema.COMPLETE)
-        .order_by(evaluations.c.id, figures.c.position)
-    )
-    rows = connection.execute(query).all()
-    data = connection.execute(select(evaluations.c.key, evaluations.c.dataset_identity)).all()
-    frame = pd.DataFrame(rows, columns=[column.name for column in columns])
-    digests = {key: dataset_digest(identity) for key, identity in data}
-    contents = {key: str(identity.get("contents", "")) for key, identity in data}
-    frame["dataset_digest"] = frame["key"].map(digests).astype(object)
-    frame["contents"] = frame["key"].map(contents).astype(object)
-    places = select(evaluations.c.key, evaluations.c.dataset, evaluations.c.provenance)
-    weather = connection.execute(places.where(evaluations.c.dataset == "acdc")).all()
-    conditions = {key: weather_of(dataset, provenance) for key, dataset, provenance in weather}
-    frame["condition"] = [conditions.get(key, "") for key in frame["key"]]
+    finished = evaluations.c.state == schema.COMPLETE
+    query = select(*columns).join(figures, figures.c.evaluation_id == evaluations.c.id).where(finished)
+    rows = connection.execute(query.order_by(evaluations.c.id, figures.c.position)).all()
+    frame = pd.DataFrame(rows, columns=plain)
+    texts = [cast(evaluations.c[name], Text) for name in ("description", "dataset_identity", "provenance")]
+    records = {
+        key: _read_out(dataset, *map(_mapping, of_key))
+        for key, dataset, *of_key in connection.execute(select(evaluations.c.key, evaluations.c.dataset, *texts))
+    }
+    for name in _READ_OUT:
+        frame[name] = frame["key"].map({key: values[name] for key, values in records.items()}).astype(object)
     frame = frame[list(_FRAME_COLUMNS)]
-    frame["description"] = [json.dumps(each, sort_keys=True) for each in frame["description"]]
     for name in ("value", "low", "high", "duration"):
         frame[name] = frame[name].astype("float64")
     return plain_texts(frame)
+
+
+def _mapping(text: str) -> Mapping[str, Any]:
+    """A JSON object from the text that is stored, an empty one where it is damaged."""
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _read_out(
+    dataset: str, description: Mapping[str, Any], identity: Mapping[str, Any], provenance: Mapping[str, Any]
+) -> dict[str, str]:
+    """The columns of one evaluation that are read out of its records."""
+    protocol = identity.get("protocol")
+    return {
+        "description": json.dumps(dict(description), sort_keys=True),
+        "dataset_digest": dataset_digest(identity),
+        "contents": str(identity.get("contents", "")),
+        "protocol": json.dumps(protocol, sort_keys=True) if protocol else "",
+        "precision": str(provenance.get("precision", "fp32")),
+        "condition": weather_of(dataset, provenance),
+    }
 
 
 def plain_texts(frame: pd.DataFrame) -> pd.DataFrame:
@@ -67,8 +90,7 @@ def evaluations_frame(evaluations: Iterable[Evaluation]) -> pd.DataFrame:
     rows = [
         {
             **{name: getattr(each, name) for name in _FRAME_COLUMNS if hasattr(each, name)},
-            "description": json.dumps(dict(each.description), sort_keys=True),
-            "condition": weather_of(each.dataset, each.provenance),
+            **_read_out(each.dataset, each.description, each.dataset_identity, each.provenance),
             **{name: getattr(figure, name) for name in ("view", "metric", "class_name", "value", "low", "high")},
         }
         for each in evaluations

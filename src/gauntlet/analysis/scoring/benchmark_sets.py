@@ -32,3 +32,6 @@ ATTACKS = {name: task.rem_attacks for name, task in TASKS.items()}
 
 CORRUPTIONS = {SEGMENTATION: COMMON_CORRUPTIONS, DETECTION: (*COMMON_CORRUPTIONS, *COMMON_3D)}
 """The corruptions of GAM, by task."""
+
+SUITE_BUDGETS = ("GAM_3", "linf-ReM^8_20", "l2-ReM^64_20")
+"""The severity of GAM and the budgets of ReM that the suites `semsegbench` and `detecbench` run."""

@@ -21,8 +21,7 @@ def leaderboard(
     Args:
         frame: tidy figures of the store or the published ones.
         metric: by default mIoU for segmentation and mAP for detection.
-        sort_by: one of the score columns; by default, on every dataset, the first in the order of `by_preference` that
-            one of its models has.
+        sort_by: one of the score columns; by default, on every dataset, that of `deciding_score` for its models.
         view: "all" is the whole image.
 
     Returns:

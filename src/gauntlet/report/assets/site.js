@@ -48,6 +48,18 @@ const modelLink = (entry) => {
 const metricsOf = (task) => site.metrics[task] || [];
 const scoresOf = (entries, metric) => unique(entries.flatMap((entry) => Object.keys(entry.scores[metric] || {})));
 
+// The score that ranks some entries, one of the names: as gauntlet.analysis.scoring.ranking.deciding_score chooses it.
+function decidingScore(entries, metric, names) {
+  const present = entries.map((entry) => Object.keys(entry.scores[metric] || {}));
+  const threatened = present.filter((own) => own.some((name) => name !== "clean")).length || present.length;
+  const entriesWith = (name) => present.filter((own) => own.includes(name)).length;
+  const known = site.default_scores.filter((name) => names.includes(name));
+  const common = known.filter((name) => 2 * entriesWith(name) > threatened);
+  const [first] = common.length ? common : known;
+  const sameKind = (common.length ? common : known).filter((name) => site.score_places[name] === site.score_places[first]);
+  return sameKind.reduce((best, name) => (entriesWith(name) > entriesWith(best) ? name : best), first);
+}
+
 let render = () => {};
 
 // Leaderboard -------------------------------------------------------------------------------------------------------
@@ -96,7 +108,7 @@ function leaderboard() {
     const detail = /^mean of |^(noise|blur|weather|digital)_\d/;
     if (!chosen.all.checked) names = names.filter((name) => !detail.test(name));
     let [column, order] = (state.get("sort") || "").split("~");
-    if (!names.includes(column)) [column, order] = [site.default_scores.find((name) => names.includes(name)) || names[0], "desc"];
+    if (!names.includes(column)) [column, order] = [decidingScore(entries, chosen.metric, names), "desc"];
     const value = (entry) => entry.scores[chosen.metric][column];
     entries.sort((a, b) => {
       const [x, y] = [value(a), value(b)];

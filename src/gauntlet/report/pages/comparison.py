@@ -92,13 +92,13 @@ def compare_models(store: Store, first: str, second: str, dataset: str | None = 
 
 
 def _named(scope: Scope, label: str) -> str | None:
-    """What a model is called in a scope, None where it is not there; an error where it was run with several seeds."""
+    """What a model is called in a scope, None where it is not there; an error where several are called so."""
     if label in scope.models:
         return label
-    seeds = [model for model in scope.models if model.startswith(f"{label} (seed ")]
-    if len(seeds) > 1:
-        raise GauntletError(f"'{label}' stands for several runs on {scope.title}; say which: {', '.join(seeds)}.")
-    return seeds[0] if seeds else None
+    runs = [model for model in scope.models if model.startswith(f"{label} (")]
+    if len(runs) > 1:
+        raise GauntletError(f"'{label}' stands for several runs on {scope.title}; say which: {', '.join(runs)}.")
+    return runs[0] if runs else None
 
 
 def _compare(store: Store, scope: Scope, first: str, second: str) -> Comparison:

@@ -76,7 +76,7 @@ def observations(comparison: Comparison) -> list[str]:
         if each.verdict == (BETTER if word == "gains most" else WORSE):
             bounds = "" if math.isnan(change.low) else f" ({_points(change.low)} to {_points(change.high)})"
             sentences.append(f"{comparison.second} {word} under {each.threat}: {_points(change.value)} points{bounds}.")
-    return sentences
+    return [*sentences, *comparison.scope.left_out]
 
 
 def difference_table(comparison: Comparison) -> Table:

@@ -25,6 +25,8 @@ from gauntlet.results.published.flags import FLAGS
 from gauntlet.tasks import TASKS
 
 OWN = "store"
+LEFT_OUT = "left out"
+"""A fact of entries: which evaluations of older versions on the same images do not count."""
 METRICS = {name: task.figures for name, task in TASKS.items()}
 """What a leaderboard can be read in, the usual one first."""
 _FACTS = tuple(name for name in MODEL_FACTS if name not in ("date", "model_flag", "model_reason"))
@@ -93,7 +95,7 @@ def store_entries(frame: pd.DataFrame, task: str | None = None, dataset: str | N
                 scope.task,
                 title,
                 model,
-                {"images": scope.images},
+                {"images": scope.images, **({LEFT_OUT: " ".join(scope.left_out)} if scope.left_out else {})},
                 {metric: of_model[model] for metric, of_model in by_metric.items() if of_model.get(model)},
                 _figures(groups[model]) if model in groups else (),
             )
@@ -172,7 +174,7 @@ def leaderboard_tables(entries: Sequence[Entry], metric: str | None = None, sort
     Args:
         entries: of any sources.
         metric: the usual one of the task by default.
-        sort_by: a score; by default the first in the order of `by_preference` that anybody has.
+        sort_by: a score; by default that of `deciding_score`.
     """
     groups: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in entries:
@@ -192,10 +194,20 @@ def leaderboard_tables(entries: Sequence[Entry], metric: str | None = None, sort
             for (model, number), place in ranks.items()
         ]
         title = ", ".join(part for part in (source if source != OWN else "", dataset) if part)
-        columns = [Column("model"), Column("rank", "count"), *(Column(name, "percent", heat=True) for name in names)]
+        columns = [
+            Column("model"),
+            Column("rank", "count"),
+            *(Column(name, "percent", heat=True, note=_note(name)) for name in names),
+        ]
         caption = f"{chosen} in per cent, ranked by {decisive}."
+        left_out = dict.fromkeys(str(each.facts[LEFT_OUT]) for each in members if LEFT_OUT in each.facts)
+        caption = " ".join([caption, *left_out])
         tables.append(Table(slug(f"board {source} {task} {dataset}"), title, columns, rows, caption, best="column"))
     return tables
+
+
+def _note(score: str) -> str:
+    return "over the threats of the kind that every model was run under" if score.startswith("worst ") else ""
 
 
 def _metrics(scope: Scope) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from gauntlet._version import __version__
-from gauntlet.analysis.scoring.ranking import by_preference
+from gauntlet.analysis.scoring.ranking import by_preference, place
 from gauntlet.errors import GauntletError
 from gauntlet.numbers import counted
 from gauntlet.report.assembly import titles_apart
@@ -148,6 +148,7 @@ def _files(entries: Sequence[Entry], title: str, defended: Sequence[Part]) -> di
 
 def site_data(entries: Sequence[Entry], sources: Mapping[str, Source]) -> dict[str, Any]:
     """What the pages' scripts read; fractions in full: rounded twice they would differ from other pages."""
+    scores_in_order = by_preference(dict.fromkeys(_score_names(entries)))
     return {
         "entries": [
             {
@@ -165,7 +166,8 @@ def site_data(entries: Sequence[Entry], sources: Mapping[str, Source]) -> dict[s
         "figures": {entry.id: _by_metric(entry) for entry in entries},
         "sources": {key: {"title": each.title} for key, each in sources.items()},
         "metrics": METRICS,
-        "default_scores": by_preference(dict.fromkeys(_score_names(entries))),
+        "default_scores": scores_in_order,
+        "score_places": {name: place(name) for name in scores_in_order},
         "colors": COLORS,
         "markers": MARKERS,
     }

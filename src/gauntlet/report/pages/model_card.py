@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from gauntlet._version import __version__
+from gauntlet.analysis.order import in_order
 from gauntlet.errors import GauntletError
 from gauntlet.models.sources import shipped
 from gauntlet.numbers import json_number
@@ -143,6 +144,7 @@ def _scope_text(scope: Scope, model: str, order: str) -> str:
     words = verdict(scope, Ranking(scope), model).text
     lines = [f"## {escape(scope.title)}, {scope.images} images", "", escape(words), "", GRADES_IN_WORDS, ""]
     lines += [escape(order), ""] if order else []
+    lines += [line for sentence in scope.left_out for line in (escape(sentence), "")]
     for kind in ("clean", *scope.kinds):
         rows: list[list[Cell]] = []
         for threat in scope.of_kind(kind):
@@ -178,7 +180,7 @@ def _headline(scope: Scope, model: str, threat: str) -> dict[str, Cell]:
 
 
 def _evaluations(store: Store, model: KnownModel) -> Sequence[Evaluation]:
-    frame = store.frame()
+    frame = in_order(store.frame())
     keys = frame.loc[frame["model"].eq(model.name) & frame["model_digest"].eq(model.digest), "key"].unique()
     return [stored for key in keys if (stored := store.load(str(key))) is not None]
 

@@ -31,7 +31,7 @@ def section(scope: Scope, ranking: Ranking) -> Section | None:
     """Every figure of boxes, a row per threat and model; nothing where there are none."""
     names = [column.name for column in COLUMNS]
     rows = scope.frame[scope.frame["class_name"].eq("") & scope.frame["view"].eq("all")]
-    rows = rows[rows["metric"].isin(names)].sort_values("created", kind="stable")
+    rows = rows[rows["metric"].isin(names)]
     if scope.task != DETECTION or rows["metric"].nunique() < 2:
         return None
     values = {

@@ -54,7 +54,7 @@ def class_figures(scope: Scope) -> pd.DataFrame:
     if rows.empty:
         return pd.DataFrame()
     order = list(dict.fromkeys(rows["class_name"]))
-    rows = rows.sort_values("created", kind="stable").drop_duplicates(["model", "threat", "class_name"], keep="last")
+    rows = rows.drop_duplicates(["model", "threat", "class_name"], keep="last")
     wide = rows.set_index(["model", "threat", "class_name"])["value"].unstack("class_name")[order]
     wide.attrs["metric"] = str(rows["metric"].iloc[0])
     return wide

@@ -38,7 +38,6 @@ def section(scope: Scope, ranking: Ranking, images: Mapping[tuple[str, str], Ima
         return None
     rows = scope.frame[scope.frame["class_name"].eq("") & scope.frame["view"].eq("all")]
     rows = rows[rows["metric"].str.startswith(("dAP_", "errors_")) | rows["metric"].isin((*FATES, MADE_UP))]
-    rows = rows.sort_values("created", kind="stable")
     values: Values = {
         (str(model), str(threat), str(metric)): float(value)
         for model, threat, metric, value in rows[["model", "threat", "metric", "value"]].itertuples(index=False)

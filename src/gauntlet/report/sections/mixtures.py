@@ -46,7 +46,6 @@ def section(scope: Scope, images: ImagesOf | None = None) -> Section | None:
     """
     rows = scope.frame[scope.frame["view"].eq("all") | scope.frame["metric"].isin([INSIDE, OUTSIDE])]
     rows = rows[rows["class_name"].eq("") & rows["metric"].isin([WHOLE, INSIDE, OUTSIDE])]
-    rows = rows.sort_values("created", kind="stable")
     values = dict(zip(zip(rows["model"], rows["threat"], rows["metric"], strict=True), rows["value"], strict=True))
 
     def accuracy(model: str, threat: str, metric: str) -> float:

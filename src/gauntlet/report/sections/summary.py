@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gauntlet.analysis.better import FLOOR
-from gauntlet.numbers import format_percent, listed
+from gauntlet.numbers import counted, format_percent, listed
 from gauntlet.report.document import Bar, Block, Bullets, Section, Text, Verdict, Verdicts
 from gauntlet.report.order import Order
 from gauntlet.report.scope import Scope, kind_word
@@ -131,6 +131,7 @@ def _observations(scope: Scope) -> list[str]:
             _kinds_compared(scope),
             _classes(scope),
             _sure(scope),
+            *scope.left_out,
         )
         if each
     ]
@@ -147,14 +148,20 @@ def _worst_threat(scope: Scope) -> str:
     clean = np.array([scope.clean(model).value for model in scope.models])
     names = [name for kind in scope.kinds for name in scope.of_kind(kind)]
     losses = (clean[:, None] - scope.matrix[names].to_numpy(float)) if names else np.empty((0, 0))
-    counted = (~np.isnan(losses)).sum(axis=0)
-    if not losses.size or not counted.any():
+    with_both = (~np.isnan(losses)).sum(axis=0)
+    if not losses.size or not with_both.any():
         return ""
-    means = np.where(counted > 0, np.nansum(losses, axis=0) / np.maximum(counted, 1), -np.inf)
+    means = np.where(with_both > 0, np.nansum(losses, axis=0) / np.maximum(with_both, 1), -np.inf)
     worst = int(means.argmax())
-    who = "it loses" if len(scope.models) == 1 else "models lose on average"
+    runs = int(with_both[worst])
     loss = f"{format_percent(means[worst])} points of {scope.metric}"
-    return f"The costliest of {len(names)} threats is {names[worst]}: {who} {loss}."
+    if runs == len(scope.models):
+        who = "it loses" if runs == 1 else f"the {runs} models lose on average"
+    elif runs == 1:
+        who = f"the one of {len(scope.models)} models that was run under it loses"
+    else:
+        who = f"the {runs} of {len(scope.models)} models that were run under it lose on average"
+    return f"The costliest of {counted(len(names), 'threat')} is {names[worst]}: {who} {loss}."
 
 
 def _attacks_at_floor(scope: Scope) -> str:

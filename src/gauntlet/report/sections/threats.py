@@ -46,7 +46,7 @@ def overview(scope: Scope, ranking: Ranking) -> Panel | None:
         points = [(model, scope.clean(model)) for model in ranking.models]
         labels = ["clean"] * len(points)
         if kind != "clean":
-            worst = [(model, scope.worst(model, kind)) for model in ranking.models]
+            worst = [(model, scope.worst_shared(model, kind)) for model in ranking.models]
             points = [(model, each[1]) for model, each in worst if each]
             labels = [each[0] for _, each in worst if each]
         name = "clean" if kind == "clean" else worst_name(kind)
@@ -59,7 +59,10 @@ def overview(scope: Scope, ranking: Ranking) -> Panel | None:
         Axis("", categories=ranking.models),
         series=series,
     )
-    caption = "The further left the leftmost point, the less is left of the model in its worst case."
+    caption = (
+        "The further left the leftmost point, the less is left of the model in its worst case. Worst cases are over "
+        "the threats that every model was run under."
+    )
     return Panel(f"overview-{scope.id}", "Worst cases at a glance", caption, {"all": chart})
 
 

@@ -102,7 +102,7 @@ def figure_table(scope: Scope, ranking: Ranking) -> Table:
     names = [column.name for column in COLUMNS]
     rows = scope.frame[scope.frame["class_name"].eq("") & scope.frame["view"].eq("all")]
     sides = [f"{name}_{side}" for name in RANKED for side in ("low", "high")]
-    rows = rows[rows["metric"].isin([*names, *sides])].sort_values("created", kind="stable")
+    rows = rows[rows["metric"].isin([*names, *sides])]
     values = {
         (str(model), str(threat), str(metric)): float(value)
         for model, threat, metric, value in rows[["model", "threat", "metric", "value"]].itertuples(index=False)

@@ -72,7 +72,7 @@ def clean_certainty(scope: Scope) -> pd.DataFrame:
         return pd.DataFrame()
     rows = scope.frame
     rows = rows[rows["kind"].eq("clean") & rows["view"].eq("all") & rows["class_name"].eq("")]
-    rows = rows[rows["metric"].isin(list(ACROSS))].sort_values("created", kind="stable")
+    rows = rows[rows["metric"].isin(list(ACROSS))]
     wide = rows.drop_duplicates(["model", "metric"], keep="last").pivot(index="model", columns="metric", values="value")
     return wide.reindex(index=scope.models, columns=list(ACROSS)).dropna()
 
