@@ -65,8 +65,10 @@ def is_older(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """
     older = np.zeros(len(frame), bool)
     images = [name for name in ("source", "task", "dataset", "split", "images", "dataset_digest") if name in frame]
-    for column, same in (("metric_version", []), ("threat_version", ["kind", "description"])):
-        if column in frame and frame[column].nunique() > 1:
+    # Votes of certificates have a metric of their own.
+    frame = frame.assign(votes=frame["kind"].eq("certify")) if "kind" in frame else frame
+    for column, same in (("metric_version", ["votes"]), ("threat_version", ["kind", "description"])):
+        if {column, *same} <= set(frame) and frame[column].nunique() > 1:
             rows = frame[~older]
             newest = rows.groupby([*images, *same], dropna=False)[column].transform("max")
             older[~older] = rows[column].lt(newest).to_numpy(bool)

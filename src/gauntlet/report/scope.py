@@ -228,8 +228,8 @@ def scopes(frame: pd.DataFrame) -> list[Scope]:
         minimum = {text for text in part["description"].unique() if _has_no_budget(json.loads(text))}
         part = part.assign(kind=part["kind"].mask(part["description"].isin(minimum), MINIMUM)).reset_index(drop=True)
         metric = MAIN_METRIC.get(str(task), "mIoU")
-        words = _left_out(named, older)
-        cut.append(Scope(str(task), str(dataset), str(split), int(str(images)), part, metric, str(mark), left_out=words))
+        shared = str(task), str(dataset), str(split), int(str(images))
+        cut.append(Scope(*shared, part, metric, str(mark), left_out=_left_out(named, older)))
     return sorted(cut, key=lambda scope: -len(scope.frame))
 
 
@@ -242,20 +242,20 @@ def _left_out(rows: pd.DataFrame, older: npt.NDArray[np.bool_]) -> tuple[str, ..
     """
     if not older.any():
         return ()
-    newest = int(rows["metric_version"].max())
-    out = rows[older].drop_duplicates("key")
-    of_metric = out["metric_version"].lt(newest)
+    newest = rows.groupby(rows["kind"].eq("certify"))["metric_version"].transform("max")
+    out = rows.assign(newest=newest)[older].drop_duplicates("key")
+    of_metric = out["metric_version"].lt(out["newest"])
     sentences = [
         f"Left out: {counted(len(part), 'evaluation')} of {_models(part)} with figures of {_version(version)} of the "
-        f"metric; the figures here are of version {newest}."
-        for version, part in out[of_metric].groupby("metric_version")
+        f"metric; the figures here are of version {latest}."
+        for (version, latest), part in out[of_metric].groupby(["metric_version", "newest"])
     ]
     for (threat, version), part in out[~of_metric].groupby(["threat", "threat_version"], sort=False):
         same = rows["description"].isin(part["description"]) & rows["kind"].isin(part["kind"])
-        newest = int(rows.loc[same, "threat_version"].max())
+        latest = rows.loc[same, "threat_version"].max()
         sentences.append(
             f"Left out: {threat} of {_models(part)} in {_version(version)} of the threat; its figures here are of "
-            f"version {newest}."
+            f"version {latest}."
         )
     return tuple(sentences)
 

@@ -16,7 +16,8 @@ KIND = "family"
 def combine(name: str, members: Mapping[str, Evaluation]) -> Evaluation:
     """The evaluation of a family: its figures are the means over the members, NaN unless every member has a figure.
 
-    A mean without the members that failed would be one of another, easier family.
+    A mean without the members that failed would be one of another, easier family. Figures of two versions of the metric
+    have no mean: an error.
 
     Args:
         name: of the family ("2DCommonCorruptions").
@@ -26,6 +27,12 @@ def combine(name: str, members: Mapping[str, Evaluation]) -> Evaluation:
         raise GauntletError(f"the family '{name}' has no members.")
     every = list(members.values())
     first = every[0]
+    versions = sorted({each.metric_version for each in every if each.metric_version})
+    if len(versions) > 1:
+        raise GauntletError(
+            f"the family '{name}' has figures of versions {', '.join(map(str, versions))} of the metric, which have no "
+            "mean; evaluate its members again (--again)."
+        )
     shared = [metric for metric in first.figures if all(metric in each.figures for each in every)]
     return replace(
         first,

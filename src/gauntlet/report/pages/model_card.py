@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from gauntlet._version import __version__
+from gauntlet.analysis.frames import is_older
 from gauntlet.analysis.order import in_order
 from gauntlet.errors import GauntletError
 from gauntlet.models.sources import shipped
@@ -61,7 +62,10 @@ def write_card(store: Store, model: str, path: str | Path) -> tuple[Path, Path]:
 
 
 def card_data(store: Store, model: str) -> dict[str, Any]:
-    """Everything that is known about a model, JSON-able: facts, and every evaluation with figures and intervals."""
+    """Everything that is known about a model, JSON-able: facts, and every evaluation with figures and intervals.
+
+    Evaluations of older versions of a threat or metric are left out where the same images have newer ones.
+    """
     known = store.find_model(model)
     evaluations = _evaluations(store, known)
     results = [
@@ -73,6 +77,8 @@ def card_data(store: Store, model: str) -> dict[str, Any]:
             "dataset_identity": dict(each.dataset_identity),
             "threat": each.threat,
             "description": dict(each.description),
+            "threat_version": each.threat_version,
+            "metric_version": each.metric_version,
             "seed": each.seed,
             "figures": {name: json_number(value) for name, value in each.figures.items() if not math.isnan(value)},
             "intervals": {name: [json_number(bound) for bound in bounds] for name, bounds in each.intervals.items()},
@@ -126,7 +132,8 @@ def front_matter(data: Mapping[str, Any]) -> dict[str, Any]:
         dataset = {"type": each["dataset"], "name": f"{where}, {each['threat']}"}
         if each["split"]:
             dataset["split"] = each["split"]
-        dataset["args"] = {"threat": each["description"], "images": each["images"], "seed": each["seed"]}
+        names = ("threat_version", "metric_version", "images", "seed")
+        dataset["args"] = {"threat": each["description"], **{name: each[name] for name in names}}
         results.append({"task": {"type": kind, "name": name}, "dataset": dataset, "metrics": metrics})
     tasks = sorted({HUB_TASKS.get(each["task"], (each["task"],))[0] for each in data["results"]})
     used = sorted(
@@ -180,7 +187,8 @@ def _headline(scope: Scope, model: str, threat: str) -> dict[str, Cell]:
 
 
 def _evaluations(store: Store, model: KnownModel) -> Sequence[Evaluation]:
-    frame = in_order(store.frame())
+    frame = store.frame()
+    frame = in_order(frame[~is_older(frame)])
     keys = frame.loc[frame["model"].eq(model.name) & frame["model_digest"].eq(model.digest), "key"].unique()
     return [stored for key in keys if (stored := store.load(str(key))) is not None]
 

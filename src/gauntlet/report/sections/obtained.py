@@ -56,6 +56,7 @@ def recipe(title: str, evaluation: Evaluation, store: str) -> Recipe:
         ("digest of the images", evaluation.dataset_digest),
         ("data and code", _recorded(evaluation)),
         ("threat", json.dumps(as_written(evaluation.description))),
+        ("versions", f"threat {_version(evaluation.threat_version)}, metric {_version(evaluation.metric_version)}"),
         ("computed", f"{evaluation.created}, {evaluation.duration:.1f} s for {evaluation.images} images"),
         *((name, str(run[name])) for name in ("gauntlet", "torch", "device", "processor", "threads") if run.get(name)),
     ]
@@ -70,6 +71,10 @@ def _recorded(evaluation: Evaluation) -> str:
     """Digests of the contents of the data and of the model's code, or what nobody recorded."""
     data = {"": "data not recorded", TRUSTED: "data trusted, not read"}.get(evaluation.contents, evaluation.contents)
     return f"{data}; {evaluation.code or 'code not recorded'}"
+
+
+def _version(number: int) -> str:
+    return str(number) if number else "not recorded"
 
 
 def command(evaluation: Evaluation, store: str) -> str:
