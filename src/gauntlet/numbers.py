@@ -52,7 +52,9 @@ def parse_fraction(value: Number, name: str = "value", *, low: float = 0.0, high
     """A float in [low, high], both included; says which bound was missed."""
     number = parse_number(value, name)
     if not low <= number <= high:
-        raise GauntletError(f"{name} must lie in [{low:g}, {high:g}], not {value}.")
+        is_percentage = (low, high) == (0, 1) and 1 < number <= 100 and number == int(number)
+        percent = f"; for {number:g} % write {number / 100:g}" if is_percentage else ""
+        raise GauntletError(f"{name} must lie in [{low:g}, {high:g}], not {value}{percent}.")
     return number
 
 

@@ -174,7 +174,7 @@ def test_detecbench_counts_grey_levels() -> None:
     assert (single["epsilon"], single["alpha"]) == pytest.approx((8 / 255, 1 / 255))
     two = attacks.BIM(norm="two").describe()["attack"]
     assert (two["norm"], two["rule"], two["epsilon"]) == ("l2", "sign", 8 / 255)
-    assert unit_scale("2.55", "alpha") == 0.01
+    assert unit_scale(2.55) == 0.01
     with pytest.raises(GauntletError, match="unknown norm 'l3'"):
         attacks.PGD(norm="l3")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,30 @@ USUAL_STRIDE = 32
 """What most networks want height and width to be a multiple of."""
 # How torch says that maps of different sizes cannot be joined or added.
 _MISMATCH = re.compile(r"[Ss]izes of tensors must match|must match the size of tensor")
+
+
+LARGEST_MEAN = 2
+"""A mean above it is one of grey levels: means of images in [0, 1] lie in [0, 1]."""
+
+
+def _check_scale(mean: Sequence[float], std: Sequence[float]) -> None:
+    """Raises for a normalisation of grey levels: images are in [0, 1] here."""
+    if max(abs(value) for value in mean) > LARGEST_MEAN:
+        raise GauntletError(
+            f"mean {_listed(mean)} and std {_listed(std)} are of grey levels (0 to 255), but images lie in [0, 1]: "
+            f"write mean={_listed(value / 255 for value in mean)}, std={_listed(value / 255 for value in std)} "
+            "(both divided by 255)."
+        )
+    if not any(mean) and max(std) > LARGEST_MEAN:
+        raise GauntletError(
+            f"std {_listed(std)} with mean 0 turns grey levels from 0 to 255 into small numbers, but the model gets "
+            f"images in [0, 1]: write std={_listed(value / 255 for value in std)}."
+        )
+
+
+def _listed(values: Iterable[float]) -> str:
+    """Numbers as they are written in a call, such as "(0.485, 0.456, 0.406)"."""
+    return f"({', '.join(f'{value:.4g}' for value in values)})"
 
 
 class Normalisation(nn.Module):
@@ -42,6 +66,7 @@ class Normalisation(nn.Module):
             raise GauntletError(f"mean and std need three values each, not {len(mean)} and {len(std)}.")
         if any(value <= 0 for value in std):
             raise GauntletError(f"std must be positive, not {list(std)}.")
+        _check_scale(mean, std)
         self.channel_order = channel_order
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(1, 3, 1, 1), persistent=False)

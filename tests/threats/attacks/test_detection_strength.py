@@ -219,7 +219,7 @@ def test_a_class_is_reached_at_every_object(name: str, target: int) -> None:
 @pytest.mark.parametrize("name", ["bim", "pgd", "apgd", "padam-ce"])
 def test_a_class_is_reached_in_l2(name: str) -> None:
     options = {**STRONG[name], **({} if name == "apgd" else {"alpha": 0.2 if name == "padam-ce" else 4.0})}
-    outcome = build(name, norm="l2", epsilon=40, **options)(MODEL, IMAGES, BOXES, target=1)
+    outcome = build(name, norm="l2", epsilon=40.0, **options)(MODEL, IMAGES, BOXES, target=1)
     wanted = [Boxes(each.xyxy, np.full(len(each), 1)) for each in BOXES]
     assert all(all(each) for each in at_targets(MODEL, outcome.images, wanted))
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.numbers import parse_number
+from gauntlet.threats.compat.scales import LEVELS, grey_levels, unit_length
 from gauntlet.threats.corruptions import COMMON, COMMON_3D, registry
+from gauntlet.threats.corruptions.api import check_severity
 from gauntlet.yaml_files import parse_yaml
 
 ATTACKS = {"fgsm": "fgsm", "bim": "bim", "pgd": "pgd", "apgd": "apgd", "segpgd": "segpgd", "cospgd": "cospgd"}
@@ -24,6 +26,7 @@ FAMILIES = {
 """Corruptions by the name of their family in lower case and in the singular; the papers print both numbers."""
 DEFAULT_TARGET = 1  # every pixel to class 1, as in the CosPGD code
 ACDC = "acdc"
+WHERE = "a SemSegBench threat file"
 PRINTED = ("None", "FGSM", "BIM", "PGD", "SegPGD", "CosPGD", "2DCommonCorruptions", "3DCommonCorruptions", "ACDC")
 """Values of `threat_model` as the papers write them."""
 
@@ -74,7 +77,7 @@ def convert(content: Mapping[str, Any]) -> list[dict[str, Any]]:
     if model == CLEAN:
         return [{"clean": {}}]
     if _singular(model) in FAMILIES:
-        severity = _whole(options.get("severity", 3), "severity")
+        severity = _severity(options.get("severity", 3))
         return [describe_corruption(name, severity) for name in FAMILIES[_singular(model)]]
     if model == ACDC:
         raise GauntletError(
@@ -118,9 +121,9 @@ def _attack(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         raise unknown_name("lp_norm", str(options["lp_norm"]), ["Linf", "L2"])
     attack: dict[str, Any] = {"name": name, "norm": NORMS[norm]}
     if "epsilon" in options:
-        attack["epsilon"] = parse_number(options["epsilon"], "epsilon") / 255
+        attack["epsilon"] = grey_levels(options["epsilon"], "epsilon", NORMS[norm], WHERE) / LEVELS
     if "alpha" in options:
-        attack["alpha"] = parse_number(options["alpha"], "alpha")
+        attack["alpha"] = unit_length(options["alpha"], "alpha", WHERE)
     if "iterations" in options and name != "fgsm":
         attack["steps"] = _whole(options["iterations"], "iterations")
     target = options.get("target")
@@ -128,6 +131,14 @@ def _attack(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         given = isinstance(target, int) and not isinstance(target, bool)
         attack["target"] = target if given else DEFAULT_TARGET
     return attack
+
+
+def _severity(value: Any) -> int:
+    """A severity, also written as a text."""
+    number = parse_number(value, "severity")
+    if number != int(number):
+        check_severity(number)
+    return int(number)
 
 
 def _whole(value: Any, key: str) -> int:

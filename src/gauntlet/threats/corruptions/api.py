@@ -97,7 +97,10 @@ def check_name(name: str) -> str:
 def check_severity(severity: object) -> None:
     """An error for anything but 1, 2, 3, 4, 5."""
     if isinstance(severity, bool) or not isinstance(severity, (int, np.integer)) or severity not in SEVERITIES:
-        raise GauntletError(f"the severity of a corruption must be 1, 2, 3, 4 or 5, not {severity!r}.")
+        share = ""
+        if isinstance(severity, float) and 0 < severity < 1:
+            share = f"; as a share of the strongest it would be severity {max(1, round(5 * severity))}"
+        raise GauntletError(f"the severity of a corruption must be 1, 2, 3, 4 or 5, not {severity!r}{share}.")
 
 
 def check_seed(seed: object) -> None:

@@ -24,6 +24,7 @@ from gauntlet.threats.artifacts import Artifact
 from gauntlet.threats.attacks.detection.goals import FABRICATION, UNTARGETED, VANISHING, TowardsTargets
 from gauntlet.threats.attacks.detection.problem import ObjectProblem, pose_objects
 from gauntlet.threats.attacks.engine.device import bridge
+from gauntlet.threats.attacks.engine.option_checks import check_unit_scale
 from gauntlet.threats.attacks.engine.posing import pose_pixels
 from gauntlet.threats.attacks.engine.problem import Problem, steady
 from gauntlet.threats.attacks.engine.request import Request
@@ -99,6 +100,8 @@ class PatchRule:
             raise GauntletError("smoothness and printability of a patch are weights from 0 on.")
         if self.rate is not None and parse_number(self.rate, "rate") <= 0:
             raise GauntletError(f"the rate of a patch lies above 0, not {self.rate}.")
+        if self.rate is not None:
+            check_unit_scale(self.rate, "the rate of a patch", "linf")
 
     def rate_for(self, task: str) -> float:
         """Length of a step on the [0, 1] scale."""

@@ -26,6 +26,7 @@ from gauntlet.threats.attacks.detection.problem import ObjectProblem, pose_objec
 from gauntlet.threats.attacks.engine.constraints import NORMS, largest_at_most
 from gauntlet.threats.attacks.engine.device import bridge
 from gauntlet.threats.attacks.engine.labels import label_map
+from gauntlet.threats.attacks.engine.option_checks import check_unit_scale
 from gauntlet.threats.attacks.engine.posing import pose_pixels
 from gauntlet.threats.attacks.engine.problem import steady
 from gauntlet.threats.attacks.engine.request import Request
@@ -78,6 +79,8 @@ class UniversalRule:
             raise unknown_name("norm", str(self.norm), NORMS)
         if self.radius <= 0 or self.step <= 0:
             raise GauntletError(f"epsilon and alpha must lie above 0, not {self.epsilon} and {self.alpha}.")
+        check_unit_scale(self.epsilon, "epsilon", self.norm)
+        check_unit_scale(self.step if self.alpha is None else self.alpha, "alpha", self.norm)
         if self.passes < 1 or (self.batch is not None and self.batch < 1):
             raise GauntletError("passes and batch are whole numbers from 1 on.")
         if self.tile is not None and (len(self.tile) != 2 or min(self.tile) < 1):

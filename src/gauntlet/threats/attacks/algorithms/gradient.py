@@ -16,7 +16,7 @@ from gauntlet.threats.attacks.detection.problem import ObjectProblem
 from gauntlet.threats.attacks.engine.constraints import Ball, ball
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.losses import PixelLoss, balanced, losses
-from gauntlet.threats.attacks.engine.option_checks import one_of, positive, radius, whole
+from gauntlet.threats.attacks.engine.option_checks import one_of, radius, step_length, whole
 from gauntlet.threats.attacks.engine.problem import BatchProblem
 from gauntlet.threats.attacks.engine.result import Result
 from gauntlet.threats.attacks.engine.seeds import uniform_draws
@@ -190,7 +190,7 @@ class GradientAttack(BallAttack):
         super().__post_init__()
         if self.alpha is None:
             self._set(alpha=self.default_alpha())
-        self._set(alpha=positive(self.alpha, "alpha"), rule=step_rules.canonical(self.rule))
+        self._set(alpha=step_length(self.alpha, self.norm), rule=step_rules.canonical(self.rule))
         one_of(self.reduction, "reduction", ("sum", "mean"))
         one_of(self.labels, "labels", LABELS)
 

@@ -13,7 +13,7 @@ from gauntlet.threats.attacks.algorithms.gradient import GradientAttack
 from gauntlet.threats.attacks.algorithms.minimum_norm import MinimumNorm
 from gauntlet.threats.attacks.engine.constraints import ball
 from gauntlet.threats.attacks.engine.losses import losses
-from gauntlet.threats.attacks.engine.option_checks import positive, whole
+from gauntlet.threats.attacks.engine.option_checks import step_length, whole
 from gauntlet.threats.attacks.engine.outcome import reached
 from gauntlet.threats.attacks.engine.problem import Problem
 from gauntlet.threats.attacks.engine.result import Result
@@ -43,7 +43,7 @@ class MinimalPgd(MinimumNorm):
         super().__post_init__()
         whole(self.rounds, "rounds", 1)
         largest = (1.0 if self.norm == "linf" else 80.0) if self.largest is None else self.largest
-        self._set(largest=positive(largest, "largest"), loss=losses.canonical(self.loss))
+        self._set(largest=step_length(largest, self.norm, "largest"), loss=losses.canonical(self.loss))
 
     def passes(self, task: str = SEGMENTATION) -> Passes:
         looks = self.posing_passes(task) + Passes(forward=1)  # the last at what no round has won

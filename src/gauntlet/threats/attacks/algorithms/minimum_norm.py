@@ -11,7 +11,7 @@ import torch
 from gauntlet.threats.attacks.engine.constraints import ball
 from gauntlet.threats.attacks.engine.contract import Attack
 from gauntlet.threats.attacks.engine.norms import image_norm
-from gauntlet.threats.attacks.engine.option_checks import one_of, positive, radius, whole
+from gauntlet.threats.attacks.engine.option_checks import one_of, radius, step_length, whole
 from gauntlet.threats.attacks.engine.outcome import reached
 from gauntlet.threats.attacks.engine.pixels import Pixels
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Problem
@@ -75,7 +75,7 @@ class MinimumNorm(Attack):
         if self.steps is not None:
             whole(self.steps, "steps", 1)
         if self.alpha is not None:
-            self._set(alpha=positive(self.alpha, "alpha"))
+            self._set(alpha=step_length(self.alpha, self.norm))
         if self.epsilon is not None:
             self._set(epsilon=radius(self.epsilon, self.norm))
         one_of(self.clip, "clip", CLIPS)

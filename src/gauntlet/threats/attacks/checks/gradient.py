@@ -236,11 +236,12 @@ RULES: Sequence[Callable[[Measured], Iterator[Suspicion]]] = (
 
 
 def iterative_attack(epsilon: float, steps: int, returns: str, norm: str, ignore_index: int | str | None) -> Attack:
-    """BIM with steps of 2.5 epsilon / steps."""
+    """BIM with steps of 2.5 epsilon / steps; linf steps of more than the pixels' range would be the same points."""
+    alpha = 2.5 * epsilon / steps or 1.0
     attack: Attack = build(
         ITERATIVE,
         epsilon=epsilon,
-        alpha=2.5 * epsilon / steps or 1.0,
+        alpha=min(alpha, 1.0) if norm == "linf" else alpha,
         steps=steps,
         norm=norm,
         returns=returns,

@@ -41,8 +41,34 @@ def radius(value: Number, norm: str) -> float:
     number = parse_number(value, "epsilon")
     if number < 0:
         raise GauntletError(f"epsilon must not be negative, it is {value}.")
+    check_unit_scale(value, "epsilon", norm)
+    return number
+
+
+def step_length(value: Number, norm: str, name: str = "alpha") -> float:
+    """A length of steps: above 0; at most 1 for linf."""
+    number = positive(value, name)
+    check_unit_scale(value, name, norm)
+    return number
+
+
+GREY_L2 = 16
+"""From here on a whole number that bounds an l2 norm reads like grey levels; 16.0 is one on the [0, 1] scale."""
+
+
+def check_unit_scale(value: Number, name: str, norm: str) -> None:
+    """Raises for a length on the [0, 1] scale that reads like grey levels of 0 to 255."""
+    number = parse_number(value, name)
     if norm == "linf" and number > 1:
         raise GauntletError(
-            f"epsilon must lie in [0, 1], it is {value}; pixels lie in [0, 1], so write 8 grey levels as '8/255'."
+            f"{name} must lie in [0, 1], it is {value}: on the [0, 1] scale of pixels it exceeds their whole range, "
+            f"as grey levels it is '{number:g}/255' ({number / 255:.4g}); write that."
         )
-    return number
+    whole_number = (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, str) and value.strip().isdigit()
+    )
+    if norm == "l2" and whole_number and number >= GREY_L2:
+        raise GauntletError(
+            f"{name} {value} has two readings in l2: grey levels, written '{number:g}/255' ({number / 255:.4g}), or a "
+            f"length on the [0, 1] scale of pixels, written {number:.1f}; write the one that is meant."
+        )

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from gauntlet.errors import unknown_name
-from gauntlet.numbers import Number, parse_number
+from gauntlet.numbers import Number
+from gauntlet.threats.compat.scales import LEVELS, grey_levels
 from gauntlet.threats.kinds.attack import AttackThreat
 
 NORMS = {"inf": "linf", "two": "l2"}
-LEVELS = 255
+WHERE = "DetecBench's call"
 
 
 def PGD(
@@ -63,16 +64,19 @@ def _threat(name: str, epsilon: Number, alpha: Number, target: Any, norm: str, *
         options["rule"] = "sign"
     if target is not False and target is not None:
         options["target"] = str(target) if isinstance(target, Path) else target
-    sizes = {"epsilon": unit_scale(epsilon, "epsilon"), "alpha": unit_scale(alpha, "alpha")}
+    sizes = {
+        "epsilon": unit_scale(grey_levels(epsilon, "epsilon", NORMS[norm], WHERE)),
+        "alpha": unit_scale(grey_levels(alpha, "alpha", NORMS[norm], WHERE)),
+    }
     return AttackThreat({"name": name, "norm": NORMS[norm], **sizes, **options})
 
 
-def unit_scale(levels: Number, name: str) -> float:
+def unit_scale(levels: float) -> float:
     """Grey levels on the [0, 1] scale; 2.55 is 0.01 and not its neighbour, so that equal work has one description.
 
-    >>> unit_scale(2.55, "alpha"), unit_scale(8, "epsilon") == 8 / 255
+    >>> unit_scale(2.55), unit_scale(8) == 8 / 255
     (0.01, True)
     """
-    value = parse_number(levels, name) / LEVELS
+    value = levels / LEVELS
     short = round(value, 6)
     return short if abs(value - short) < 1e-15 else value
