@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gauntlet
+from gauntlet.datasets import load_dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.execution.cluster import RayExecutor
 from gauntlet.evaluation.execution.local import LocalExecutor
 from gauntlet.evaluation.jobs import Settings
 from gauntlet.evaluation.plan import parse_plan
 from gauntlet.metrics import WHOLE, DensePrediction, DetectionMetric, SegmentationMetric
+from gauntlet.samples import Sample
+from gauntlet.seeding import ImageSeed
+from gauntlet.threats import build_threat
+from gauntlet.threats.geometry.writing import write_moved
 from tiny import TinyDataset, tiny_network
 
 NAMES = [f"class {index}" for index in range(300)]
@@ -95,3 +102,27 @@ def test_a_model_of_many_classes_has_a_void_that_is_none_of_them() -> None:
     many = gauntlet.wrap_model(tiny_network(300), num_classes=300, mean=[0.5] * 3, std=[0.25] * 3)
     assert many.ignore_index == 65535  # 255 is a class, which attacks passed over as void
     assert MODEL.ignore_index == 255
+
+
+class Many(TinyDataset):
+    """300 classes, of which the one with the number 255 is there, beside void."""
+
+    class_names = tuple(NAMES)
+    ignore_index = 65535
+
+    def __getitem__(self, index: int) -> Sample:
+        sample = TinyDataset(1)[index]
+        assert sample.labels is not None
+        labels = np.where(sample.labels == 255, 65535, sample.labels.astype(np.int32))
+        labels[8:] = 255
+        return dataclasses.replace(sample, labels=labels)
+
+
+def test_a_moved_copy_keeps_void_apart_from_the_class_255(tmp_path: Path) -> None:
+    threat = build_threat({"geometric": {"name": "translation", "dy": 4}})
+    write_moved(Many(1), tmp_path, threat)
+    (copy,) = load_dataset("folder", root=tmp_path)
+    assert copy.labels is not None
+    moved = threat.moved(Many(1)[0], ImageSeed(0, "tiny/0"), 65535)  # type: ignore[attr-defined]
+    assert copy.labels.tolist() == moved.labels.tolist()
+    assert {255, 65535} <= set(np.unique(copy.labels).tolist())

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from gauntlet.class_numbers import void_label
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import WHOLE, DetectionMetric, SegmentationMetric
@@ -99,8 +100,9 @@ class MaiteMetric:
                 counts: Any = self._detection.update(_boxes(prediction, scored=True), _boxes(target))
             else:
                 void = self._segmentation.ignore_index
+                void = void_label(len(target)) if void is None else void
                 truth = metadata.get("label_map")
-                truth = _label_map(target, VOID if void is None else void) if truth is None else np.asarray(truth)
+                truth = _label_map(target, void) if truth is None else np.asarray(truth)
                 counts = self._segmentation.update(DensePrediction(np.asarray(prediction).argmax(axis=0)), truth)
             self._counts.append(counts)
 
@@ -138,7 +140,8 @@ class MaiteThreat:
         pixels = (255 * tensor).round().to(torch.uint8).permute(1, 2, 0).numpy()
         sample = Sample(str(metadata["id"]), pixels)
         dense = not hasattr(target, "boxes")
-        classes, void = (len(target) if dense else 0), metadata.get("ignore_index", VOID)
+        classes = len(target) if dense else 0
+        void = metadata.get("ignore_index", void_label(classes))
         if dense:
             labels = np.asarray(metadata["label_map"]) if "label_map" in metadata else _label_map(target, void)
             sample = replace(sample, labels=labels)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from gauntlet.class_numbers import check_void, void_label
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.architectures import NET, WrappedDetector, architectures, build_detector, build_network, detectors
@@ -27,7 +28,7 @@ from gauntlet.training.objectives import (
 )
 from gauntlet.training.outputs import TrainedModel
 from gauntlet.training.pixel_loss import PixelLoss
-from gauntlet.training.sample_feed import IGNORED, BoxPreparation, Preparation, SamplePreparation
+from gauntlet.training.sample_feed import BoxPreparation, Preparation, SamplePreparation
 from gauntlet.training.validation import Figures, validate, validate_detector
 
 
@@ -77,7 +78,10 @@ class SegmentationTask(TrainingTask):
 
     @property
     def ignored(self) -> int:
-        return self.dataset.ignore_index if self.dataset.ignore_index is not None else IGNORED
+        """The label of void, which crops beyond an image need even where the data has none."""
+        classes, _ = self.classes(self.dataset.class_names)
+        check_void(self.dataset.ignore_index, len(self.dataset.class_names))
+        return void_label(classes) if self.dataset.ignore_index is None else self.dataset.ignore_index
 
     def preparation(self) -> Preparation:
         augmentation = Augmentation(self.config.augmentation, self.ignored)

@@ -34,10 +34,6 @@ class SampleAugmentation(Protocol[Target]):
     ) -> tuple[Image, Target]: ...
 
 
-IGNORED = 255
-"""Label of ignored pixels inside training where the dataset itself has none."""
-
-
 @dataclass(frozen=True)
 class TrainingBatch:
     """Samples of one step, or of a part of it, on the CPU.

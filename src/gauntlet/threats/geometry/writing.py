@@ -9,6 +9,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from gauntlet.class_numbers import void_label
 from gauntlet.datasets.contract import Dataset
 from gauntlet.datasets.truth_files import ImageObjects, coco_file, encode_labels
 from gauntlet.errors import GauntletError
@@ -18,8 +19,6 @@ from gauntlet.threats.contract import Threat
 from gauntlet.threats.kinds.geometric import GeometricThreat
 
 MANIFEST = "moved.json"
-VOID = 255
-"""The void label of `folder:`."""
 
 
 def write_moved(
@@ -62,7 +61,7 @@ def write_moved(
         if moved.labels is not None:
             labels = moved.labels.astype(np.int64)
             if dataset.ignore_index is not None:
-                labels[labels == dataset.ignore_index] = VOID
+                labels[labels == dataset.ignore_index] = void_label(len(dataset.class_names))
             write_atomically(root / "masks" / name, encode_labels(labels))
         entries.append(ImageObjects(name, moved.image.shape[0], moved.image.shape[1], moved.boxes))
         if progress is not None:
