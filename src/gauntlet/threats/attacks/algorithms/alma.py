@@ -28,10 +28,9 @@ def constraint(pixels: Pixels, offset: float = 1e-4) -> torch.Tensor:
             f"alma-prox needs a model of at least {needed} classes here, this one has {pixels.logits.shape[1]}; "
             "use pdpgd or dag."
         )
-    ordered = pixels.leading(needed)
     if not pixels.targeted:
-        return (pixels.margin + offset) / (ordered[0] - ordered[2] + 1e-8)
-    return -(pixels.margin + offset) / (ordered[0] - (ordered[2] + ordered[3]) / 2 + 1e-8)
+        return (pixels.margin + offset) / (pixels.spread(0, 2) + 1e-8)
+    return -(pixels.margin + offset) / (pixels.spread(0, 2, 3) + 1e-8)
 
 
 def penalty_slope(

@@ -28,6 +28,14 @@ def label_map(logits: torch.Tensor) -> torch.Tensor:
     return result
 
 
+def least_likely(logits: torch.Tensor) -> torch.Tensor:
+    """The least likely class of every pixel that the model does not rule out by -inf, int64 (N, H, W)."""
+    lowest = logits.argmin(1)
+    if bool((logits.gather(1, lowest.unsqueeze(1)) == -torch.inf).any()):
+        lowest = logits.masked_fill(logits == -torch.inf, torch.inf).argmin(1)
+    return lowest
+
+
 def image_figures(
     predictions: torch.Tensor, labels: torch.Tensor, counted: torch.Tensor, classes: int
 ) -> tuple[torch.Tensor, torch.Tensor]:

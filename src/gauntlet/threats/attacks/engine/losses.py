@@ -40,7 +40,9 @@ class PixelLoss:
         values = self.base(pixels)
         if self.weight is not None:
             values = values * self.weight(pixels, progress)
-        values = torch.where(pixels.counted, values, torch.zeros((), dtype=values.dtype, device=values.device))
+        # Where the label is ruled out, no image changes anything.
+        free = pixels.counted & pixels.possible
+        values = torch.where(free, values, torch.zeros((), dtype=values.dtype, device=values.device))
         return -values if pixels.targeted else values
 
     @property
@@ -134,8 +136,7 @@ def difference_of_logits_ratio(pixels: Pixels) -> torch.Tensor:
     """-(z_y - max of the others) / (z_(1) - z_(3)): needs three classes (docs/specs/attacks.md, 1 and 9)."""
     if pixels.logits.shape[1] < 3:
         raise GauntletError("the loss 'dlr' needs at least 3 classes; use 'dl' for a model with fewer.")
-    first, _, third = pixels.leading(3)
-    return -pixels.margin / (first - third + 1e-8)
+    return -pixels.margin / (pixels.spread(0, 2) + 1e-8)
 
 
 _CE = PixelLoss(cross_entropy)

@@ -49,8 +49,12 @@ class _LogitCosine(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        length = class_length(logits)
+        if not bool(torch.isfinite(length).all()):  # a class that is ruled out is no part of the vector
+            logits = logits.masked_fill(logits == -torch.inf, 0)
+            length = class_length(logits)
+        length = length.clamp_min(_SHORTEST)
         own = logits.gather(1, labels.unsqueeze(1)).squeeze(1)
-        length = class_length(logits).clamp_min(_SHORTEST)
         ctx.save_for_backward(logits, labels, own, length)
         return own / length
 
@@ -124,6 +128,19 @@ class Pixels:
         """The largest logits of every pixel in falling order, `count` tensors (N, H, W), differentiable."""
         return [self._selected(values, None) for values in self._ranked(count)]
 
+    def spread(self, first: int, *others: int) -> torch.Tensor:
+        """The logit of a rank less the mean of those of other ranks, (N, H, W), differentiable.
+
+        1 where the model rules out so many classes that a rank is missing.
+
+        Args:
+            first, others: ranks, from 0 on.
+        """
+        ordered = self.leading(1 + max(first, *others))
+        spread = ordered[first] - sum(ordered[rank] for rank in others) / len(others)
+        missing = torch.isinf(spread.detach())
+        return torch.where(missing, torch.ones_like(spread), spread) if bool(missing.any()) else spread
+
     def _selected(self, values: torch.Tensor, excluded: torch.Tensor | None) -> torch.Tensor:
         result: torch.Tensor = _Selected.apply(self.logits, values, excluded)  # type: ignore[no-untyped-call]
         return result
@@ -144,9 +161,19 @@ class Pixels:
         return self._ranks[:count]
 
     @cached_property
+    def possible(self) -> torch.Tensor:
+        """Bool (N, H, W): where the model does not rule the label out by a logit of -inf."""
+        return self.own.detach() != -torch.inf
+
+    @cached_property
     def margin(self) -> torch.Tensor:
-        """`own - rival`: positive where the prediction is the label, differentiable."""
-        return self.own - self.rival
+        """`own - rival`: positive where the prediction is the label, differentiable.
+
+        1 or -1 without a gradient where the model rules out the label or all other classes, whatever the image.
+        """
+        margin = self.own - self.rival
+        decided = torch.isinf(margin.detach())
+        return torch.where(decided, margin.detach().sign(), margin) if bool(decided.any()) else margin
 
     @cached_property
     def top(self) -> torch.Tensor:

@@ -19,7 +19,7 @@ from gauntlet.models.asked import is_label_map, label_scores
 from gauntlet.models.precision import model_precision
 from gauntlet.models.randomness import AttackDraws, RandomPart, drawing, random_parts
 from gauntlet.threats.attacks.engine.device import computing_device
-from gauntlet.threats.attacks.engine.labels import image_figures, label_map
+from gauntlet.threats.attacks.engine.labels import image_figures, label_map, least_likely
 from gauntlet.threats.attacks.engine.losses import PixelLoss
 from gauntlet.threats.attacks.engine.pixels import Pixels
 from gauntlet.threats.attacks.watching import show_points
@@ -392,7 +392,7 @@ class Problem(BatchProblem):
     def _pixels(self, logits: torch.Tensor, part: slice, workspace: torch.Tensor | None = None) -> Pixels:
         labels = self.labels[part]
         if self.least_likely:
-            labels = logits.detach().argmin(1)
+            labels = least_likely(logits.detach())
         elif self.highest >= logits.shape[1]:
             raise GauntletError(
                 f"a label is {self.highest}, but the model has {logits.shape[1]} classes (0 to {logits.shape[1] - 1}); "

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 
 from gauntlet.errors import GauntletError
+from gauntlet.samples import own_array
+from gauntlet.threats.attacks.engine.labels import least_likely
 
 LEAST_LIKELY = "least-likely"
 FILES = (".pt", ".npz")
@@ -82,7 +84,9 @@ def target_map(target: Target, labels: torch.Tensor, logits: torch.Tensor | None
         void: bool (N, H, W), pixels whose label is no class.
     """
     if isinstance(target, (torch.Tensor, np.ndarray)) and target.ndim > 1:
-        wanted = torch.as_tensor(target, device=labels.device)
+        if isinstance(target, np.ndarray):
+            target = torch.from_numpy(own_array(target, "the target map"))
+        wanted = target.to(labels.device)
         if wanted.shape not in (labels.shape, labels.shape[1:]) or wanted.is_floating_point():
             raise GauntletError(
                 f"the target map has the shape {tuple(wanted.shape)} and type {wanted.dtype}; expected integers of "
@@ -97,7 +101,7 @@ def target_map(target: Target, labels: torch.Tensor, logits: torch.Tensor | None
     if logits is not None:
         classes = logits.shape[1]
         if description == LEAST_LIKELY:
-            return logits.argmin(1)
+            return least_likely(logits)
         assert isinstance(description, dict)
         rank = description["rank"]
         if rank > classes:
@@ -105,7 +109,9 @@ def target_map(target: Target, labels: torch.Tensor, logits: torch.Tensor | None
         return logits.topk(rank, dim=1).indices[:, rank - 1]
     assert isinstance(description, dict)
     permutation = description["permutation"]
-    if sorted(permutation) != list(range(len(permutation))) or int(labels[~void].max()) >= len(permutation):
+    if sorted(permutation) != list(range(len(permutation))) or int(labels.masked_fill(void, 0).max()) >= len(
+        permutation
+    ):
         raise GauntletError(
             f"the permutation {permutation} must name every class exactly once and have one entry per class."
         )
