@@ -23,13 +23,13 @@ def own_array(values: Any, what: str) -> npt.NDArray[Any]:
     """A copy of an array of numbers in C order and native byte order; an error for anything else.
 
     Args:
-        values: an array, a tensor on the CPU, or a list.
+        values: an array, a tensor, or a list.
         what: what it holds, for the message ("the labels of image 'a'").
     """
     if isinstance(values, np.ma.MaskedArray):
-        raise GauntletError(f"{what} must not be a masked array; fill it first, for example labels.filled(255).")
+        raise GauntletError(f"{what} must not be a masked array; fill it first, for example with .filled(255).")
     try:
-        array = np.array(values, order="C")
+        array = np.array(values.numpy(force=True) if isinstance(values, torch.Tensor) else values, order="C")
     except (TypeError, ValueError, RuntimeError) as error:
         raise GauntletError(f"{what} must be an array of numbers, not a {type(values).__name__}.") from error
     if array.dtype.kind not in "biuf":
@@ -185,6 +185,7 @@ class Sample:
             raise GauntletError(
                 f"image '{self.id}' must be a non-empty uint8 RGB array (H, W, 3), not {image.dtype} {shape}."
             )
+        object.__setattr__(self, "id", str(self.id))
         object.__setattr__(self, "image", image)
         for name, made in (("labels", whole_numbers), ("depth", _distances)):
             if (values := getattr(self, name)) is not None:

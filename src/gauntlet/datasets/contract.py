@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gauntlet.datasets.contents import Contents, Told, meaning_digest, sample_digest
 from gauntlet.notebooks import facts_table
 from gauntlet.numbers import counted, parse_count
@@ -55,6 +57,15 @@ class DatasetIdentity:
         }
 
 
+_OF_CLASSES = frozenset({"class_names", "box_class_names", "colors", "ignore_index", "background_index"})
+"""Attributes of a dataset that a user may give as NumPy has them."""
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy array as a list and a NumPy number as Python's; anything else as it is."""
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
 class Dataset(ABC):
     """An ordered source of samples.
 
@@ -82,6 +93,14 @@ class Dataset(ABC):
     has_depth: bool = False
     origin: Mapping[str, Any] | None = None
     trusted: bool = False
+
+    def __init_subclass__(cls, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        for name in _OF_CLASSES & vars(cls).keys():
+            setattr(cls, name, _plain(vars(cls)[name]))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, _plain(value) if name in _OF_CLASSES else value)
 
     @abstractmethod
     def __len__(self) -> int: ...

@@ -37,7 +37,7 @@ from gauntlet.metrics.segmentation import figures as segmentation
 from gauntlet.metrics.segmentation.counts import CountTable, ImageCounts
 from gauntlet.models import GauntletModel
 from gauntlet.models.randomness import random_parts
-from gauntlet.samples import Batch, Boxes, Sample
+from gauntlet.samples import Batch, Boxes, Sample, own_array
 from gauntlet.seeding import ImageSeed
 from gauntlet.tasks import DETECTION, SEGMENTATION, TASKS
 from gauntlet.threats.contract import Candidate, Perturbed, Threat
@@ -386,9 +386,12 @@ class _RunningCertified(RunningFigure):
 
 def weigh(importance: Importance, sample: Sample, region: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.floating]:
     """The weights (H, W) of the pixels of a sample, P(M) of Marchiori Pietrosanti et al., Eq. 2."""
-    if not sees_mask(importance):
-        return importance(sample)
-    return importance(sample, np.ones(sample.image.shape[:2], np.bool_) if region is None else region)
+    size = sample.image.shape[:2]
+    given = (np.ones(size, np.bool_) if region is None else region.copy(),) if sees_mask(importance) else ()
+    weights = own_array(importance(sample, *given), "the importance")
+    if weights.shape != size:
+        raise GauntletError(f"the importance has the shape {weights.shape}; expected one weight per pixel, {size}.")
+    return weights
 
 
 def sees_mask(importance: Importance) -> bool:

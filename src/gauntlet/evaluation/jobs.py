@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import torch
 
@@ -64,7 +65,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         parse_steps(self.prepare)
-        parse_count(self.batch_size, "batch_size")
+        object.__setattr__(self, "batch_size", parse_count(self.batch_size, "batch_size"))
+        if not isinstance(self.seed, SupportsIndex):
+            raise GauntletError(f"seed must be a whole number, not {self.seed!r}.")
+        object.__setattr__(self, "seed", operator.index(self.seed))
         if self.precision not in PRECISIONS:
             raise GauntletError(f"precision must be one of {', '.join(PRECISIONS)}, not '{self.precision}'.")
 
@@ -206,6 +210,8 @@ def tell_unrecorded(jobs: Iterable[PlannedJob], progress: Progress) -> None:
 
 def check_threat(threat: Threat, dataset: Dataset) -> None:
     """An error where a threat needs depth and the dataset has none, or makes no sense on images of its first size."""
+    if len(dataset) == 0:
+        raise GauntletError(f"the dataset '{dataset.name}' has no images; nothing was evaluated.")
     if type(threat).check_size is not Threat.check_size:  # do not open an image for nothing
         threat.check_size(*dataset[0].image.shape[:2])
     if threat.needs_depth and not dataset.has_depth:

@@ -143,6 +143,12 @@ class WrappedSegmentation(SegmentationModel, keeps_images=True):
         try:
             return self.module(self.normalisation(images))
         except RuntimeError as error:
+            others = {each.dtype for each in self.module.parameters() if each.is_floating_point()} - {images.dtype}
+            if others:
+                raise GauntletError(
+                    f"the network has weights of {', '.join(sorted(map(str, others)))} and does not take images of "
+                    f"{images.dtype}; give it in float32, module.float()."
+                ) from error
             height, width = images.shape[-2:]
             mismatch = next((line for line in str(error).splitlines() if _MISMATCH.search(line)), None)
             if mismatch is None or (height % USUAL_STRIDE == 0 and width % USUAL_STRIDE == 0):

@@ -36,6 +36,16 @@ class ScaleAndShift(nn.Module):
         self.register_buffer("scale", scale.view(1, -1, 1, 1))
         self.register_buffer("shift", shift.view(1, -1, 1, 1))
 
+    @classmethod
+    def of(cls, norm: nn.Module) -> ScaleAndShift:
+        """In the place of a batch norm; its statistics stay, for code that calls torch's function with them."""
+        made = cls(*scale_and_shift(norm))
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            value = getattr(norm, name)
+            made.register_buffer(name, None if value is None else value.detach(), persistent=False)
+        made.eps, made.momentum = norm.eps, norm.momentum
+        return made
+
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         return torch.addcmul(self.shift, features, self.scale)
 
@@ -166,7 +176,7 @@ def fold(module: nn.Module) -> None:
         _replace(module, normalisation, nn.Identity())
     for name, child in list(module.named_modules()):
         if _is_plain_norm(child):
-            _replace(module, name, ScaleAndShift(*scale_and_shift(child)))
+            _replace(module, name, ScaleAndShift.of(child))
         elif type(child) in (nn.PReLU, PReLU) and not _has_hooks(child):
             one = child.weight.numel() == 1
             _replace(module, name, FixedLeakyReLU(child.weight.item()) if one else FixedPReLU(child.weight.detach()))

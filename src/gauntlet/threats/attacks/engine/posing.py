@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from gauntlet.errors import GauntletError
-from gauntlet.samples import Boxes
+from gauntlet.samples import Boxes, own_array
 from gauntlet.tasks import DETECTION, task_of
 from gauntlet.threats.attacks.detection.problem import pose_objects
 from gauntlet.threats.attacks.engine.problem import BatchProblem, Model, Problem, Tally
@@ -93,6 +94,8 @@ def check_images(images: torch.Tensor) -> None:
 
 def check_labels(labels: Any, images: torch.Tensor) -> torch.Tensor:
     """The labels as int64 on the images' device; raises unless they are integers (N, H, W)."""
+    if isinstance(labels, np.ndarray):
+        labels = torch.from_numpy(own_array(labels, "labels"))
     given: torch.Tensor = torch.as_tensor(labels)
     expected = (images.shape[0], *images.shape[2:])
     if given.is_floating_point() or given.dtype == torch.bool or tuple(given.shape) != expected:
@@ -104,10 +107,16 @@ def check_labels(labels: Any, images: torch.Tensor) -> torch.Tensor:
 
 def check_start(start: torch.Tensor | None, images: torch.Tensor) -> None:
     """Raises unless a start has the shape of the images."""
-    if start is not None and start.shape != images.shape:
+    if start is None:
+        return
+    if not isinstance(start, torch.Tensor):
+        raise GauntletError(f"start must be a tensor like the images, not a {type(start).__name__}.")
+    if start.shape != images.shape:
         raise GauntletError(
             f"start has the shape {tuple(start.shape)}; expected that of the images, {tuple(images.shape)}."
         )
+    if not bool(torch.isfinite(start).all()):
+        raise GauntletError("start holds NaN or infinite numbers; expected images in [0, 1].")
 
 
 def ignore_index_of(model: Model, ignore_index: int | str | None) -> int | None:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from gauntlet.errors import GauntletError
+from gauntlet.samples import own_array
 from gauntlet.threats.masks import canonical_mask, mask_text, masks, parse_mask
 
 Region = torch.Tensor | np.ndarray[Any, Any] | Mapping[str, Any] | int | None
@@ -58,6 +59,8 @@ def region_mask(
         height, width = labels.shape[-2:]
         drawn = [torch.from_numpy(build(height, width, seed)) for seed in seeds or [0] * len(labels)]
         return torch.stack(drawn).to(labels.device)
+    if isinstance(region, np.ndarray):
+        region = torch.from_numpy(own_array(region, name))
     mask = torch.as_tensor(region, device=labels.device)
     if mask.ndim == 4 and mask.shape[1] == 1:
         mask = mask.squeeze(1)
