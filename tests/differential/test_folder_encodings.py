@@ -199,3 +199,18 @@ def test_palettes_that_disagree_are_no_class_numbers(tmp_path: Path) -> None:
     with pytest.raises(GauntletError, match=r"position 0 of the palette .*masks='indices'"):
         load_dataset("folder", root=tmp_path)
     assert labels_of(tmp_path, 1, masks="indices") == order[TRUTH].tolist()
+
+
+def test_a_palette_of_class_colours_with_one_more_is_not_read_as_positions(tmp_path: Path) -> None:
+    masks = photographs(tmp_path)
+    write_lines(tmp_path / "classes.txt", [*COLORED_LINES, "tree 9 9 9"])
+    positions = np.array([1, 2, 3], np.uint8)  # of road, sky and car; at 0 a white border
+    drawn = positions[TRUTH]
+    drawn[0] = 0
+    palette_mask(masks / "0.png", drawn, np.concatenate([np.full((1, 3), 255, np.uint8), COLORS]))
+    with pytest.raises(GauntletError, match=r"colour \(255, 255, 255\)"):
+        load_dataset("folder", root=tmp_path)[0]
+    write_lines(tmp_path / "classes.txt", [*COLORED_LINES, "tree 9 9 9", "ignore 255 255 255"])
+    expected = TRUTH.copy()
+    expected[0] = 255
+    assert labels_of(tmp_path) == expected.tolist()

@@ -118,3 +118,12 @@ def test_photographs_that_their_tag_turns_are_noted(tmp_path: Path) -> None:
     notes = check_dataset("folder", root).splits[0].notes
     assert any("1 image with a camera tag" in note for note in notes)
     assert torch.is_tensor(load_dataset("folder", root=root)[0].tensor())
+
+
+def test_masks_without_an_image_are_counted(tmp_path: Path) -> None:
+    root = own_folder(tmp_path, [0, 1], ["sky", "road"])
+    for name in ("other", "third"):
+        write_labels(root / f"masks/{name}.png", [0, 1])
+    assert (
+        "2 masks without an image, the first one is 'masks/other.png'" in check_dataset("folder", root).splits[0].notes
+    )

@@ -196,6 +196,9 @@ def _check_split(dataset: Dataset, published: int | None, limit: int | None) -> 
         report.trivial = _trivial(pixels)
     else:
         report.frequencies = _shares(dataset.box_class_names, boxes)
+    unused = dataset.without_image() if isinstance(dataset, ImageFiles) else []
+    if unused:
+        report.notes.append(f"{counted(len(unused), 'mask')} without an image, the first one is '{unused[0]}'")
     if turned:
         report.notes.append(
             f"{counted(turned, 'image')} with a camera tag (EXIF) that turns what viewers show; pixels are read as "

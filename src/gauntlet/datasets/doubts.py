@@ -68,27 +68,27 @@ def label_doubts(dataset: Dataset, counts: PixelCounts) -> list[str]:
     """
     if not counts.images or not counts.total:
         return []
-    names, void = dataset.class_names, f"the value {dataset.ignore_index}"
+    names, void = dataset.class_names, f"the label {dataset.ignore_index}"
+    source = dataset.name.partition(":")[0]
+    binary = ", or binary=True for masks of 0 and 255" if source == "folder" else ""
     found = np.flatnonzero(counts.classes)
     doubts = []
     if len(names) == 1:
         doubts.append(
-            f"'{names[0]}' is the only class, so that every prediction is right: name the other classes too, or say "
-            "binary=True where masks hold 0 and 255"
+            f"'{names[0]}' is the only class, so that every prediction is right: name the other classes too{binary}"
         )
     elif len(found) == 1:
         doubts.append(
             f"all pixels that count are of the class '{names[found[0]]}', so that this one answer is right everywhere: "
-            f"either the other classes are rare, or their pixels count for nothing ({void}; ignore_index or "
-            "binary=True settles it)"
+            f"either the other classes are rare, or {void} is one of them and counts for nothing (give another "
+            f"ignore_index{binary})"
         )
     if counts.void > MUCH_VOID * counts.total:
         doubts.append(
             f"{counts.void / counts.total:.0%} of the pixels count for nothing: either they are void, or {void} is a "
-            "class (give another ignore_index, or binary=True for masks of 0 and 255)"
+            f"class (give another ignore_index{binary})"
         )
-    own = dataset.name.partition(":")[0] in _OF_THE_USER
-    if own and 1 < len(found) < FEW_CLASSES * len(names):
+    if source in _OF_THE_USER and 1 < len(found) < FEW_CLASSES * len(names):
         listed = ", ".join(f"'{names[index]}'" for index in found[:4])
         doubts.append(
             f"only {len(found)} of {len(names)} classes occur ({listed}): either the others are rare, or masks hold "

@@ -78,6 +78,7 @@ class Folder(LabelledImages):
         self.name = f"folder:{tree.root.resolve().name}"
         super().__init__(tree, split or WHOLE, _entries(tree, split), convert=convert)
         self.background_index = background_index
+        self._mask_folder = _folders(tree, split)[1]
         listed = read_class_list(tree) if classes is None else None
         ignored = (0,) if reduce_zero_label else () if listed is None else listed.ignored_values
         looked_at = self._spread_masks()
@@ -117,6 +118,10 @@ class Folder(LabelledImages):
     def ground_truth(self, entry: Entry) -> dict[str, Any]:
         assert entry.labels is not None
         return {"labels": self.reader.labels(self.tree.path(entry.labels))}
+
+    def without_image(self) -> list[str]:
+        used = {entry.labels for entry in self._entries}
+        return [path for path in self.tree.files(self._mask_folder, MASK_SUFFIXES) if path not in used]
 
     def _masks(self) -> list[Path]:
         return [self.tree.path(entry.labels) for entry in self._entries if entry.labels is not None]

@@ -81,6 +81,10 @@ class ImageFiles(Dataset):
         """True if a camera's tag tells viewers to turn an image; its pixels are read as stored."""
         return is_turned(self.tree.path(self._entries[index].image))
 
+    def without_image(self) -> list[str]:
+        """Label files that no image has, for `gauntlet data check`; most datasets do not look."""
+        return []
+
     @abstractmethod
     def ground_truth(self, entry: Entry) -> dict[str, Any]:
         """What is known of an image: the fields of its Sample apart from id and image."""

@@ -67,7 +67,26 @@ class MaskReader:
         return possible
 
     def _read_as(self, reading: str, path: Path) -> Labels:
-        return self._by_color(path) if reading == COLORS else self.table.apply(read_indices(path), path)
+        if reading == COLORS:
+            return self._by_color(path)
+        labels = self.table.apply(read_indices(path), path)
+        if self.colors and not self.settled and color_mode(path) == "P":
+            self._check_positions(labels, path)
+        return labels
+
+    def _check_positions(self, labels: Labels, path: Path) -> None:
+        """An error where most colours of a palette are those of classes, and of others than their positions say."""
+        codes = np.unique((read_colors(path).astype(np.int64) << 32) | labels)  # far faster than unique pairs
+        pairs = [(code >> 32, code & 0xFFFFFFFF) for code in codes.tolist()]
+        named = [(self.colors[color], label) for color, label in pairs if color in self.colors]
+        some_unnamed = len(named) < len(pairs)  # where all have a name, both readings are possible
+        if some_unnamed and 2 * len(named) > len(pairs) and any(by_color != label for by_color, label in named):
+            other = next(color for color, _ in pairs if color not in self.colors)
+            raise GauntletError(
+                f"most colours of the mask '{path}' are those of other classes than their positions in its palette, "
+                f"and the colour {_rgb(other)} is not in the class file; add it (or a line '{IGNORED_NAME} R G B'), or "
+                f"say masks='{INDICES}' where the positions are the classes."
+            )
 
     def _by_color(self, path: Path) -> Labels:
         if not self.colors:
@@ -77,13 +96,18 @@ class MaskReader:
         place = np.minimum(np.searchsorted(known, stored), len(known) - 1)
         unknown = stored[known[place] != stored]
         if unknown.size:
-            red, green, blue = (int(unknown.flat[0]) >> shift & 255 for shift in (16, 8, 0))
+            red, green, blue = _rgb(int(unknown.flat[0]))
             raise GauntletError(
                 f"the label file '{path}' holds the colour ({red}, {green}, {blue}), which the class file does not "
                 f"name; add the class, or a line '{IGNORED_NAME} {red} {green} {blue}'."
             )
         classes = np.array([self.colors[int(color)] for color in known], dtype=np.int32)
         return np.asarray(classes[place], dtype=np.uint8 if classes.max() < 256 else np.int32)
+
+
+def _rgb(color: int) -> tuple[int, int, int]:
+    """Red, green and blue of 65536 R + 256 G + B."""
+    return color >> 16, color >> 8 & 255, color & 255
 
 
 def choose_reading(reader: MaskReader, paths: Sequence[Path]) -> str:
