@@ -136,11 +136,14 @@ class Dataset(ABC):
         Args:
             told: told how many files of those to be read have been read.
         """
-        names = ("class_names", "box_class_names", "colors", "ignore_index", "background_index")
-        meaning = meaning_digest({name: getattr(self, name) for name in names})
         if self.trusted:
-            return Contents(("",) * len(self), meaning, trusted=True)
-        return Contents(tuple(self.image_digests(range(len(self)), told)), meaning)
+            return Contents(("",) * len(self), self.meaning(), trusted=True)
+        return Contents(tuple(self.image_digests(range(len(self)), told)), self.meaning())
+
+    def meaning(self) -> str:
+        """Digest of what labels mean: class names, colours, void."""
+        names = ("class_names", "box_class_names", "colors", "ignore_index", "background_index")
+        return meaning_digest({name: getattr(self, name) for name in names})
 
     def image_digests(
         self, positions: Sequence[int], told: Told | None = None, samples: Sequence[Sample] | None = None

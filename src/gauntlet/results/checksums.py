@@ -33,7 +33,7 @@ def row_checksum(key: str, position: int, image_id: str, digest: str, details: s
 
 
 def rows_checksum(rows: Iterator[tuple[int, str]] | Sequence[tuple[int, str]]) -> str:
-    """Number of the rows of an evaluation and their checksum, from positions and checksums in the order of positions."""
+    """Number of the rows of an evaluation and their checksum; positions are in order."""
     digest, count = hashlib.sha256(), 0
     for position, checksum in rows:
         digest.update(f"{position}:{checksum}|".encode("utf-8", "surrogateescape"))

@@ -136,6 +136,17 @@ class Store:
                 connection.execute(table.update().where(table.c.id == started.id).values(provenance=provenance))
         return tuple(provenance["preparation"])
 
+    def note_host(self, started: Started, host: str, facts: Mapping[str, str]) -> None:
+        """Records a machine that computes some images of an evaluation, and its versions."""
+        table = schema.evaluations
+        with self._database.write() as connection:
+            row = _row(connection, table.c.id == started.id)
+            self._still_there(0 if row is None or row["key"] != started.key else 1, started)
+            assert row is not None
+            hosts = {**row["provenance"].get("hosts", {}), host: dict(facts)}
+            provenance = {**row["provenance"], "hosts": hosts}
+            connection.execute(table.update().where(table.c.id == started.id).values(provenance=provenance))
+
     def renew_origins(self, jobs: Sequence[tuple[Job, Origin]]) -> None:
         """Tells evaluations that are finished what their model is called now, and where it was found last.
 

@@ -152,7 +152,7 @@ class KindOfThreat:
     parts: Mapping[str, Covers] = field(default_factory=dict)
 
     def covers(self, kind: str, options: Mapping[str, Any]) -> bool:
-        """A description, given as its kind and its options, is of this kind and strong enough to answer the question."""
+        """True if a description (its kind and options) is of this kind and strong enough to answer the question."""
         return self.is_one(kind, options) and self.strong(kind, options)
 
     def run(self, described: Sequence[tuple[str, Mapping[str, Any]]]) -> Run:

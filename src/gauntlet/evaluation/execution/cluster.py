@@ -9,12 +9,14 @@ import torch
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.execution.failures import Failure
+from gauntlet.evaluation.execution.probing import probe_of
 from gauntlet.evaluation.execution.progress import Progress
 from gauntlet.evaluation.execution.session import begin_session, images_done
 from gauntlet.evaluation.execution.workers.driver import Begun, Driver
 from gauntlet.evaluation.execution.workers.ray_pool import RayPool, start_ray
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
+from gauntlet.models.probe import Probe
 from gauntlet.numbers import parse_count
 from gauntlet.results.record import Evaluation
 from gauntlet.results.store import Store
@@ -54,7 +56,8 @@ class RayExecutor:
         def begin(planned: PlannedJob) -> Begun:
             if again:
                 store.delete(planned.job.key)
-            session = begin_session(store, planned, device, threads=self.cpus_per_worker, reuse=not again)
+            probe = _probe(planned, progress)
+            session = begin_session(store, planned, device, threads=self.cpus_per_worker, reuse=not again, probe=probe)
             return Begun(session, *_addresses(planned))
 
         pool = RayPool(ray, self.cpus_per_worker, resources)
@@ -73,6 +76,15 @@ def gpus_for(jobs: Sequence[PlannedJob], there: int) -> int:
     if asked.startswith("cuda") and not there:
         raise GauntletError("the cluster has no GPU; leave --device out or say cpu.")
     return 0 if asked == "cpu" else there
+
+
+def _probe(planned: PlannedJob, progress: Progress) -> Probe | None:
+    """The probe of a model, asked on the driver's CPU; None where only workers can load it."""
+    try:
+        return probe_of(planned.model, torch.device("cpu"), progress)
+    except Exception as error:  # a driver need not be able to compute: packages or memory may be missing
+        progress.note_once(f"'{planned.job.model}' is not loaded on the driver, so workers are not probed: {error}")
+        return None
 
 
 def _addresses(planned: PlannedJob) -> tuple[ModelEntry, DatasetEntry]:

@@ -26,6 +26,7 @@ from gauntlet.evaluation.execution.session import awaited, begin_session, images
 from gauntlet.evaluation.execution.units import UnitComputer
 from gauntlet.evaluation.execution.workers.driver import Begun, DatasetAddress, Driver, ModelAddress
 from gauntlet.evaluation.execution.workers.processes import ProcessPool
+from gauntlet.evaluation.execution.workers.proof import station_here
 from gauntlet.evaluation.jobs import (
     PlannedJob,
     check_threat,
@@ -71,6 +72,7 @@ def run_job(planned: PlannedJob, store: Store, progress: Progress, *, again: boo
         session = begin_session(store, planned, device, facts=facts, reuse=not again, probe=probe)
         if session.started.state == COMPLETE and (stored := store.load(planned.job.key)) is not None:
             return stored  # another process finished it since the store was asked
+        session.note_host(station_here().host, station_here().facts)
         progress.start(f"{planned.label} | {planned.job.threat}", session.images, len(session.done))
         if session.preparation is None:
             session.keep_preparation(steps_for(model, dataset, planned.threat, session.started.batch_size))

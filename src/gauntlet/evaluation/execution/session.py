@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -44,6 +44,8 @@ class Session:
         preparation: steps with which the model's passes are made faster (`models.preparation`); None when they are to
             be measured first.
         kept: where perturbed images are written, or None.
+        hosts: machines that are recorded already.
+        probe: of the model, or None where nobody asked it.
     """
 
     planned: PlannedJob
@@ -57,12 +59,20 @@ class Session:
     preparation: tuple[str, ...] | None = ()
     kept: KeptImages | None = None
     figure: float = float("nan")
+    hosts: set[str] = field(default_factory=set)
+    probe: Probe | None = None
 
     def keep_preparation(self, steps: tuple[str, ...]) -> tuple[str, ...]:
         """Stores the chosen steps unless another process did first; returns the stored ones."""
         if self.preparation is None:
             self.preparation = self.store.keep_preparation(self.started, steps)
         return self.preparation
+
+    def note_host(self, host: str, facts: Mapping[str, str]) -> None:
+        """Records a machine that computes some of the images, with its versions."""
+        if host not in self.hosts:
+            self.store.note_host(self.started, host, facts)
+            self.hosts.add(host)
 
     def units_left(self) -> list[Unit]:
         """Units with an image that is not committed; cut as they were when the evaluation began."""
@@ -154,7 +164,10 @@ def begin_session(
     if started.preparation is None and done:  # begun by a version that prepared nothing
         started = replace(started, preparation=store.keep_preparation(started, ()))
     figure = counter.running_figure()
-    return Session(planned, store, started, counter, images, done, started.views, figure, started.preparation, kept)
+    return Session(
+        *(planned, store, started, counter, images, done, started.views, figure, started.preparation, kept),
+        probe=probe,
+    )
 
 
 def _counted_elsewhere(

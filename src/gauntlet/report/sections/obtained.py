@@ -163,7 +163,7 @@ def _dataset_words(origin: Origin, evaluation: Evaluation) -> list[str]:
     given = {name: value for name, value in (origin.dataset or {}).items() if value and name not in ("limit", "split")}
     name = given.pop("name", evaluation.dataset)
     split = ["--split", evaluation.split] if evaluation.split else []
-    split += ["--spread"] if given.pop("spread", False) else []
+    split += [f"--{flag.replace('_', '-')}" for flag in ("spread", "trust_data") if given.pop(flag, False)]
     if given.get("options") or not isinstance(given.get("protocol", ""), str):
         return ["--dataset", json.dumps({"name": name, **given}), *split]
     return ["--dataset", name, *split, *(word for flag, value in given.items() for word in (f"--{flag}", value))]

@@ -17,7 +17,8 @@ import torch  # noqa: E402
 
 from gauntlet.errors import GauntletError  # noqa: E402
 from gauntlet.evaluation.execution.failures import describe_error  # noqa: E402
-from gauntlet.evaluation.execution.workers.orders import READY, Delivery, Order, Refusal  # noqa: E402
+from gauntlet.evaluation.execution.workers.orders import Delivery, Order, Refusal  # noqa: E402
+from gauntlet.evaluation.execution.workers.proof import UnfitError  # noqa: E402
 from gauntlet.evaluation.execution.workers.worker import Worker  # noqa: E402
 
 
@@ -28,7 +29,7 @@ def serve(connection: Connection, folder: str, device: str) -> None:
     if device.startswith("cuda"):
         torch.cuda.set_device(torch.device(device))
     worker = Worker(threads=1)
-    connection.send(READY)
+    connection.send(worker.ready())
     while True:
         connection.send(_answer(worker, orders.get()))
 
@@ -60,7 +61,8 @@ def _answer(worker: Worker, order: Order | Exception) -> Delivery | Refusal:
     try:
         return worker.compute(order)
     except Exception as error:
-        return Refusal(describe_error(error), final=isinstance(error, GauntletError))
+        unfit = isinstance(error, UnfitError)
+        return Refusal(describe_error(error), final=isinstance(error, GauntletError), unfit=unfit)
 
 
 if __name__ == "__main__":

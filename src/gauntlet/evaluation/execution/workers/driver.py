@@ -14,6 +14,7 @@ from gauntlet.evaluation.execution.session import Session, awaited
 from gauntlet.evaluation.execution.units import Unit
 from gauntlet.evaluation.execution.workers.orders import Delivery, Order, PickledFile
 from gauntlet.evaluation.execution.workers.pool import Delivered, Died, Failed, Pool, Ready, WorkerHandle
+from gauntlet.evaluation.execution.workers.proof import Expected, Station, station_here
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 from gauntlet.results.claims import LOOK
@@ -66,12 +67,14 @@ class _Seat:
         ready: whether it has started.
         model: what it has loaded, or will have.
         units: what it was given and has not delivered, oldest first.
+        station: where it runs; None before it has started.
     """
 
     worker: WorkerHandle
     ready: bool = False
     model: str = ""
     units: list[_PendingUnit] = field(default_factory=list)
+    station: Station | None = None
 
 
 @dataclass
@@ -122,6 +125,7 @@ class Driver:
         self._claims = store.claims(progress.note_once)
         self._held: list[int] = []
         self._deaths_at_start = 0
+        self._refused: list[str] = []
         self._queues: dict[str, _Queue] = {}
         # By model, dataset and images of a pass: the preparation that a worker chose, None while it measures.
         self._preparations: dict[tuple[str, str, int], tuple[str, ...] | None] = {}
@@ -150,9 +154,13 @@ class Driver:
             return
         seat = next(seat for seat in self._seats if seat.worker is event.worker)
         if isinstance(event, Ready):
-            seat.ready = True
+            seat.ready, seat.station = True, event.station
+            if different := event.station.differences(station_here()):
+                self._dismiss(seat, f"it has {different}")
         elif isinstance(event, Died):
             self._replace(seat, event.reason)
+        elif isinstance(event, Failed) and event.unfit:
+            self._dismiss(seat, event.error)
         elif isinstance(event, Failed):
             self._give_back(seat.units.pop(0), event.error, final=event.final)
         elif isinstance(event, Delivered):
@@ -160,7 +168,7 @@ class Driver:
             for note in event.delivery.notes:
                 self._progress.note_once(note)
             if pending.job in self._begun:  # else its job has ended with an error meanwhile
-                self._guarded(pending.job, lambda: self._commit(pending, event.delivery))
+                self._guarded(pending.job, lambda: self._commit(pending, event.delivery, seat.station))
             self._stop_choosing(pending)  # of a unit whose job has ended
 
     def _queue_held(self) -> None:
@@ -187,7 +195,7 @@ class Driver:
         queue.units = deque(pending for pending in queue.units if pending.job != job)
         self._end(job, Failure(self._jobs[job], error))
 
-    def _commit(self, pending: _PendingUnit, delivery: Delivery) -> None:
+    def _commit(self, pending: _PendingUnit, delivery: Delivery, station: Station | None) -> None:
         session = self._begun[pending.job].session
         chosen = session.keep_preparation(delivery.preparation)
         if pending.chooses:
@@ -196,6 +204,8 @@ class Driver:
         if chosen != delivery.preparation:  # another driver began this evaluation with another choice: that one holds
             self._queues[_model_name(self._jobs[pending.job])].units.appendleft(pending)
             return
+        if station is not None:
+            session.note_host(station.host, station.facts)
         session.commit(pending.unit, delivery.rows, delivery.views, delivery.seconds)
         self._progress.advance(len(delivery.rows), session.figure, session.running_figure.name)
         self._one_less(pending.job)
@@ -211,6 +221,18 @@ class Driver:
         self._seats[self._seats.index(seat)] = _Seat(self._pool.start())
         for index, pending in enumerate(seat.units):
             self._give_back(pending, f"the worker died: {reason}", counts=index == 0)
+
+    def _dismiss(self, seat: _Seat, why: str) -> None:
+        """Sends a worker away that has something else than the run; the others do its work."""
+        host = "?" if seat.station is None else seat.station.host
+        self._refused.append(f"a worker on the host '{host}' is refused: {why}")
+        self._progress.note_once(self._refused[-1])
+        self._pool.dismiss(seat.worker)
+        self._seats.remove(seat)
+        for pending in seat.units:
+            self._give_back(pending, self._refused[-1], counts=False)
+        if not self._seats:
+            raise GauntletError(f"no worker is left that has what the run has; {self._refused[-1]}.")
 
     def _give_back(self, pending: _PendingUnit, error: str, *, counts: bool = True, final: bool = False) -> None:
         """Puts a unit that was not computed back into its queue; after the last try it is set aside.
@@ -348,6 +370,7 @@ class Driver:
             planned.settings.prepare,
             begun.session.preparation,
             unit,
+            _expected(planned, begun.session, unit),
             begun.session.kept,
         )
 
@@ -355,6 +378,16 @@ class Driver:
         planned = self._jobs[job]
         dataset = repr(planned.dataset_entry or id(planned.dataset))
         return _model_name(planned), dataset, planned.threat.images_per_pass(planned.settings.batch_size)
+
+
+def _expected(planned: PlannedJob, session: Session, unit: Unit) -> Expected:
+    """What a worker must have for a unit."""
+    contents, model = planned.contents, (planned.job.model_digest, planned.job.code)
+    probe = None if session.probe is None else session.probe.as_dict()
+    if contents is None:
+        return Expected(model, probe, planned.dataset.meaning(), ())
+    images = () if contents.trusted else tuple(contents.images[position] for position in unit.positions)
+    return Expected(model, probe, contents.meaning, images)
 
 
 def _model_name(planned: PlannedJob) -> str:

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gauntlet.evaluation.execution.units import Unit
+from gauntlet.evaluation.execution.workers.proof import Expected
 from gauntlet.evaluation.kept_images import KeptImages
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
 from gauntlet.metrics import Views
 from gauntlet.results.record import ImageRow
-
-READY = "ready"
-"""The first word of a worker: it has started and takes orders."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +34,7 @@ class Order:
         prepare: what the evaluation asks for, "auto", "off" or steps; for models that the threat has of its own.
         preparation: steps of `models.preparation`; None when the worker is to measure which are the fastest.
         unit: the images.
+        expected: what the worker's model and images must be.
         kept: where perturbed images are written, or None.
     """
 
@@ -50,6 +49,7 @@ class Order:
     prepare: str
     preparation: tuple[str, ...] | None
     unit: Unit
+    expected: Expected
     kept: KeptImages | None = None
 
 
@@ -60,10 +60,12 @@ class Refusal:
     Attributes:
         error: why, in one line.
         final: whether it is bad input, which fails again however often it is tried.
+        unfit: whether the worker has other data, another model or other code than the run.
     """
 
     error: str
     final: bool
+    unfit: bool = False
 
 
 @dataclass(frozen=True)

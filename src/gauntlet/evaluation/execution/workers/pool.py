@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gauntlet.evaluation.execution.workers.orders import Delivery, Order
+from gauntlet.evaluation.execution.workers.proof import Station
 
 WorkerHandle = Any
 """How a pool names one of its workers; the driver only compares handles by identity."""
@@ -13,9 +14,15 @@ WorkerHandle = Any
 
 @dataclass(frozen=True)
 class Ready:
-    """A worker has started and takes orders."""
+    """A worker has started and takes orders.
+
+    Attributes:
+        worker: which one.
+        station: where it runs, and with which versions.
+    """
 
     worker: WorkerHandle
+    station: Station
 
 
 @dataclass(frozen=True)
@@ -34,11 +41,13 @@ class Failed:
         worker: which one.
         error: why, in one line.
         final: whether it is bad input, which fails again however often it is tried.
+        unfit: whether the worker has other data, another model or other code than the run.
     """
 
     worker: WorkerHandle
     error: str
     final: bool = False
+    unfit: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,9 @@ class Pool(Protocol):
 
     def wait(self, seconds: float | None = None) -> Event | None:
         """The next thing that happens to any worker; None when nothing does for some seconds."""
+
+    def dismiss(self, worker: WorkerHandle) -> None:
+        """Ends a worker; nothing more is heard of it."""
 
     def close(self) -> None:
         """Ends every worker."""

@@ -100,7 +100,9 @@ class ProcessPool:
             return Died(worker, self._bury(worker))
         if isinstance(answer, Delivery):
             return Delivered(worker, answer)
-        return Failed(worker, answer.error, answer.final) if isinstance(answer, Refusal) else Ready(worker)
+        if isinstance(answer, Refusal):
+            return Failed(worker, answer.error, answer.final, answer.unfit)
+        return Ready(worker, answer)
 
     def _bury(self, worker: ProcessWorker) -> str:
         """Removes a worker that is gone; gives the reason."""
@@ -112,6 +114,10 @@ class ProcessPool:
             worker.process.kill()
             code = worker.process.wait()
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"it exited with {code}"
+
+    def dismiss(self, worker: ProcessWorker) -> None:
+        worker.process.kill()
+        self._bury(worker)
 
     def close(self) -> None:
         for worker in self._workers.values():

@@ -10,6 +10,7 @@ from gauntlet.errors import GauntletError
 from gauntlet.evaluation.execution.failures import describe_error
 from gauntlet.evaluation.execution.workers.orders import Order
 from gauntlet.evaluation.execution.workers.pool import Delivered, Died, Event, Failed, Ready
+from gauntlet.evaluation.execution.workers.proof import UnfitError
 from gauntlet.evaluation.execution.workers.worker import Worker
 from gauntlet.extras import install_command
 
@@ -71,12 +72,17 @@ class RayPool:
         except errors.RayError as error:
             del worker.answers[0]
             cause = getattr(error, "cause", None) or error
-            return Failed(worker, describe_error(cause), isinstance(cause, GauntletError))
+            unfit = isinstance(cause, UnfitError)
+            return Failed(worker, describe_error(cause), isinstance(cause, GauntletError), unfit)
         del worker.answers[0]
         if not worker.ready:
             worker.ready = True
-            return Ready(worker)
+            return Ready(worker, answer)
         return Delivered(worker, answer)
+
+    def dismiss(self, worker: RayWorker) -> None:
+        self._workers.remove(worker)
+        self._ray.kill(worker.actor)
 
     def close(self) -> None:
         for worker in self._workers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -17,10 +18,18 @@ from gauntlet.evaluation.execution.memory import keep_freed_memory
 from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.evaluation.execution.units import UnitComputer
 from gauntlet.evaluation.execution.workers.orders import Delivery, Order, PickledFile
+from gauntlet.evaluation.execution.workers.proof import (
+    Expected,
+    Station,
+    check_images,
+    check_model,
+    station_here,
+)
 from gauntlet.evaluation.jobs import prepare_for, ready_model, steps_for, with_preparation
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry, open_dataset
 from gauntlet.evaluation.provenance import choose_device
 from gauntlet.models import GauntletModel, resolve_model
+from gauntlet.models.sources.contract import coded_identity
 from gauntlet.threats.build import rebuild_threat
 from gauntlet.threats.contract import Threat
 
@@ -43,19 +52,23 @@ class Worker:
         cv2.setNumThreads(threads)
         keep_freed_memory()
         self._loaded: tuple[ModelEntry | PickledFile, GauntletModel] | None = None
+        self._digests: tuple[str, str] | None = None
+        self._proven: tuple[GauntletModel, Expected] | None = None
         self._prepared: tuple[GauntletModel, tuple[str, ...], GauntletModel] | None = None
         self._datasets: dict[str, Dataset] = {}
         self._built: tuple[str, Threat] | None = None
 
-    def ready(self) -> bool:
-        """Answers as soon as the worker has a place to run."""
-        return True
+    def ready(self) -> Station:
+        """Where the worker runs, told as soon as it has a place to run."""
+        return station_here()
 
     def compute(self, order: Order) -> Delivery:
         """The rows of one unit."""
         began = time.perf_counter()
         dataset = self._dataset(order.dataset)
+        check_images(order.expected, dataset, order.unit.positions)
         model = ready_model(self._model(order.model), dataset, choose_device(order.device))
+        self._prove(model, order.expected)
         threat = self._threat(order, dataset)
         steps = order.preparation
         if steps is None:
@@ -66,6 +79,14 @@ class Worker:
         computer = UnitComputer(dataset, prepared, threat, order.seed, counter, model.device, notes, order.kept)
         rows, views = computer.compute(computer.load(order.unit))
         return Delivery(rows, views, time.perf_counter() - began, steps, tuple(notes.texts))
+
+    def _prove(self, model: GauntletModel, expected: Expected) -> None:
+        """An error where the model is not the run's; looked at once for a model."""
+        which = replace(expected, images=())
+        if self._loaded is None or self._proven == (model, which):
+            return
+        check_model(expected, self._digests, model)
+        self._proven = model, which
 
     def _threat(self, order: Order, dataset: Dataset) -> Threat:
         """The threat of an order; one may have a model of its own, which is prepared once for all units."""
@@ -86,12 +107,15 @@ class Worker:
 
     def _model(self, source: ModelEntry | PickledFile) -> GauntletModel:
         if self._loaded is None or self._loaded[0] != source:
-            self._prepared = self._loaded = None  # the model before it is released
+            self._prepared = self._loaded = self._proven = None  # the model before it is released
             if isinstance(source, PickledFile):
                 # Mapped, not read: the weights of all workers are the same pages of memory.
                 model: GauntletModel = torch.load(source.path, mmap=True, weights_only=False)  # nosec B614 # as above
+                self._digests = None  # the driver's own object, from a file that it wrote for this run
             else:
-                model = resolve_model(source.address, **source.options).load()
+                found = resolve_model(source.address, **source.options)
+                identity, model = coded_identity(found), found.load()
+                self._digests = identity.digest, identity.code
             self._loaded = (source, model)
         return self._loaded[1]
 

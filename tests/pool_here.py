@@ -10,6 +10,7 @@ from gauntlet.evaluation.execution.failures import describe_error
 from gauntlet.evaluation.execution.workers.orders import Order
 from gauntlet.evaluation.execution.workers.pool import Delivered, Died, Event, Failed, Ready
 from gauntlet.evaluation.execution.workers.processes import ProcessPool
+from gauntlet.evaluation.execution.workers.proof import UnfitError
 from gauntlet.evaluation.execution.workers.worker import Worker
 
 
@@ -28,7 +29,7 @@ class PoolHere(ProcessPool):
 
     def start(self) -> Worker:  # type: ignore[override]
         worker = Worker(threads=1)
-        self._events.append(Ready(worker))
+        self._events.append(Ready(worker, worker.ready()))
         return worker
 
     def send(self, worker: Worker, order: Order) -> None:  # type: ignore[override]
@@ -48,4 +49,9 @@ class PoolHere(ProcessPool):
         try:
             return Delivered(worker, worker.compute(order))
         except Exception as error:
-            return Failed(worker, describe_error(error), isinstance(error, GauntletError))
+            return Failed(
+                worker, describe_error(error), isinstance(error, GauntletError), isinstance(error, UnfitError)
+            )
+
+    def dismiss(self, worker: Worker) -> None:  # type: ignore[override]
+        self._events = deque(each for each in self._events if not (isinstance(each, tuple) and each[0] is worker))
