@@ -12,13 +12,13 @@ from synthetic_store import HOSTILE, MODELS
 import gauntlet
 from chromium import errors, wait_for
 from gauntlet.analysis import correlate
+from gauntlet.evaluation.reloading import Loaders
 from gauntlet.report import Options, build_report, write_report
 from gauntlet.report.document import Document, Exhibit, Gallery, Part, Picture, Section
 from gauntlet.report.pages.comparison import compare_models
 from gauntlet.report.pages.comparison_page import to_document
 from gauntlet.report.pages.entries import Entry, published_entries, store_entries
 from gauntlet.report.pages.leaderboard_site import write_site
-from gauntlet.report.reloading import Loaders
 from gauntlet.report.render import html
 from gauntlet.results import Store, open_store, published
 from tiny_detector import TinyBoxes, TinyDetector

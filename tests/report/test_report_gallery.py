@@ -15,6 +15,7 @@ from torch import nn
 import gauntlet
 from gauntlet.datasets.contract import Dataset
 from gauntlet.defences import SmoothedModel
+from gauntlet.evaluation.reloading import Loaders
 from gauntlet.metrics.detection.figures import image_f1
 from gauntlet.models import GauntletModel, SegmentationModel, wrap_model
 from gauntlet.report import Options, build_report, hidden_gradients, write_report
@@ -23,7 +24,6 @@ from gauntlet.report.document import Gallery, Text
 from gauntlet.report.gallery import worst_images
 from gauntlet.report.hidden_gradients import check_models
 from gauntlet.report.image_figures import BoxImages, read_images
-from gauntlet.report.reloading import Loaders
 from gauntlet.report.tables import Interval, Table
 from gauntlet.results import Store
 from gauntlet.results.record import ImageRow

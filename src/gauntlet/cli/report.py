@@ -14,7 +14,7 @@ from gauntlet.cli.shared_options import DEFAULT_STORE, JsonOption, ModelOptions,
 from gauntlet.errors import GauntletError
 
 if TYPE_CHECKING:
-    from gauntlet.report.reloading import Loaders
+    from gauntlet.evaluation.reloading import Loaders
     from gauntlet.results import Store
 
 
@@ -104,7 +104,7 @@ def _say(what: str) -> None:
 def _loaders(store: Store, address: str | None, options: ModelOptions) -> Loaders:
     """How a report finds models: where the store says that they came from, one of them at an address that is given."""
     from gauntlet.cli.stored_models import resolve_stored
-    from gauntlet.report.reloading import Loaders
+    from gauntlet.evaluation.reloading import Loaders
 
     trust = bool(options.get("trust"))
     if address is None:

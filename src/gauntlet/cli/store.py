@@ -56,3 +56,37 @@ def check(
             )
     if problems:
         raise GauntletError(f"the store {store} is damaged; 'gauntlet run --again' computes what is listed above anew.")
+
+
+@store_app.command(epilog="Example: gauntlet store adopt --store results.db --images 8")
+def adopt(
+    store: StoreOption = DEFAULT_STORE,
+    images: Annotated[
+        int, typer.Option("--images", min=1, help="Images of each model and dataset that are computed again.")
+    ] = 4,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run code that the store names: Python models of one's own.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Record data and code of results of version 0.2.0 or older, where a sample that is run again is the same."""
+    from dataclasses import asdict
+
+    from gauntlet.evaluation.adoption import adopt as adopt_results
+    from gauntlet.evaluation.execution.progress import Terminal
+    from gauntlet.evaluation.reloading import Loaders
+    from gauntlet.results import open_store
+
+    with open_store(store) as opened, Terminal() as progress:
+        found = list(adopt_results(opened, progress, images=images, loaders=Loaders(trust=trust)))
+    if as_json:
+        print_json([asdict(each) for each in found])
+        return
+    for each in found:
+        exact = "bit for bit" if each.bitwise else "up to 0.1 points"
+        sample = f", {counted(each.images, 'image')} the same again, {exact}" if each.adopted else ""
+        typer.echo(f"{each.model} on {each.dataset}: {len(each.adopted)} adopted, {len(each.left)} left{sample}")
+        for reason in dict.fromkeys(each.left.values()):
+            typer.echo(f"  left: {reason}")
+    adopted, left = sum(len(each.adopted) for each in found), sum(len(each.left) for each in found)
+    typer.echo(f"{counted(adopted, 'evaluation')} adopted, {left} left as they were")

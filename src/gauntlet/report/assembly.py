@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.evaluation.reloading import Loaders
 from gauntlet.numbers import counted
 from gauntlet.report.document import Block, Document, Finding, Gallery, Part, Section, Text, made_now
 from gauntlet.report.gallery import build_gallery, worst_images
 from gauntlet.report.image_figures import Images
 from gauntlet.report.order import Order, read_scope_images
-from gauntlet.report.reloading import Loaders
 from gauntlet.report.scope import Scope, kind_word, scopes
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections import (

@@ -14,12 +14,12 @@ import pandas as pd
 from gauntlet import pictures
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.reloading import Loaders, evaluated_again
 from gauntlet.models import DetectionModel, GauntletModel, SegmentationModel
 from gauntlet.numbers import counted
 from gauntlet.report.document import Exhibit, Gallery, Picture
 from gauntlet.report.image_figures import Images
 from gauntlet.report.painters import BoxPainter, LabelPainter, Labels, P, Painter
-from gauntlet.report.reloading import Loaders, evaluated_again
 from gauntlet.results.record import Evaluation
 from gauntlet.samples import Boxes, Sample, collate
 from gauntlet.seeding import ImageSeed

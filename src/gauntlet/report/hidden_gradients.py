@@ -6,10 +6,10 @@ import torch
 
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.reloading import Loaders, evaluated_again
 from gauntlet.models import SegmentationModel
 from gauntlet.models.randomness import ask_equally
 from gauntlet.report.document import Finding
-from gauntlet.report.reloading import Loaders, evaluated_again
 from gauntlet.report.scope import scopes
 from gauntlet.report.sections.honesty import from_checks
 from gauntlet.results import Store

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -525,6 +525,50 @@ class Store:
         query = select(func.count()).where(table.c.state == COMPLETE, table.c.checksum.is_(None))
         with self._database.read() as connection:
             return int(connection.execute(query).scalar_one())
+
+    def without_record(self) -> list[Evaluation]:
+        """Finished evaluations of version 0.2.0 or older, oldest first."""
+        table = schema.evaluations
+        query = select(table.c.key).where(table.c.state == COMPLETE, table.c.checksum.is_(None))
+        with self._database.read() as connection:
+            keys = list(connection.execute(query.order_by(table.c.id)).scalars())
+        return [found for key in keys if (found := self.load(key)) is not None]
+
+    def adopt(self, key: str, job: Job, digests: Sequence[str], note: Mapping[str, Any]) -> None:
+        """Gives an evaluation without record the key, the digests and the checksums that it would have now.
+
+        Args:
+            key: of the evaluation.
+            job: what it is of; an evaluation that is there under its key already makes the old one superfluous.
+            digests: of the images by position.
+            note: what was done to make sure, for the provenance.
+        """
+        started = self.started(key)
+        if started is None:
+            raise GauntletError(f"the store {self.address} has no evaluation with the key '{key}'.")
+        if job.key in self.states([job.key]):
+            self.delete(key)
+            return
+        rows = [replace(row, digest=digests[row.position]) for row in self.image_rows(started)]
+        table, counts = schema.evaluations, schema.image_counts
+        with self._database.write() as connection:
+            row = _row(connection, table.c.id == started.id)
+            self._still_there(0 if row is None or row["key"] != key else 1, started)
+            assert row is not None
+            values = {
+                "key": job.key,
+                "dataset_identity": dict(job.dataset),
+                "threat_version": job.threat_version,
+                "metric_version": metric_version(row["task"], row["metric"]),
+                "code": job.code,
+                "family": job.family,
+                "provenance": {**row["provenance"], "adopted": dict(note)},
+            }
+            connection.execute(table.update().where(table.c.id == started.id).values(**values))
+            for each in rows:
+                chosen = counts.update().where(counts.c.evaluation_id == started.id, counts.c.position == each.position)
+                connection.execute(chosen.values(digest=each.digest, checksum=_checksum_of(job.key, each)))
+            seal(connection, started.id)
 
     def counts_of(self, key: str) -> Iterator[ImageRow]:
         """Counts of all images of an evaluation; an error where they do not fit their checksums."""
