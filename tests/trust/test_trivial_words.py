@@ -11,6 +11,7 @@ from torch import nn
 
 import gauntlet
 from gauntlet.analysis import trivial_figures
+from gauntlet.cli.evaluations import print_many, print_one
 from gauntlet.datasets import Dataset
 from gauntlet.report import build_report
 from gauntlet.report.document import Bullets, Verdicts, of_type
@@ -108,3 +109,21 @@ def test_a_class_that_is_only_predicted_is_named() -> None:
         sentences = [item for block in of_type(build_report(store), Bullets) for item in block.items]
         assert evaluation.figures["mIoU"] == pytest.approx(0.45)
     assert any("'vessel' (by Bright)" in each and "no label map" in each for each in sentences)
+
+
+def test_run_shows_the_trivial_answer_and_classes_that_are_only_predicted(
+    evaluated: tuple[Store, float, float, float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = evaluated[0]
+    stored = store.keys()
+    results = [found for key in stored if (found := store.load(key)) is not None]
+    print_many(results, {}, store)
+    table = capsys.readouterr().out
+    assert "trivial answer" in table
+    assert [line.split()[-2] for line in table.splitlines() if "vessels/all" in line] == ["45.0", "45.0"]
+    print_one(next(each for each in results if each.threat == "clean"), {}, store)
+    one = capsys.readouterr().out
+    assert "'background' everywhere" in one
+    assert [line.split()[-2] for line in one.splitlines() if "mIoU " in line and "NmIoU" not in line] == ["45.0"]
+    print_one(results[0], {}, Store())  # an evaluation that this store does not have
+    assert "everywhere" not in capsys.readouterr().out

@@ -14,6 +14,7 @@ from gauntlet.numbers import format_percent
 from gauntlet.tasks import SEGMENTATION, get_task
 
 if TYPE_CHECKING:
+    from gauntlet.analysis.trivial import Trivial
     from gauntlet.results import Evaluation, Store
 
 _MANY = 4
@@ -31,13 +32,12 @@ def print_one(result: Evaluation, names: Names, store: Store | None = None) -> N
         names: tells models apart.
         store: keeps the counts from which the trivial answer is computed; without it there is none.
     """
-    from gauntlet.analysis.trivial import Trivial, read_trivial
     from gauntlet.metrics.contract import NOT_FRACTIONS
 
     def text(name: str, value: float) -> str:
         return f"{value:.2f} (not %)" if name in NOT_FRACTIONS and not math.isnan(value) else format_percent(value)
 
-    trivial = Trivial({}) if store is None else read_trivial(store, result.key)
+    trivial = _trivial(result, store)
     rows = [
         [
             name,
@@ -72,18 +72,25 @@ def _called(result: Evaluation, names: Names) -> str:
     return names.get((result.model, result.model_digest), result.model)
 
 
+def _trivial(result: Evaluation, store: Store | None) -> Trivial:
+    """The trivial answer on the images of an evaluation; none where the store does not have it under its key."""
+    from gauntlet.analysis.trivial import Trivial, read_trivial
+
+    if store is None or store.load(result.key) is None:
+        return Trivial({})
+    return read_trivial(store, result.key)
+
+
 def _trivial_by_images(
     results: Sequence[Evaluation], metric: str, store: Store | None
 ) -> dict[tuple[str, str, str], str]:
     """The figure of the most frequent class everywhere as text, by images; empty where there is none."""
-    from gauntlet.analysis.trivial import read_trivial
-
-    if store is None or any(result.task != SEGMENTATION for result in results):
+    if any(result.task != SEGMENTATION for result in results):
         return {}
     # Of clean images where there are any: a threat that moves the camera moves the labels.
     ordered = sorted(results, key=lambda result: result.threat == "clean")
-    chosen = {_images_of(result): result.key for result in ordered}
-    figures = {images: read_trivial(store, key).figures for images, key in chosen.items()}
+    chosen = {_images_of(result): result for result in ordered}
+    figures = {images: _trivial(result, store).figures for images, result in chosen.items()}
     return {images: format_percent(found[metric]) for images, found in figures.items() if metric in found}
 
 
