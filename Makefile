@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ZOO_VENV ?= .venv-zoo
 MM_VENV ?= .venv-mm
+MIN_VENV ?= .venv-min
 MM := torch==2.13.0 mmcv-lite==2.1.0 mmengine==0.10.7 mmsegmentation==1.2.2 mmdet==3.3.0 ftfy regex
 # One torch thread per test process: two processes with two threads each halve the speed of both (docs/performance.md).
 WORKERS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
@@ -11,7 +12,7 @@ PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscop
 # Images of containers often forbid Python to keep what it compiled; then every process here would compile all of it anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test coverage test-slow zoo-test mm-test check docs tutorials format clean
+.PHONY: demo test coverage test-slow zoo-test mm-test min-test check docs tutorials format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/gauntlet demo
@@ -38,6 +39,15 @@ zoo-test: $(ZOO_VENV)/.installed
 # OpenMMLab's own models (docs/openmmlab.md), from PyPI alone: a stand-in takes the place of mmcv's compiled operators.
 mm-test: $(MM_VENV)/.installed
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(MM_VENV)/bin/python -m pytest -n $(WORKERS) -p mm_environment -m mm tests/openmmlab
+
+# The lowest versions that pyproject.toml declares (constraints-min.txt), and the plain tests that depend on them.
+MIN_TESTS := tests/cli/test_cli.py tests/core/test_numbers.py tests/core/test_minimum_versions.py tests/metrics/test_segmentation.py \
+  tests/metrics/test_detection.py tests/results/test_store.py tests/results/test_golden_keys.py \
+  tests/datasets/test_dataset_loading.py tests/datasets/test_dataset_protocols.py tests/threats/test_build.py \
+  tests/threats/corruptions/test_corruption_reference.py tests/threats/attacks/test_attack_closed_form.py \
+  tests/evaluation/test_evaluate.py tests/analysis/test_summary.py tests/models/test_wrapping.py
+min-test: $(MIN_VENV)/.installed
+	OMP_NUM_THREADS=1 $(MIN_VENV)/bin/python -m pytest $(MIN_TESTS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -74,6 +84,12 @@ $(ZOO_VENV)/.installed: pyproject.toml constraints.txt
 	$(ZOO_VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[zoo]' pytest pytest-xdist hypothesis
 	touch $@
 
+$(MIN_VENV)/.installed: pyproject.toml constraints-min.txt
+	test -x $(MIN_VENV)/bin/python || $(PYTHON) -m venv $(MIN_VENV)
+	$(MIN_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(MIN_VENV)/bin/python -m pip install --quiet -c constraints-min.txt -e '.[parquet]' pytest hypothesis
+	touch $@
+
 $(MM_VENV)/.installed: pyproject.toml constraints.txt tests/openmmlab/mmcv_ext.py
 	test -x $(MM_VENV)/bin/python || $(PYTHON) -m venv $(MM_VENV)
 	$(MM_VENV)/bin/python -m pip install --quiet --upgrade pip
@@ -82,4 +98,4 @@ $(MM_VENV)/.installed: pyproject.toml constraints.txt tests/openmmlab/mmcv_ext.p
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(ZOO_VENV) $(MM_VENV) build dist site .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis gauntlet-demo
+	rm -rf $(VENV) $(ZOO_VENV) $(MM_VENV) $(MIN_VENV) build dist site .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis gauntlet-demo

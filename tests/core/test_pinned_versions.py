@@ -11,12 +11,12 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
-import tomllib
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from paths import ROOT
 
+tomllib = pytest.importorskip("tomllib")  # Python 3.11 and later
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MADE_BY_US = any((Path(sys.prefix) / name).exists() for name in (".installed", ".installed-dev"))
 

@@ -32,11 +32,13 @@ pytest_plugins = ("report_fixtures",)
 METRIC: dict[str, Any] = {"class_names": ["a", "b"], "ignore_index": 255, "background_index": None}
 
 
-def put(store: Store, model: str, threat: str, right: list[tuple[int, int]]) -> None:
+def put(store: Store, model: str, threat: str, right: list[tuple[int, int]], **made_with: str) -> None:
     """Images with ten pixels of each of two classes, of which so many are right."""
     dataset = {"name": "d", "split": "val", "length": len(right), "ids": "x", "protocol": {}}
     job = Job("segmentation", model, model, dataset, threat, threat, {threat: {}}, 1, 0)
-    started = store.begin(job, images=len(right), batch_size=4, metric=METRIC, provenance={"started": "2026"})
+    started = store.begin(
+        job, images=len(right), batch_size=4, metric=METRIC, provenance={"started": "2026", **made_with}
+    )
     rows = []
     for index, (a, b) in enumerate(right):
         counts = ImageCounts(np.array([[[a, 10 - a], [10 - b, b]]]), np.full((1, len(SCALARS)), np.nan))
@@ -44,6 +46,16 @@ def put(store: Store, model: str, threat: str, right: list[tuple[int, int]]) -> 
     store.add_images(started, rows, WHOLE)
     metric = SegmentationMetric(**METRIC)
     store.finish(started, metric.compute([metric.decode(row.counts) for row in rows], WHOLE))
+
+
+def test_versions_that_differ_are_said() -> None:
+    store, right = Store(), [(10, 5), (9, 9)]
+    put(store, "first", "clean", right, torch="2.13.0", numpy="1.26.0", opencv="4.9.0")
+    put(store, "second", "clean", right, torch="2.13.0", numpy="2.4.6", opencv="5.0.0")
+    (comparison,) = compare_models(store, "first", "second")
+    assert comparison.versions == {"numpy": ["1.26.0", "2.4.6"], "opencv": ["4.9.0", "5.0.0"]}
+    bullets = next(each for each in to_document([comparison]).parts[0].sections[0].blocks if isinstance(each, Bullets))
+    assert "The evaluations differ in opencv: 4.9.0, 5.0.0." in bullets.items
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def compare(
 ) -> None:
     """Compare two models: verdict, difference, interval and p-value under every threat, and for what ranks them."""
     from gauntlet.report.pages.comparison import compare_models
-    from gauntlet.report.pages.comparison_page import difference_table, image_tables, to_document, verdict
+    from gauntlet.report.pages.comparison_page import difference_table, image_tables, to_document, verdict, versions
     from gauntlet.report.render.html import write
     from gauntlet.report.tables import Table
     from gauntlet.report.write import write_text
@@ -51,7 +51,7 @@ def compare(
         flips = [block for block in image_tables(each) if isinstance(block, Table)]
         for table in (difference_table(each), *(block for block in flips if "change sides" in block.title)):
             _print(each, table)
-        typer.echo("\n".join(filter(None, (verdict(each), each.order.sentence()))))
+        typer.echo("\n".join(filter(None, (verdict(each), each.order.sentence(), *versions(each)))))
     if written is not None:
         typer.echo(f"written to {written.resolve()}")
 
@@ -81,6 +81,7 @@ def _record(comparison: Comparison) -> dict[str, Any]:
         "metric": scope.metric,
         "verdict": verdict(comparison),
         "order": comparison.order.sentence(),
+        "versions": {name: list(found) for name, found in comparison.versions.items()},
         "differences": [_nullable(_difference(each)) for each in comparison.differences],
     }
 

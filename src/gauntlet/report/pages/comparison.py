@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from gauntlet.report.order import Order, worst_case_test
 from gauntlet.report.scope import Scope, scopes
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import Interval
+from gauntlet.report.versions import differing
 from gauntlet.results import Store
 
 
@@ -58,6 +59,7 @@ class Comparison:
         differences: one per threat that both were evaluated under.
         images: of every threat and model, where there are counts.
         order: of the two models, by what ranks them.
+        versions: values of what the evaluations were made with and differ in (torch, opencv, ...), by name.
     """
 
     scope: Scope
@@ -66,6 +68,7 @@ class Comparison:
     differences: Sequence[Difference]
     images: dict[tuple[str, str], Images]
     order: Order
+    versions: Mapping[str, Sequence[str]]
 
 
 def compare_models(store: Store, first: str, second: str, dataset: str | None = None) -> list[Comparison]:
@@ -115,7 +118,9 @@ def _compare(store: Store, scope: Scope, first: str, second: str) -> Comparison:
         _difference(scope, threat, first, second, images, told) for threat, told in zip(shared, settled, strict=True)
     ]
     of_both = replace(scope, frame=scope.frame[scope.frame["model"].isin([first, second])])
-    return Comparison(scope, first, second, differences, images, Order(Ranking(of_both), images))
+    stored = (store.load(keys[model, threat]) for threat in shared for model in (first, second))
+    versions = differing(each.provenance for each in stored if each is not None)
+    return Comparison(scope, first, second, differences, images, Order(Ranking(of_both), images), versions)
 
 
 def _difference(

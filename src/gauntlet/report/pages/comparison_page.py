@@ -35,7 +35,9 @@ def to_document(comparisons: Sequence[Comparison]) -> Document:
 
 def _part(comparison: Comparison) -> Part:
     scope = comparison.scope
-    sentences = [each for each in (comparison.order.sentence(), *observations(comparison)) if each]
+    sentences = [
+        each for each in (comparison.order.sentence(), *observations(comparison), *versions(comparison)) if each
+    ]
     sections = [
         Section(f"summary-{scope.id}", "Summary", [Text(verdict(comparison)), Bullets(sentences)]),
         Section(f"differences-{scope.id}", "By threat", [_panel(comparison), difference_table(comparison)]),
@@ -65,6 +67,11 @@ def verdict(comparison: Comparison) -> str:
     rest = verdicts.count(OPEN)
     tail = f"; under the other {rest} they {OPEN}" if rest else ""
     return f"{second} is {' and '.join(parts)} {of_all}, than {first}{tail}."
+
+
+def versions(comparison: Comparison) -> list[str]:
+    """Versions and devices that the evaluations do not share, one sentence each."""
+    return [f"The evaluations differ in {name}: {', '.join(found)}." for name, found in comparison.versions.items()]
 
 
 def observations(comparison: Comparison) -> list[str]:

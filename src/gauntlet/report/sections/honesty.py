@@ -15,6 +15,7 @@ from gauntlet.report.scope import Scope
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections import defended
 from gauntlet.report.sections.distributions import ImagesOf
+from gauntlet.report.versions import differing
 from gauntlet.results.descriptions import threat_settings
 from gauntlet.threats.attacks import checks as honesty
 from gauntlet.threats.attacks.registration import names_without_gradient
@@ -208,10 +209,8 @@ def _is_random(provenance: Mapping[str, Any]) -> bool:
 
 def mixed_versions(provenances: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
     """Evaluations made with different versions, devices or precisions."""
-    for name in ("gauntlet", "torch", "device", "precision"):
-        values = sorted({str(each[name]) for each in provenances if name in each})
-        if len(values) > 1:
-            yield Finding("note", "how it was run", f"Evaluations differ in {name}.", ", ".join(values))
+    for name, values in differing(provenances).items():
+        yield Finding("note", "how it was run", f"Evaluations differ in {name}.", ", ".join(values))
 
 
 def _sentence(text: str) -> str:
