@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,13 +19,14 @@ from hypothesis import strategies as st
 from synthetic_store import DATASET, image_counts
 
 from gauntlet.analysis import leaderboard
-from gauntlet.analysis.scoring.ranking import deciding_score
+from gauntlet.analysis.scoring.ranking import by_preference, deciding_score, place
 from gauntlet.metrics import WHOLE, Figure, SegmentationMetric
 from gauntlet.metrics.segmentation.counts import ImageCounts
 from gauntlet.report.assembly import Options, build_part
 from gauntlet.report.document import Bullets, of_type
 from gauntlet.report.pages import leaderboard_site, model_card
 from gauntlet.report.pages.entries import leaderboard_tables, store_entries
+from gauntlet.report.render.html import asset
 from gauntlet.report.scope import scopes
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.sections.summary import verdict
@@ -137,7 +140,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(order=st.permutations(range(len(MIXED))), times=st.permutations(range(len(MIXED))))
 def test_every_page_is_the_same_for_every_order_of_runs(
     order: list[int], times: list[int], reference: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory
@@ -172,24 +175,39 @@ def of(names: Sequence[str]) -> dict[str, float]:
     return dict.fromkeys(names, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("models", "expected"),
-    [
-        ([["clean", "linf-ReM^2_20", "linf-ReM^4_20"]] * 2, "linf-ReM^4_20"),  # no suite: the largest
-        ([["linf-ReM^2_20", "linf-ReM^4_20"], ["linf-ReM^2_20"], ["linf-ReM^2_20"]], "linf-ReM^2_20"),  # shared
-        ([["linf-ReM^16_20", "linf-ReM^8_20"]] * 2, "linf-ReM^8_20"),  # the suite's
-        ([["l2-ReM^64_20", "linf-ReM^8_20"]] * 2, "linf-ReM^8_20"),
-        ([["GAM_5", "GAM_3", "GAM_1"]] * 2, "GAM_3"),
-        ([["GAM_5", "GAM_3", "GAM_1"], ["GAM_5", "GAM_1"]], "GAM_5"),
-        ([["GAM_3", "worst corruption"], ["worst corruption"]], "worst corruption"),  # a suite that was stopped
-        ([["GAM_3", "worst attack"], ["GAM_3", "worst attack"], ["worst attack"], ["clean"]], "GAM_3"),  # one stray run
-        ([["clean", "worst attack"], ["clean"]], "clean"),
-        ([[], []], "clean"),
-    ],
-)
+BOARDS: list[tuple[list[list[str]], str]] = [
+    ([["clean", "linf-ReM^2_20", "linf-ReM^4_20"]] * 2, "linf-ReM^4_20"),  # no suite: the largest
+    ([["linf-ReM^2_20", "linf-ReM^4_20"], ["linf-ReM^2_20"], ["linf-ReM^2_20"]], "linf-ReM^2_20"),  # shared
+    ([["linf-ReM^16_20", "linf-ReM^8_20"]] * 2, "linf-ReM^8_20"),  # the suite's
+    ([["l2-ReM^64_20", "linf-ReM^8_20"]] * 2, "linf-ReM^8_20"),
+    ([["GAM_5", "GAM_3", "GAM_1"]] * 2, "GAM_3"),
+    ([["GAM_5", "GAM_3", "GAM_1"], ["GAM_5", "GAM_1"]], "GAM_5"),
+    ([["GAM_3", "worst corruption"], ["worst corruption"]], "worst corruption"),  # a suite that was stopped
+    ([["GAM_3", "worst attack"], ["GAM_3", "worst attack"], ["worst attack"], ["clean"]], "GAM_3"),  # one stray run
+    ([["clean", "worst attack"], ["clean"]], "clean"),
+    ([[], []], "clean"),
+]
+"""The scores of some models, and which of them ranks."""
+
+
+@pytest.mark.parametrize(("models", "expected"), BOARDS)
 def test_the_score_that_ranks_is_the_suites_else_the_largest_shared_one(models: list[list[str]], expected: str) -> None:
     for order in (models, models[::-1], [own[::-1] for own in models]):
         assert deciding_score([of(names) for names in order]) == expected
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_site_chooses_the_same_score() -> None:
+    source = asset("site.js")
+    function = source[source.index("function decidingScore") : source.index("let render")]
+    names = by_preference({name for models, _ in BOARDS for own in models for name in own})
+    site = {"default_scores": names, "score_places": {name: place(name) for name in names}}
+    boards = [[{"scores": {"mIoU": of(own)}} for own in models] for models, _ in BOARDS if any(models)]
+    called = "boards.map((b) => decidingScore(b, 'mIoU', [...new Set(b.flatMap((e) => Object.keys(e.scores.mIoU)))]))"
+    script = f"const site = {json.dumps(site)}; const boards = {json.dumps(boards)}; {function}"
+    run = ["node", "-e", f"{script} console.log(JSON.stringify({called}));"]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [expected for models, expected in BOARDS if any(models)]
 
 
 def test_a_verdict_names_the_worst_of_what_was_run_on_the_model() -> None:
