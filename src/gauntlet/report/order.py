@@ -166,7 +166,7 @@ class Order:
 
 
 def told_words(told: Told, metric: str) -> str:
-    """The numbers of a comparison: "-2.9 points of mIoU (-5.1 to -0.4), p = 0.012 (0.036 for 3 comparisons)"."""
+    """The numbers of a comparison: "-2.9 points of mIoU (-5.1 to -0.4), p = 0.012, for 3 comparisons = 0.036"."""
     text = f"{format_value(told.difference, 'points')} points of {metric}"
     if not math.isnan(told.low):
         text += f" ({format_value(told.low, 'points')} to {format_value(told.high, 'points')})"
@@ -176,7 +176,7 @@ def told_words(told: Told, metric: str) -> str:
         return text
     text += f", p {_chance(told.p_value)}"
     if told.comparisons > 1:
-        text += f", {_chance(told.adjusted)} for {counted(told.comparisons, 'comparison')}"
+        text += f", for {counted(told.comparisons, 'comparison')} {_chance(told.adjusted)}"
     return text
 
 

@@ -111,17 +111,6 @@ class Ranking:
             return [self.criterion]
         return members_of(self.scope.analysis_frame, self.criterion)
 
-    def deciding_threat(self, model: str) -> str:
-        """The threat that gave a model its rank: its worst one where worst cases are ranked, else the clean images."""
-        if self.criterion.startswith("GAM_"):
-            kind = "corruption"
-        elif "-ReM^" in self.criterion:
-            kind = "attack"
-        else:
-            kind = self._kinds_by_score.get(self.criterion, "clean")
-        worst = self.scope.worst_shared(model, kind)
-        return worst[0] if worst else next(iter(self.scope.of_kind("clean")), "")
-
     def table(self) -> Table:
         """The leaderboard."""
         scope = self.scope
