@@ -141,7 +141,7 @@ def front_matter(data: Mapping[str, Any]) -> dict[str, Any]:
     )
     return {
         "tags": ["robustness", "adversarial-robustness", "common-corruptions", "gauntlet"],
-        "pipeline_tag": tasks[0],
+        **({"pipeline_tag": tasks[0]} if tasks else {}),  # none where all evaluations are of older versions
         "metrics": used,
         "model-index": [{"name": data["model"], "results": results}],
     }
