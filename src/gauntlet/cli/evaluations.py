@@ -33,6 +33,7 @@ def print_one(result: Evaluation, names: Names, store: Store | None = None) -> N
         store: keeps the counts from which the trivial answer is computed; without it there is none.
     """
     from gauntlet.metrics.contract import NOT_FRACTIONS
+    from gauntlet.metrics.intervals import too_few
 
     def text(name: str, value: float) -> str:
         return f"{value:.2f} (not %)" if name in NOT_FRACTIONS and not math.isnan(value) else format_percent(value)
@@ -50,6 +51,8 @@ def print_one(result: Evaluation, names: Names, store: Store | None = None) -> N
     title = f"{_called(result, names)} on {result.dataset}/{result.split} ({result.images} images), {result.threat}"
     columns = ["figure", "%", "95 % interval", *([f"'{trivial.answer}' everywhere"] if trivial.answer else [])]
     print_table(title, columns, rows)
+    if words := too_few(result.images):
+        typer.echo(words)
     if trivial.only_predicted:
         listed = ", ".join(f"'{name}'" for name in trivial.only_predicted)
         typer.echo(f"Predicted but in no label map, so counted as IoU 0 in mIoU: {listed}.")

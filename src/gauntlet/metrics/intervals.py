@@ -25,8 +25,6 @@ from gauntlet.metrics.arithmetic import BoolArray, FloatArray, divide
 
 MINIMUM_IMAGES = 8
 """From this many images on the measured coverage is 93 to 97 % for means over classes that occur often."""
-TOO_FEW = f"an interval needs at least {MINIMUM_IMAGES} images"
-"""The words where there is none."""
 LEVEL = 0.95
 METHOD = "jackknife-t 1"
 """The name and version of the method, kept with stored figures."""
@@ -37,6 +35,15 @@ _MOST_LEFT_OUT = 400
 _CHUNK = 100
 _BORROWED = 1.0
 """Images whose variance every part borrows from the others."""
+
+
+def too_few(images: int) -> str:
+    """A sentence for captions where so many images are too few for intervals, else "".
+
+    >>> too_few(7)
+    'An interval needs at least 8 images.'
+    """
+    return "" if images >= MINIMUM_IMAGES else f"An interval needs at least {MINIMUM_IMAGES} images."
 
 
 class Interval(NamedTuple):

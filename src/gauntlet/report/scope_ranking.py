@@ -13,6 +13,7 @@ from gauntlet.analysis import scores as analysis_scores
 from gauntlet.analysis.scoring import ranking
 from gauntlet.analysis.scoring.rem_gam import members_of
 from gauntlet.analysis.scoring.scores import score_columns
+from gauntlet.metrics.intervals import too_few
 from gauntlet.report.scope import Scope, kind_word
 from gauntlet.report.tables import Column, Table, best_cells
 
@@ -144,7 +145,7 @@ class Ranking:
         )
         promises = [
             " The best of every column is bold." if best_cells(found) else "",
-            " Ranges are 95 % intervals over images." if found.has_intervals else "",
+            " Ranges are 95 % intervals over images." if found.has_intervals else f" {too_few(scope.images)}".rstrip(),
         ]
         return replace(found, caption=found.caption + "".join(promises))
 

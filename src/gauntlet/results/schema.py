@@ -60,6 +60,8 @@ evaluations = Table(
     Column("threat_version", Integer, nullable=False, server_default="0"),
     Column("metric_version", Integer, nullable=False, server_default="0"),
     Column("code", String(64), nullable=False, server_default=""),
+    # By which method the intervals of the figures were made (`metrics.intervals.METHOD`); "" by an older one.
+    Column("intervals", String(32), nullable=False, server_default=""),
     Column("family", String(64), nullable=False, server_default=""),
     Column("rows_checksum", String(64), nullable=True),
     Column("checksum", String(64), nullable=True),
@@ -133,7 +135,7 @@ _BY_FAMILY = Index("evaluations_by_family", evaluations.c.family)
 def _add_what_things_are(connection: Connection) -> None:
     """Columns for versions, code, digests of images and checksums."""
     added = {
-        evaluations: ("threat_version", "metric_version", "code", "family", "rows_checksum", "checksum"),
+        evaluations: ("threat_version", "metric_version", "code", "intervals", "family", "rows_checksum", "checksum"),
         image_counts: ("digest", "checksum"),
     }
     for table, names in added.items():

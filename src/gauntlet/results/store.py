@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Text, cast, func, 
 from gauntlet.errors import GauntletError
 from gauntlet.metrics import Metric, Views, build_metric
 from gauntlet.metrics.contract import NAN, Figure, metric_version
+from gauntlet.metrics.intervals import METHOD
 from gauntlet.models.probe import PROBE
 from gauntlet.notebooks import facts_table
 from gauntlet.numbers import counted
@@ -201,7 +202,7 @@ class Store:
         table = schema.evaluations
         with self._database.write() as connection:
             update = table.update().where(table.c.id == started.id, table.c.key == started.key)
-            self._still_there(connection.execute(update.values(state=COMPLETE)).rowcount, started)
+            self._still_there(connection.execute(update.values(state=COMPLETE, intervals=METHOD)).rowcount, started)
             key = ["evaluation_id", "view", "metric", "class_name"]
             connection.execute(self._database.insert_new(schema.figures, key), values)
             seal(connection, started.id)
@@ -223,7 +224,7 @@ class Store:
         if not self.read_only:
             with self._database.write() as connection:
                 self._check(connection, table.c.id == started.id)
-                values = {"metric": dict(metric), "metric_version": other.version}
+                values = {"metric": dict(metric), "metric_version": other.version, "intervals": METHOD}
                 update = table.update().where(table.c.id == started.id, table.c.key == key)
                 self._still_there(connection.execute(update.values(**values)).rowcount, started)
                 connection.execute(schema.figures.delete().where(schema.figures.c.evaluation_id == started.id))
@@ -233,6 +234,28 @@ class Store:
             row = _row(connection, table.c.key == key)
         assert row is not None
         return self._evaluation(row, figures, from_store=True)
+
+    def outdated(self, key: str | None = None) -> list[str]:
+        """Keys of finished evaluations whose intervals an older method made: they are left out where figures are read.
+
+        Args:
+            key: of the evaluation that is asked about; all by default.
+        """
+        table = schema.evaluations
+        query = select(table.c.key).where(table.c.state == COMPLETE, table.c.intervals != METHOD).order_by(table.c.id)
+        with self._database.read() as connection:
+            return list(connection.execute(query if key is None else query.where(table.c.key == key)).scalars())
+
+    def renew_intervals(self) -> int:
+        """Compute figures whose intervals an older method made anew from their counts; return of how many evaluations.
+
+        An evaluation without counts of its images stays as it is.
+        """
+        started = [self.started(key) for key in self.outdated()]
+        keys = [each.key for each in started if each is not None and each.views is not None]
+        for key in keys:
+            self.read_as(key, self.metric_options(key))
+        return len(keys)
 
     def set_aside(self, started: Started, start: int, stop: int, error: str) -> None:
         """Remembers a unit that failed for good, with its error."""
@@ -427,8 +450,9 @@ class Store:
                 raise self._damaged(key, "counts of images were removed or added")
             of_this = select(schema.figures).where(schema.figures.c.evaluation_id == row["id"])
             of_this = of_this.order_by(schema.figures.c.position)
+            same = row["intervals"] == METHOD  # intervals of another method cover otherwise: they are left out
             figures = [
-                Figure(f.metric, _number(f.value), f.view, f.class_name, _number(f.low), _number(f.high))
+                Figure(f.metric, _number(f.value), f.view, f.class_name, *map(_number, (f.low, f.high) if same else ()))
                 for f in connection.execute(of_this)
             ]
         return self._evaluation(row, figures, from_store=True)
@@ -590,6 +614,14 @@ class Store:
             figures = figures_frame(connection)
         for key, what in damaged.items():
             _LOGGER.warning("%s", self._damaged(key, what))
+        outdated = self.outdated()
+        if outdated:
+            _LOGGER.warning(
+                "the intervals of %s of the store %s were made by an older method and are left out; the same "
+                "'gauntlet run' again makes them from the stored counts.",
+                counted(len(outdated), "evaluation"),
+                self.address,
+            )
         figures = figures[~figures["key"].isin(damaged)].reset_index(drop=True)
         return join_facts(figures, self.model_facts()) if facts else figures
 

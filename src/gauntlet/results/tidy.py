@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Text, cast, select
 
 from gauntlet.errors import GauntletError
 from gauntlet.extras import install_command
+from gauntlet.metrics.intervals import METHOD
 from gauntlet.results import schema
 from gauntlet.results.origin import weather_of
 from gauntlet.results.record import Evaluation, dataset_digest
@@ -39,9 +40,11 @@ def figures_frame(connection: Connection) -> pd.DataFrame:
         figures.c[name] if name in figures.c and name != "evaluation_id" else evaluations.c[name] for name in plain
     ]
     finished = evaluations.c.state == schema.COMPLETE
-    query = select(*columns).join(figures, figures.c.evaluation_id == evaluations.c.id).where(finished)
+    of_evaluation = figures.c.evaluation_id == evaluations.c.id
+    query = select(*columns, evaluations.c.intervals).join(figures, of_evaluation).where(finished)
     rows = connection.execute(query.order_by(evaluations.c.id, figures.c.position)).all()
-    frame = pd.DataFrame(rows, columns=plain)
+    frame = pd.DataFrame(rows, columns=[*plain, "intervals"])
+    frame.loc[frame["intervals"].ne(METHOD), ["low", "high"]] = None  # another method: it would cover otherwise
     texts = [cast(evaluations.c[name], Text) for name in ("description", "dataset_identity", "provenance")]
     records = {
         key: _read_out(dataset, *map(_mapping, of_key))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from gauntlet.metrics.intervals import too_few
 from gauntlet.report.charts import Axis, BarChart, Panel, PointChart, Series
 from gauntlet.report.document import Block, Section
 from gauntlet.report.image_figures import Images
@@ -88,6 +89,7 @@ def matrix_table(
     floor: list[Cell] = [scope.floor] if trivial else []
     if trivial:
         caption += f" The trivial answer is '{scope.trivial_class}' in every pixel of the clean images."
+    caption = f"{caption} {too_few(scope.images)}".strip()
     rows: list[list[Cell]]
     if len(names) > len(ranking.models):
         columns = [Column("threat"), *(Column(model, "percent", heat=True) for model in ranking.models), *trivial]
