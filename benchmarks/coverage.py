@@ -71,12 +71,12 @@ go with it:
 
 **Where it holds.** From {minimum} images on, coverage is 93 to 97 % for means over classes that occur in most
 images. With fewer images no interval is given, and the words say that {minimum} are needed. The interval of a single
-class needs {minimum} images with the class.
+class needs {minimum} images with the class, and covers less evenly: 82 to 98 % on photographs.
 
 **Where it does not.** Where classes occur in a third of the images or fewer, and few images hold most of their pixels,
-coverage is 80 to 93 % up to 32 images: a sample without those images does not know of them. The misses are then mostly
-low. More images are the only remedy; the number of images with each class says where to expect it. Frames of one video
-are not independent: intervals over them say nothing of other videos.
+coverage of a mean over classes is 80 to 93 % up to 32 images: a sample without those images does not know of them.
+The misses are then mostly low. More images are the only remedy; the number of images with each class says where to
+expect it. Frames of one video are not independent: intervals over them say nothing of other videos.
 
 """
 
