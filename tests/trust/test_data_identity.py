@@ -14,9 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from typer.testing import CliRunner
 
 import gauntlet
 from dataset_trees import TREES, MakeTree
+from gauntlet.cli import commands  # noqa: F401 - registers the commands
+from gauntlet.cli.app import app
 from gauntlet.datasets import Dataset, contents, load_dataset
 from gauntlet.datasets.known_data import published_sentence, remember
 from gauntlet.datasets.streets.dataset import Streets
@@ -322,3 +325,17 @@ def test_camvid_here_is_the_published_set_and_a_darkened_copy_is_not(shared: Pat
     assert sentence.startswith("3 of 3 images of camvid/test are not")
     assert darker.ids() == data.ids()
     assert darker.identity.contents != data.identity.contents
+
+
+def test_data_check_remembers_and_compares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("GAUNTLET_CACHE", str(tmp_path / "cache"))
+    root = write_folder(tmp_path / "data")
+    first = CliRunner().invoke(app, ["data", "check", "folder", str(root), "--remember"])
+    assert "are kept in" in first.output
+    assert (
+        "is the published set, byte for byte" in CliRunner().invoke(app, ["data", "check", "folder", str(root)]).output
+    )
+    paint_half_black(root)
+    outcome = CliRunner().invoke(app, ["data", "check", "folder", str(root)])
+    assert "1 of 4 images of folder:data/all are not, byte for byte" in outcome.output

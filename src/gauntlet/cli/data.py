@@ -41,6 +41,10 @@ def check(
         Path | None,
         typer.Option("--strip", help="PNG with some masks in class colours; in the cache folder by default."),
     ] = None,
+    remember: Annotated[
+        bool,
+        typer.Option("--remember", help="This copy is the published one: keep its digests, to compare others with."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Verify a dataset's layout, read its images and labels, count, and draw some masks in class colours."""
@@ -56,6 +60,8 @@ def check(
             typer.echo(line)
         for path in drawn:
             typer.echo(f"masks in class colours: {path}")
+    if report.ok and limit is None:
+        _compare_with_published(name, root, report, options, remember=remember, quiet=as_json)
     if not report.ok:
         raise GauntletError(f"the dataset '{name}' at {root} has problems; they are listed above.")
 
@@ -68,6 +74,28 @@ def _parse_option(text: str) -> tuple[str, Any]:
     if not sign or not name:
         raise GauntletError(f"--option must look like NAME=VALUE, not '{text}'.")
     return name, parse_yaml(value)
+
+
+def _compare_with_published(
+    name: str, root: Path, report: CheckReport, options: Mapping[str, Any], *, remember: bool, quiet: bool
+) -> None:
+    """Tell whether the images of every split are those of the published set, or remember that they are."""
+    from gauntlet.datasets import known_data, load_dataset
+
+    for split in report.splits:
+        dataset = load_dataset(name, root=root, split=split.split, **options)
+        contents = dataset.contents()
+        if remember:
+            path = known_data.remember(dataset.name, dataset.split, contents)
+        if quiet:
+            continue
+        place = f"{dataset.name}/{dataset.split}"
+        if remember:
+            typer.echo(f"the digests of {place} are kept in {path} as those of the published set")
+        elif known_data.strangers(dataset.name, dataset.split, contents) == 0:
+            typer.echo(f"{place} is the published set, byte for byte")
+        elif sentence := known_data.published_sentence(dataset.name, dataset.split, contents):
+            typer.echo(sentence)
 
 
 def _draw_strips(
