@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pool_here import PoolHere
 from test_runner import content
 
 from gauntlet.evaluation.execution import local
@@ -20,6 +19,7 @@ from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
 from gauntlet.results import Store, open_store
 from gauntlet.results.schema import claims as table
+from pool_here import PoolHere
 
 
 class OtherDriver(Silent):

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from pool_here import PoolHere
 from test_runner import committed, content, counts
 from torch import nn
 
@@ -43,6 +42,7 @@ from gauntlet.samples import Sample, collate
 from gauntlet.threats import Threat, rebuild_threat
 from nets import street_network
 from paths import TESTS
+from pool_here import PoolHere
 from subprocesses import environment
 from tiny import TinyDataset
 
