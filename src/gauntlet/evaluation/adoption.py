@@ -23,7 +23,7 @@ from gauntlet.evaluation.reloading import Loaders, evaluated_again
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.sources.contract import coded_identity
 from gauntlet.results.origin import read_origin
-from gauntlet.results.record import Evaluation, ImageRow, Job, read_counts
+from gauntlet.results.record import Evaluation, ImageRow, Job, Recorded, read_counts
 from gauntlet.results.store import Store
 from gauntlet.tasks import get_task
 from gauntlet.threats.build import rebuild_threat
@@ -38,18 +38,25 @@ class Adoption:
 
     Attributes:
         model, dataset: their names.
-        adopted: keys, the old one to the new one.
+        adopted: what is recorded now, by the old key.
         left: keys that stay as they are, with the reason.
         images: how many were computed again.
         bitwise: True if all their counts were those that are stored, bit for bit.
+        digests: of all images by position.
     """
 
     model: str
     dataset: str
-    adopted: Mapping[str, str]
+    adopted: Mapping[str, Recorded]
     left: Mapping[str, str]
     images: int = 0
     bitwise: bool = True
+    digests: Sequence[str] = ()
+
+    @property
+    def note(self) -> dict[str, Any]:
+        """What the provenance of an adopted evaluation says."""
+        return {"images": self.images, "bitwise": self.bitwise}
 
 
 def adopt(store: Store, progress: Progress, *, images: int = 4, loaders: Loaders | None = None) -> Iterator[Adoption]:
@@ -108,11 +115,11 @@ class _Group:
         sample = sorted(known, key=lambda each: (each.kind != "clean", each.duration, each.key))[:2]
         again = [self._same(evaluation, images) for evaluation in sample]
         count, bitwise = sum(count for count, _ in again), all(bitwise for _, bitwise in again)
-        note = {"images": count, "threats": [each.threat for each in sample], "bitwise": bitwise}
-        for key, job in jobs.items():
-            self.store.adopt(key, job, contents.images, note)
-        first, adopted = self.evaluations[0], {key: job.key for key, job in jobs.items()}
-        return Adoption(first.model, first.dataset, adopted, left, count, bitwise)
+        first, adopted = self.evaluations[0], {key: Recorded.of(job) for key, job in jobs.items()}
+        done = Adoption(first.model, first.dataset, adopted, left, count, bitwise, contents.images)
+        for key, recorded in adopted.items():
+            self.store.adopt(key, recorded, contents.images, done.note)
+        return done
 
     def _jobs(self, contents: Contents) -> tuple[dict[str, Job], dict[str, str]]:
         """The job that every result is of, as it would be asked for now; else why it cannot be told."""

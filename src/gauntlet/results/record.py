@@ -96,6 +96,28 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """What versions 0.1.0 and 0.2.0 did not record of an evaluation.
+
+    Attributes:
+        key: with contents and code.
+        dataset: identity of the dataset with its contents.
+        threat_version, code, family: as in the Job.
+    """
+
+    key: str
+    dataset: Mapping[str, Any]
+    threat_version: int
+    code: str
+    family: str
+
+    @classmethod
+    def of(cls, job: Job) -> Recorded:
+        """What is recorded of a job."""
+        return cls(job.key, dict(job.dataset), job.threat_version, job.code, job.family)
+
+
+@dataclass(frozen=True)
 class ImageRow:
     """Counts of one image as the store keeps them.
 

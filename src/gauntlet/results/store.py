@@ -29,7 +29,7 @@ from gauntlet.results.model_facts import FIELD as FACTS
 from gauntlet.results.model_facts import facts_frame, join_facts, read_facts
 from gauntlet.results.model_names import KnownModel, find_known, known_models
 from gauntlet.results.origin import FIELD, Origin, read_origin
-from gauntlet.results.record import Evaluation, ImageRow, Job, read_counts
+from gauntlet.results.record import Evaluation, ImageRow, Job, Recorded, read_counts
 from gauntlet.results.schema import COMPLETE, RUNNING
 from gauntlet.results.tidy import figures_frame, write_frame
 from gauntlet.secrecy import without_password
@@ -558,19 +558,19 @@ class Store:
             keys = list(connection.execute(query.order_by(table.c.id)).scalars())
         return [found for key in keys if (found := self.load(key)) is not None]
 
-    def adopt(self, key: str, job: Job, digests: Sequence[str], note: Mapping[str, Any]) -> None:
+    def adopt(self, key: str, known: Recorded, digests: Sequence[str], note: Mapping[str, Any]) -> None:
         """Gives an evaluation without record the key, the digests and the checksums that it would have now.
 
         Args:
             key: of the evaluation.
-            job: what it is of; an evaluation that is there under its key already makes the old one superfluous.
+            known: its record; an evaluation that is there under its key already makes the old one superfluous.
             digests: of the images by position.
             note: what was done to make sure, for the provenance.
         """
         started = self.started(key)
         if started is None:
             raise GauntletError(f"the store {self.address} has no evaluation with the key '{key}'.")
-        if job.key in self.states([job.key]):
+        if known.key in self.states([known.key]):
             self.delete(key)
             return
         rows = [replace(row, digest=digests[row.position]) for row in self.image_rows(started)]
@@ -580,18 +580,18 @@ class Store:
             self._still_there(0 if row is None or row["key"] != key else 1, started)
             assert row is not None
             values = {
-                "key": job.key,
-                "dataset_identity": dict(job.dataset),
-                "threat_version": job.threat_version,
+                "key": known.key,
+                "dataset_identity": dict(known.dataset),
+                "threat_version": known.threat_version,
                 "metric_version": metric_version(row["task"], row["metric"]),
-                "code": job.code,
-                "family": job.family,
+                "code": known.code,
+                "family": known.family,
                 "provenance": {**row["provenance"], "adopted": dict(note)},
             }
             connection.execute(table.update().where(table.c.id == started.id).values(**values))
             for each in rows:
                 chosen = counts.update().where(counts.c.evaluation_id == started.id, counts.c.position == each.position)
-                connection.execute(chosen.values(digest=each.digest, checksum=_checksum_of(job.key, each)))
+                connection.execute(chosen.values(digest=each.digest, checksum=_checksum_of(known.key, each)))
             seal(connection, started.id)
 
     def counts_of(self, key: str) -> Iterator[ImageRow]:
