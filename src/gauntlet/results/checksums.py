@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Connection, Text, cast, select
+from sqlalchemy import JSON, ColumnElement, Connection, Text, bindparam, cast, select
 
 from gauntlet.results import schema
 
@@ -53,9 +53,18 @@ def seal(connection: Connection, number: int) -> None:
         select(counts.c.position, counts.c.checksum).where(counts.c.evaluation_id == number).order_by(counts.c.position)
     )
     of_rows = rows_checksum((row.position, row.checksum or "") for row in rows)
-    connection.execute(table.update().where(table.c.id == number).values(rows_checksum=of_rows))
-    ((_, computed, _),) = _checked(connection, table.c.id == number)
-    connection.execute(table.update().where(table.c.id == number).values(checksum=computed))
+    connection.execute(table.update().where(table.c.id == number).values(rows_checksum=of_rows, checksum=""))
+    seal_again(connection, [number])
+
+
+def seal_again(connection: Connection, numbers: Sequence[int]) -> None:
+    """Writes the checksums of sealed evaluations whose record has changed, and whose counts have not."""
+    table = schema.evaluations
+    found = _checked(connection, table.c.id.in_(numbers))
+    changed = [{"number": row["id"], "computed": computed} for row, computed, _ in found if row["checksum"] is not None]
+    if changed:
+        update = table.update().where(table.c.id == bindparam("number")).values(checksum=bindparam("computed"))
+        connection.execute(update, changed)
 
 
 def damaged_evaluations(connection: Connection, condition: ColumnElement[bool] | None = None) -> dict[str, str]:

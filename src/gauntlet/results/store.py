@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 from sqlalchemy import ColumnElement, Connection, RowMapping, Text, cast, func, select
@@ -22,7 +22,7 @@ from gauntlet.notebooks import facts_table
 from gauntlet.numbers import counted
 from gauntlet.registry import import_target
 from gauntlet.results import schema
-from gauntlet.results.checksums import damaged_evaluations, row_checksum, rows_checksum, seal
+from gauntlet.results.checksums import damaged_evaluations, row_checksum, rows_checksum, seal, seal_again
 from gauntlet.results.claims import Claims
 from gauntlet.results.database import MEMORY, Database
 from gauntlet.results.model_facts import FIELD as FACTS
@@ -35,6 +35,7 @@ from gauntlet.results.tidy import figures_frame, write_frame
 from gauntlet.secrecy import without_password
 
 _PAGE = 256
+_Key = TypeVar("_Key", str, int)
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -168,8 +169,7 @@ class Store:
                         changed[row.id] = {"model": job.model, "provenance": {**row.provenance, FIELD: parts}}
         if changed:
             with self._database.write() as connection:
-                for number, values in changed.items():
-                    self._change(connection, number, **values)
+                self._change(connection, changed)
 
     def add_images(self, started: Started, rows: Sequence[ImageRow], views: Views, seconds: float = 0.0) -> None:
         """Commits the counts of a unit of images in one transaction; a row that is there already stays as it is."""
@@ -313,13 +313,16 @@ class Store:
             connection.execute(table.delete().where(table.c.id == row_id))
         return True
 
-    def _change(self, connection: Connection, number: int, **values: Any) -> None:
-        """Changes fields of a finished evaluation, and its checksum with them."""
+    def _change(self, connection: Connection, changed: Mapping[int, Mapping[str, Any]]) -> None:
+        """Changes fields of finished evaluations by their id, and their checksums with them; damaged ones stay."""
         table = schema.evaluations
-        self._check(connection, table.c.id == number)
-        connection.execute(table.update().where(table.c.id == number).values(**values))
-        if connection.execute(select(table.c.checksum).where(table.c.id == number)).scalar_one() is not None:
-            seal(connection, number)
+        for page in _pages(list(changed)):
+            damaged = damaged_evaluations(connection, table.c.id.in_(page))
+            rows = connection.execute(select(table.c.id, table.c.key).where(table.c.id.in_(page)))
+            whole = [row.id for row in rows if row.key not in damaged]
+            for number in whole:
+                connection.execute(table.update().where(table.c.id == number).values(**changed[number]))
+            seal_again(connection, whole)
 
     def _check(self, connection: Connection, condition: ColumnElement[bool]) -> None:
         """An error where an evaluation does not fit its checksum."""
@@ -544,16 +547,16 @@ class Store:
             return damaged_evaluations(connection)
 
     def unrecorded(self) -> int:
-        """Number of finished evaluations of version 0.2.0 or older: data and code not recorded, no checksum."""
+        """Number of finished evaluations of version 0.2.0 or older, whose data and code are not recorded."""
         table = schema.evaluations
-        query = select(func.count()).where(table.c.state == COMPLETE, table.c.checksum.is_(None))
+        query = select(func.count()).where(table.c.state == COMPLETE, table.c.code == "")
         with self._database.read() as connection:
             return int(connection.execute(query).scalar_one())
 
     def without_record(self) -> list[Evaluation]:
         """Finished evaluations of version 0.2.0 or older, oldest first."""
         table = schema.evaluations
-        query = select(table.c.key).where(table.c.state == COMPLETE, table.c.checksum.is_(None))
+        query = select(table.c.key).where(table.c.state == COMPLETE, table.c.code == "")
         with self._database.read() as connection:
             keys = list(connection.execute(query.order_by(table.c.id)).scalars())
         return [found for key in keys if (found := self.load(key)) is not None]
@@ -650,7 +653,7 @@ class Store:
                     **row.provenance,
                     FACTS: {name: value for name, value in said.items() if value is not None},
                 }
-                self._change(connection, row.id, provenance=provenance)
+                self._change(connection, {row.id: {"provenance": provenance}})
 
     def models(self) -> list[KnownModel]:
         """The models of the finished evaluations, oldest first, with names that tell them apart."""
@@ -726,8 +729,8 @@ def open_store(address: str | Path = MEMORY, *, read_only: bool = False) -> Stor
     return Store(address, read_only=read_only)
 
 
-def _pages(keys: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Keys in parts that fit into one query."""
+def _pages(keys: Sequence[_Key]) -> Iterator[Sequence[_Key]]:
+    """Keys or ids in parts that fit into one query."""
     return (keys[start : start + 500] for start in range(0, len(keys), 500))
 
 
