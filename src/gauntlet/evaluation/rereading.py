@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gauntlet.evaluation.counting import metric_options
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.metrics import REGION, VERSION
@@ -16,6 +18,15 @@ def stored_as_asked(store: Store, planned: PlannedJob) -> Evaluation | None:
     """The stored evaluation of a job, with the figures that the job asks for; None where there is none."""
     stored = store.load(planned.job.key)
     return None if stored is None else read_as_asked(store, planned) or stored
+
+
+def read_all_as_asked(store: Store, jobs: Sequence[PlannedJob]) -> None:
+    """`read_as_asked` for all stored jobs of a run; the store is asked once for those that may need it."""
+    outdated = set(store.outdated())
+    for planned in jobs:
+        other_figures = planned.threat.metric() is not None or planned.job.task == DETECTION
+        if other_figures or planned.job.key in outdated:
+            read_as_asked(store, planned)
 
 
 def read_as_asked(store: Store, planned: PlannedJob) -> Evaluation | None:

@@ -16,7 +16,7 @@ from gauntlet.evaluation.execution.probing import check_stored
 from gauntlet.evaluation.execution.progress import Logged, Progress
 from gauntlet.evaluation.execution.run_log import RunLog, RunOutcome
 from gauntlet.evaluation.jobs import PlannedJob, look_up, tell_unrecorded
-from gauntlet.evaluation.rereading import read_as_asked
+from gauntlet.evaluation.rereading import read_all_as_asked
 from gauntlet.results.record import Evaluation
 from gauntlet.results.schema import COMPLETE
 from gauntlet.results.store import Store
@@ -69,9 +69,7 @@ def run_jobs(
     missing = [planned for planned in jobs if states.get(planned.job.key) != COMPLETE]
     outcome.stored = [planned.job.key for planned in jobs if states.get(planned.job.key) == COMPLETE]
     store.renew_origins([(planned.job, planned.origin) for planned in jobs])
-    for planned in jobs:
-        if states.get(planned.job.key) == COMPLETE:
-            read_as_asked(store, planned)
+    read_all_as_asked(store, [planned for planned in jobs if states.get(planned.job.key) == COMPLETE])
     differing = check_stored(store, [planned for planned in jobs if states.get(planned.job.key) == COMPLETE], progress)
     for planned, error in differing:
         outcome.stored.remove(planned.job.key)
