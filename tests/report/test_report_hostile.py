@@ -16,7 +16,8 @@ from synthetic_store import CLEAN, MadeUpThreat, fill_store
 
 from gauntlet.analysis.scoring.leaderboard import leaderboard
 from gauntlet.cli.output import escape, print_table
-from gauntlet.report import build_report, reloading, write_report
+from gauntlet.evaluation import reloading
+from gauntlet.report import build_report, write_report
 from gauntlet.report.document import Document
 from gauntlet.report.pages.comparison import compare_models
 from gauntlet.report.pages.comparison_page import to_document
