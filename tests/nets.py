@@ -31,9 +31,20 @@ class _Deadly(nn.Module):
         if (images.mean(dim=(1, 2, 3)) - self.mean).abs().min() < 1e-6:
             if self.how == "exit":
                 os._exit(1)
-            raise ValueError("this image is poison")
+            if self.how == "raise":
+                raise ValueError("this image is poison")
+            _die_once(os.environ["GAUNTLET_TEST_MARK"])
         logits: torch.Tensor = self.network(images)
         return logits
+
+
+def _die_once(mark: str) -> None:
+    """Kills this process, unless a file says that it happened."""
+    if not os.path.exists(mark):
+        with open(mark, "w") as stream:
+            stream.write("killed")
+        sys.stdout.flush()
+        os.kill(os.getpid(), 9)
 
 
 def _deadly(how: str) -> nn.Module:
@@ -50,23 +61,9 @@ def raiser() -> nn.Module:
     return _deadly("raise")
 
 
-class _KilledOnce(nn.Module):
-    """Ends its process at the third call, once: a file remembers that it happened."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.network, self.calls = street_network(), 0
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        self.calls += 1
-        mark = os.environ["GAUNTLET_TEST_MARK"]
-        if self.calls == 3 and not os.path.exists(mark):
-            with open(mark, "w") as stream:
-                stream.write("killed")
-            sys.stdout.flush()
-            os.kill(os.getpid(), 9)
-        logits: torch.Tensor = self.network(images)
-        return logits
+def killed_once() -> nn.Module:
+    """Kills the first process that sees that image: the file in GAUNTLET_TEST_MARK remembers that it happened."""
+    return _deadly("once")
 
 
 class _Waiting(nn.Module):
@@ -87,8 +84,3 @@ class _Waiting(nn.Module):
 def waiting() -> nn.Module:
     """A network whose evaluation begins and does not end before the file in GAUNTLET_TEST_MARK is there."""
     return _Waiting()
-
-
-def killed_once() -> nn.Module:
-    """A network whose first process is killed at work."""
-    return _KilledOnce()

@@ -32,7 +32,7 @@ from gauntlet.evaluation.execution.runner import run_jobs
 from gauntlet.evaluation.execution.units import Group, UnitComputer
 from gauntlet.evaluation.execution.workers.driver import Driver
 from gauntlet.evaluation.jobs import PlannedJob
-from gauntlet.evaluation.plan import open_dataset, parse_plan, plan_jobs
+from gauntlet.evaluation.plan import Plan, open_dataset, parse_plan, plan_jobs
 from gauntlet.metrics import Figure, Views
 from gauntlet.models import wrap_model
 from gauntlet.results import Evaluation, Store, open_store
@@ -120,12 +120,18 @@ def test_gpus_keep_their_threads() -> None:
         assert torch.get_num_threads() == before
 
 
+def set_poison(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
+    """Makes the sixth image of a plan the one at which deadly networks die."""
+    poison = collate([open_dataset(plan.datasets[0])[5]]).images.mean()
+    monkeypatch.setenv("GAUNTLET_TEST_POISON", repr(float(poison)))
+
+
 @pytest.mark.slow
 def test_a_killed_worker_costs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plan = parse_plan(content("clean", network="killed_once"))
+    set_poison(monkeypatch, plan)
     monkeypatch.setenv("GAUNTLET_TEST_MARK", str(tmp_path / "mark"))
-    (tmp_path / "mark").write_text("not yet: planning builds the model here too")
-    jobs = plan_jobs(parse_plan(content("clean", network="killed_once")))
-    (tmp_path / "mark").unlink()
+    jobs = plan_jobs(plan)
     store, quiet = Store(), Store()
     outcome = run_jobs(jobs, store, executor=LocalExecutor(2))
     assert (tmp_path / "mark").read_text() == "killed"  # it really happened
@@ -137,8 +143,7 @@ def test_a_killed_worker_costs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path
 @pytest.mark.slow
 def test_a_unit_that_kills_every_worker_is_set_aside_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = parse_plan(content("clean", "fog", network="killer"))
-    poison = collate([open_dataset(plan.datasets[0])[5]]).images.mean()
-    monkeypatch.setenv("GAUNTLET_TEST_POISON", repr(float(poison)))
+    set_poison(monkeypatch, plan)
     store = Store()
     outcome = run_jobs(plan_jobs(plan), store, executor=LocalExecutor(2))
     assert [evaluation.threat for evaluation in outcome.computed] == ["fog 3"]
