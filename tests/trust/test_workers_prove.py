@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,8 +17,9 @@ from gauntlet.evaluation.execution import local
 from gauntlet.evaluation.execution.local import LocalExecutor
 from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.evaluation.execution.runner import run_jobs
-from gauntlet.evaluation.execution.workers.pool import Ready
+from gauntlet.evaluation.execution.workers.pool import Ready, Refused
 from gauntlet.evaluation.execution.workers.proof import Station, station_here
+from gauntlet.evaluation.execution.workers.ray_pool import RayPool
 from gauntlet.evaluation.execution.workers.worker import Worker
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import parse_plan, plan_jobs
@@ -150,6 +153,83 @@ def test_a_bad_worker_is_refused_and_the_run_goes_on(bad: str, monkeypatch: pyte
     assert len(refused) == 1
     assert refused[0].startswith(f"a worker on the host '{station_here().host}' is refused: ")
     assert re.search(sentence, refused[0])
+
+
+def test_of_several_bad_workers_on_a_host_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "ProcessPool", pool_with(OtherVersion, Worker, OtherVersion, OtherWeights))
+    store, progress = Store(), Noting()
+    outcome = run_jobs(planned("clean", PGD), store, executor=LocalExecutor(4), progress=progress)
+    assert (len(outcome.computed), outcome.failures) == (2, [])
+    assert len([note for note in progress.notes if "is refused" in note]) == 1
+
+
+def test_a_host_where_the_package_does_not_start_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pool(PoolHere):
+        started = 0
+
+        def start(self) -> Worker:  # type: ignore[override]
+            worker = super().start()
+            self.started += 1
+            if self.started == 1:
+                self._events.pop()
+                self._events.append(Refused(worker, "old", "this version of Gauntlet does not start there"))
+            return worker
+
+    monkeypatch.setattr(local, "ProcessPool", Pool)
+    store, progress = Store(), Noting()
+    outcome = run_jobs(planned("clean"), store, executor=LocalExecutor(2), progress=progress)
+    assert (len(outcome.computed), outcome.failures) == (1, [])
+    assert "a worker on the host 'old' is refused: this version of Gauntlet does not start there." in progress.notes
+
+
+def test_a_version_that_one_of_two_does_not_name_is_a_difference() -> None:
+    mine = Station("one", {"gauntlet": "1", "numpy": "2"})
+    assert mine.differences(Station("two", {"gauntlet": "1"})) == "numpy 2, not None"
+    assert Station("two", {"gauntlet": "1"}).differences(mine) == "numpy None, not 2"
+
+
+class Cluster:
+    """As much of Ray as a pool needs to start workers: each on the first node that its labels allow.
+
+    Args:
+        versions: of the packages on every node, by its id; None where the package does not start.
+    """
+
+    exceptions = SimpleNamespace(RayActorError=RuntimeError, RayError=RuntimeError)
+
+    def __init__(self, versions: dict[str, dict[str, str] | None]) -> None:
+        self.versions = versions
+
+    def remote(self, **resources: int) -> Callable[[type], Cluster]:
+        return lambda kind: self
+
+    def options(self, label_selector: dict[str, str] | None) -> SimpleNamespace:
+        excluded = [] if label_selector is None else label_selector["ray.io/node-id"].strip("!in()").split(",")
+        node = next(node for node in self.versions if node not in excluded)
+        return SimpleNamespace(remote=lambda: SimpleNamespace(start=SimpleNamespace(remote=lambda threads: node)))
+
+    def wait(self, answers: list[object], **limits: object) -> tuple[list[object], list[object]]:
+        return answers[:1], answers[1:]
+
+    def get(self, node: str) -> object:
+        return node, f"host-{node}", self.versions[node], "ImportError: no"
+
+    def kill(self, actor: object) -> None: ...
+
+
+def test_no_worker_is_started_again_on_a_host_that_was_refused() -> None:
+    versions = station_here().versions
+    pool = RayPool(Cluster({"a": None, "b": {**versions, "torch": "1.0"}, "c": dict(versions)}), 1, {})
+    pool.start()
+    first = pool.wait()
+    assert isinstance(first, Refused)
+    assert (first.host, first.why) == ("host-a", "this version of Gauntlet does not start there (ImportError: no)")
+    for expected in ("host-b", "host-c"):
+        pool.dismiss(first.worker)
+        pool.start()
+        first = pool.wait()
+        assert isinstance(first, Ready)
+        assert first.station.host == expected
 
 
 def test_without_a_good_worker_the_run_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

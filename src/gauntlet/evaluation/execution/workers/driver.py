@@ -13,7 +13,7 @@ from gauntlet.evaluation.execution.progress import Progress
 from gauntlet.evaluation.execution.session import Session, awaited
 from gauntlet.evaluation.execution.units import Unit
 from gauntlet.evaluation.execution.workers.orders import Delivery, Order, PickledFile
-from gauntlet.evaluation.execution.workers.pool import Delivered, Died, Failed, Pool, Ready, WorkerHandle
+from gauntlet.evaluation.execution.workers.pool import Delivered, Died, Failed, Pool, Ready, Refused, WorkerHandle
 from gauntlet.evaluation.execution.workers.proof import Expected, Station, station_here
 from gauntlet.evaluation.jobs import PlannedJob
 from gauntlet.evaluation.plan import DatasetEntry, ModelEntry
@@ -125,7 +125,7 @@ class Driver:
         self._claims = store.claims(progress.note_once)
         self._held: list[int] = []
         self._deaths_at_start = 0
-        self._refused: list[str] = []
+        self._refused: set[str] = set()
         self._queues: dict[str, _Queue] = {}
         # By model, dataset and images of a pass: the preparation that a worker chose, None while it measures.
         self._preparations: dict[tuple[str, str, int], tuple[str, ...] | None] = {}
@@ -156,11 +156,13 @@ class Driver:
         if isinstance(event, Ready):
             seat.ready, seat.station = True, event.station
             if different := event.station.differences(station_here()):
-                self._dismiss(seat, f"it has {different}")
+                self._dismiss(seat, event.station.host, f"it has {different}")
+        elif isinstance(event, Refused):
+            self._dismiss(seat, event.host, event.why)
         elif isinstance(event, Died):
             self._replace(seat, event.reason)
         elif isinstance(event, Failed) and event.unfit:
-            self._dismiss(seat, event.error)
+            self._dismiss(seat, "?" if seat.station is None else seat.station.host, event.error)
         elif isinstance(event, Failed):
             self._give_back(seat.units.pop(0), event.error, final=event.final)
         elif isinstance(event, Delivered):
@@ -222,17 +224,18 @@ class Driver:
         for index, pending in enumerate(seat.units):
             self._give_back(pending, f"the worker died: {reason}", counts=index == 0)
 
-    def _dismiss(self, seat: _Seat, why: str) -> None:
+    def _dismiss(self, seat: _Seat, host: str, why: str) -> None:
         """Sends a worker away that has something else than the run; the others do its work."""
-        host = "?" if seat.station is None else seat.station.host
-        self._refused.append(f"a worker on the host '{host}' is refused: {why}")
-        self._progress.note_once(self._refused[-1])
+        refused = f"a worker on the host '{host}' is refused: {why.rstrip('.')}"
+        if host not in self._refused:
+            self._progress.note_once(f"{refused}.")
+        self._refused.add(host)
         self._pool.dismiss(seat.worker)
         self._seats.remove(seat)
         for pending in seat.units:
-            self._give_back(pending, self._refused[-1], counts=False)
+            self._give_back(pending, refused, counts=False)
         if not self._seats:
-            raise GauntletError(f"no worker is left that has what the run has; {self._refused[-1]}.")
+            raise GauntletError(f"no worker is left that has what the run has; {refused}.")
 
     def _give_back(self, pending: _PendingUnit, error: str, *, counts: bool = True, final: bool = False) -> None:
         """Puts a unit that was not computed back into its queue; after the last try it is set aside.

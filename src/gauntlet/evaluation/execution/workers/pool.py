@@ -26,6 +26,21 @@ class Ready:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """A worker has a place, but cannot work there.
+
+    Attributes:
+        worker: which one.
+        host: name of the machine.
+        why: the reason, in one line.
+    """
+
+    worker: WorkerHandle
+    host: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Delivered:
     """A worker has computed the oldest of its orders."""
 
@@ -58,7 +73,7 @@ class Died:
     reason: str
 
 
-Event = Ready | Delivered | Failed | Died
+Event = Ready | Refused | Delivered | Failed | Died
 
 
 class Pool(Protocol):
@@ -74,7 +89,7 @@ class Pool(Protocol):
         """The next thing that happens to any worker; None when nothing does for some seconds."""
 
     def dismiss(self, worker: WorkerHandle) -> None:
-        """Ends a worker; nothing more is heard of it."""
+        """Ends a worker that is refused; nothing more is heard of it, and on a cluster none is started on its host."""
 
     def close(self) -> None:
         """Ends every worker."""

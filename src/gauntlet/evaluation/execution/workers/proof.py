@@ -43,9 +43,9 @@ class Station:
     def differences(self, other: Station) -> str:
         """What this station has otherwise than another one, in words; "" for nothing."""
         return ", ".join(
-            f"{name} {version}, not {other.versions.get(name)}"
-            for name, version in self.versions.items()
-            if other.versions.get(name) != version
+            f"{name} {self.versions.get(name)}, not {other.versions.get(name)}"
+            for name in {**self.versions, **other.versions}
+            if self.versions.get(name) != other.versions.get(name)
         )
 
     @property

@@ -8,10 +8,9 @@ from typing import Any
 
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.execution.failures import describe_error
-from gauntlet.evaluation.execution.workers.orders import Order
-from gauntlet.evaluation.execution.workers.pool import Delivered, Died, Event, Failed, Ready
-from gauntlet.evaluation.execution.workers.proof import UnfitError
-from gauntlet.evaluation.execution.workers.worker import Worker
+from gauntlet.evaluation.execution.workers.orders import Delivery, Order
+from gauntlet.evaluation.execution.workers.pool import Delivered, Died, Event, Failed, Ready, Refused
+from gauntlet.evaluation.execution.workers.proof import Station, UnfitError
 from gauntlet.extras import install_command
 
 
@@ -22,12 +21,12 @@ class RayWorker:
     Attributes:
         actor: Ray's handle.
         answers: references of what it has not answered yet, oldest first; the first of all is that of its start.
-        ready: whether it has started.
+        node: Ray's id of the machine; "" before it has started.
     """
 
     actor: Any
     answers: list[Any] = field(default_factory=list)
-    ready: bool = False
+    node: str = ""
 
 
 class RayPool:
@@ -41,12 +40,14 @@ class RayPool:
 
     def __init__(self, ray: Any, threads: int, resources: dict[str, int]) -> None:
         self._ray, self._threads = ray, threads
-        self._make_actor = ray.remote(**resources, max_restarts=0)(Worker).remote
+        self._actors = ray.remote(**resources, max_restarts=0)(_actor_class())
         self._workers: list[RayWorker] = []
+        self._refused: set[str] = set()
 
     def start(self) -> RayWorker:
-        actor = self._make_actor(self._threads)
-        worker = RayWorker(actor, [actor.ready.remote()])
+        nodes = {"ray.io/node-id": f"!in({','.join(sorted(self._refused))})"} if self._refused else None
+        actor = self._actors.options(label_selector=nodes).remote()
+        worker = RayWorker(actor, [actor.start.remote(self._threads)])
         self._workers.append(worker)
         return worker
 
@@ -75,18 +76,54 @@ class RayPool:
             unfit = isinstance(cause, UnfitError)
             return Failed(worker, describe_error(cause), isinstance(cause, GauntletError), unfit)
         del worker.answers[0]
-        if not worker.ready:
-            worker.ready = True
-            return Ready(worker, answer)
+        if not worker.node:
+            worker.node, host, versions, why = answer
+            if versions is None:
+                return Refused(worker, host, f"this version of Gauntlet does not start there ({why})")
+            return Ready(worker, Station(host, versions))
         return Delivered(worker, answer)
 
     def dismiss(self, worker: RayWorker) -> None:
+        self._refused.add(worker.node)
         self._workers.remove(worker)
         self._ray.kill(worker.actor)
 
     def close(self) -> None:
         for worker in self._workers:
             self._ray.kill(worker.actor)
+
+
+def _actor_class() -> type:
+    """The class of the actors.
+
+    It is made in a function so that Ray sends its code, not its name: it runs on hosts that have another version of
+    this package, or a broken one, and says where it is.
+    """
+
+    class Actor:
+        """A worker, loaded when it starts."""
+
+        def start(self, threads: int) -> tuple[str, str, dict[str, str] | None, str]:
+            """Ray's id of the machine, the host, its versions, and why it cannot work, if so."""
+            import socket
+
+            import ray
+
+            node, host = ray.get_runtime_context().get_node_id(), socket.gethostname()
+            try:
+                from gauntlet.evaluation.execution.workers.proof import station_here
+                from gauntlet.evaluation.execution.workers.worker import Worker
+
+                self._worker = Worker(threads)
+                return node, host, dict(station_here().versions), ""
+            except Exception as error:
+                return node, host, None, f"{type(error).__name__}: {error}"
+
+        def compute(self, order: Order) -> Delivery:
+            """The rows of one unit."""
+            return self._worker.compute(order)
+
+    return Actor
 
 
 def start_ray(address: str | None) -> Any:
@@ -97,6 +134,9 @@ def start_ray(address: str | None) -> Any:
         raise GauntletError(f"Ray is not installed; run: {install_command('cluster')}.") from None
     try:
         ray.init(address=address, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    except ConnectionError as error:
-        raise GauntletError(f"no Ray cluster answers at '{address}': {error}.") from None
+    except (ConnectionError, ray.exceptions.RayError) as error:
+        raise GauntletError(
+            f"no Ray cluster answers at '{address}': {describe_error(error)}; a cluster with a token needs "
+            "RAY_AUTH_MODE=token and the same token on every machine, this one too."
+        ) from None
     return ray
