@@ -3,6 +3,7 @@
     python scripts/soak.py kill --times 100 --folder soak       # kill -9 at random moments; figures stay the same
     python scripts/soak.py writers --minutes 30 --folder soak   # two drivers on one store
     python scripts/soak.py memory --images 10000 --folder soak  # flat memory, no open files left behind
+    python scripts/soak.py hosts --folder soak                  # a Ray cluster with bad hosts; root only
 
 Everything is tiny and computed with one thread. A driver is a fork of this process, which has imported everything, so
 that a trial costs no start. --postgres URL tries a PostgreSQL store too; --restart COMMAND, last, is what restarts its
@@ -16,17 +17,22 @@ import argparse
 import ctypes
 import gc
 import hashlib
+import io
 import json
 import os
 import random
+import re
+import secrets
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tarfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +40,15 @@ TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "training")]
 os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHONPATH", "")])
 
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import yaml  # noqa: E402
+from PIL import Image  # noqa: E402
 from sqlalchemy import create_engine, select  # noqa: E402
 from training_squares import recipe  # noqa: E402
 
+import namespaces  # noqa: E402
+import nets  # noqa: E402
 from gauntlet.cli import app as application  # noqa: E402
 from gauntlet.cli import commands  # noqa: E402, F401 - registers the commands
 from gauntlet.evaluation import evaluate  # noqa: E402
@@ -453,9 +463,210 @@ def _evaluate(model: Any, data: Any, threat: Any, seed: int, store: Store) -> No
     evaluate(model, data, threat, seed=seed, store=store, batch_size=50, device="cpu")
 
 
+# Hosts ------------------------------------------------------------------------------------------------------------
+
+GOOD = ("one", "two")
+BAD = "images,classes,weights,line,older,broken"
+PATIENCE = 600
+"""Seconds after which a run on hosts is given up."""
+CLASSES = 11
+OLDER = "c08c631"
+"""The commit of version 0.2.0."""
+
+
+def _pictures(folder: Path, *, inverted: bool = False, exchanged: bool = False) -> None:
+    """A folder of images and masks; the files of two of them have the same names, sizes and times."""
+    numbers = np.random.default_rng(0)
+    for each in ("images", "masks"):
+        (folder / each).mkdir(parents=True, exist_ok=True)
+    for index in range(8):
+        image = numbers.integers(0, 256, (32, 64, 3), dtype=np.uint8)
+        Image.fromarray(255 - image if inverted else image).save(folder / f"images/{index}.bmp")
+        Image.fromarray(numbers.integers(0, CLASSES, (32, 64), dtype=np.uint8)).save(folder / f"masks/{index}.png")
+    names = [f"class {index:02}" for index in range(CLASSES)]
+    (folder / "classes.txt").write_text("\n".join(reversed(names) if exchanged else names))
+    for file in folder.rglob("*.*"):
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+
+
+def _changed(folder: Path, module: str, *replaced: tuple[str, str]) -> dict[Path, Path]:
+    """A module of the package with other lines."""
+    original = TESTS.parent / "src" / "gauntlet" / module
+    text = original.read_text()
+    for old, new in replaced:
+        assert old in text, f"{original} has changed"
+        text = text.replace(old, new, 1)
+    copy = folder / f"{len(list(folder.glob('*.py')))}.py"
+    copy.write_text(text)
+    return {original: copy}
+
+
+def _bad_hosts(folder: Path) -> dict[str, tuple[str, dict[Path, Path]]]:
+    """Hosts that have something else: by name, the words of their refusal, and what lies at other paths there."""
+    data, weights = folder / "data", folder / "weights.pt"
+    _pictures(data)
+    _pictures(folder / "inverted", inverted=True)
+    _pictures(folder / "exchanged", exchanged=True)
+    network = nets.waiting()
+    torch.save(network.state_dict(), weights)
+    torch.save({name: -value for name, value in network.state_dict().items()}, folder / "negative.pt")
+    line = _changed(folder, "threats/corruptions/fog_and_flash.py", ("(4, 8, 12, 16, 20)", "(4, 8, 13, 16, 20)"))
+    archive = subprocess.run(
+        ["git", "archive", OLDER, "src/gauntlet"], cwd=TESTS.parent, check=True, capture_output=True
+    )
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tree:
+        tree.extractall(folder / "older", filter="data")
+    older = {TESTS.parent / "src" / "gauntlet": folder / "older" / "src" / "gauntlet"}
+    return {
+        "images": ("or its ground truth is another one there", {data: folder / "inverted"}),
+        "classes": ("the classes of 'folder:data' are others there", {data: folder / "exchanged"}),
+        "weights": ("it has other weights of the model", {weights: folder / "negative.pt"}),
+        "line": ("it has gauntlet ", line),
+        "older": ("does not start there (ModuleNotFoundError: ", older),
+        "broken": (
+            "does not start there (ModuleNotFoundError: ",
+            _changed(folder, "evaluation/execution/workers/worker.py", ("import cv2", "import cv3")),
+        ),
+    }
+
+
+def hosts(given: argparse.Namespace) -> int:
+    """A Ray cluster of several hosts, some of which have other images, weights or code than the run.
+
+    Bad hosts are refused by name, once each. Then the workers of the good hosts are killed, and new ones finish the
+    run. Its figures are those of one process of this machine, and name the good hosts only.
+    """
+    if reason := namespaces.why_not():
+        print(f"{reason}; nothing was tried.")
+        return 0
+    folder: Path = given.folder.resolve()
+    shutil.rmtree(folder / "hosts", ignore_errors=True)
+    folder = folder / "hosts"
+    (folder / "home").mkdir(parents=True)
+    mark = folder / "mark"
+    (folder / "token").write_text(secrets.token_hex(32))
+    os.environ.update(
+        HOME=str(folder / "home"),
+        GAUNTLET_CACHE=str(folder / "cache"),
+        GAUNTLET_TEST_MARK=str(mark),
+        RAY_AUTH_MODE="token",
+        RAY_AUTH_TOKEN_PATH=str(folder / "token"),
+        OMP_NUM_THREADS="1",
+        PYTHONDONTWRITEBYTECODE="1",
+        PYTHONPATH=os.pathsep.join([str(TESTS.parent / "src"), os.environ["PYTHONPATH"]]),
+    )
+    bad = _bad_hosts(folder)
+    kinds = given.kinds.split(",")
+    model = {
+        "address": "python:nets:waiting",
+        "options": {"num_classes": CLASSES, "weights": str(folder / "weights.pt")},
+    }
+    plan = {**SEGMENTATION, "models": [model], "datasets": [f"folder:{folder / 'data'}"], "batch_size": 1}
+    (folder / "plan.yaml").write_text(yaml.safe_dump({**plan, "threats": SEGMENTATION["threats"][:3]}))
+    mark.touch()
+    code = wait(start(run_arguments(folder / "plan.yaml", str(folder / "alone.db"), 1), folder))
+    assert code == 0, f"see {folder}/drivers.log"
+    mark.unlink()
+    began = time.monotonic()
+    with ExitStack() as up:
+        head = namespaces.Host("head", 1)
+        up.callback(head.close)
+        others = []
+        for number, name in enumerate([*GOOD, *kinds], 2):
+            host = namespaces.Host(name, number, bad[name][1] if name in bad else None)
+            up.callback(host.close)
+            host.connect(head)
+            others.append(host)
+        everybody = [process for host in (head, *others) for process in [host.first_process]]
+        code, killed, refused = _run_on_hosts(folder, head, others, mark, {name: bad[name][0] for name in kinds})
+        everybody += [each for process in everybody for each in descendants(process)]
+    faults = [f"process {each} is left" for each in wait_for_end(everybody)]
+    if code != 0:
+        faults.append(f"the run ended with {code}, see {folder}/driver.log")
+    if killed != len(GOOD):
+        faults.append(f"{killed} workers of good hosts were killed")
+    told = {name: [bad[name][0] in words for words in refused.get(name, [])] for name in kinds}
+    faults += [f"{name}: {refused.get(name)}" for name in kinds if told[name] != [True]]
+    faults += [f"{name} is refused: {refused[name]}" for name in refused if name not in kinds]
+    if figures_of(str(folder / "alone.db")) != figures_of(str(folder / "cluster.db")):
+        faults.append("other figures than one process")
+    with open_store(str(folder / "cluster.db")) as store:
+        found = [store.load(str(key)) for key in store.frame()["key"].unique()]
+    named = {host for each in found if each is not None for host in each.provenance["hosts"]}
+    if not named or not named <= set(GOOD):
+        faults.append(f"provenance names {sorted(named)}")
+    result = {
+        "hosts": len(others),
+        "refused": refused,
+        "killed": killed,
+        "named": sorted(named),
+        "seconds": round(time.monotonic() - began),
+    }
+    print(json.dumps({**result, "faults": faults}, indent=1), flush=True)
+    return 1 if faults else 0
+
+
+def _run_on_hosts(
+    folder: Path, head: namespaces.Host, others: list[namespaces.Host], mark: Path, expected: dict[str, str]
+) -> tuple[int, int, dict[str, list[str]]]:
+    """The exit code of a run on a cluster of hosts, how many good workers were killed, and who was refused why."""
+    ray = [
+        sys.executable,
+        "-m",
+        "ray.scripts.scripts",
+        "start",
+        "--disable-usage-stats",
+        "--object-store-memory=80000000",
+    ]
+    address = f"{head.address}:6379"
+    with open(folder / "ray.log", "ab") as log:
+        leads = ["--head", "--port=6379", "--num-cpus=0", "--include-dashboard=false"]
+        subprocess.run(
+            head.command([*ray, *leads, f"--node-ip-address={head.address}"]), check=True, stdout=log, stderr=2
+        )
+        joining = [
+            subprocess.Popen(
+                host.command([*ray, f"--address={address}", "--num-cpus=1", f"--node-ip-address={host.address}"]),
+                stdout=log,
+                stderr=log,
+            )
+            for host in others
+        ]
+        assert {each.wait() for each in joining} == {0}, f"see {folder}/ray.log"
+    words = folder / "driver.log"
+    store = str(folder / "cluster.db")
+    arguments = [*run_arguments(folder / "plan.yaml", store, len(others), ray=True), "--address", address]
+    with words.open("wb") as log:
+        driver = subprocess.Popen(head.command([sys.executable, "-m", "gauntlet", *arguments]), stdout=log, stderr=log)
+    good = [host for host in others if host.name in GOOD]
+    until, killed = time.monotonic() + PATIENCE, 0
+    while driver.poll() is None and time.monotonic() < until:
+        at_work = [each for host in good for each in descendants(host.first_process) if ".compute" in title(each)]
+        if len(at_work) == len(good) and set(expected) <= set(_refused(words)):
+            for process in at_work:
+                os.kill(process, signal.SIGKILL)
+            killed = len(at_work)
+            break
+        time.sleep(0.2)
+    mark.touch()
+    try:
+        code = driver.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        code = -1
+    return code, killed, _refused(words)
+
+
+def _refused(log: Path) -> dict[str, list[str]]:
+    """Why the hosts were refused that a driver's log says are."""
+    found: dict[str, list[str]] = {}
+    for name, why in re.findall(r"a worker on the host '(.*?)' is refused: (.*)", log.read_text()):
+        found.setdefault(name, []).append(why)
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["kill", "writers", "memory"])
+    parser.add_argument("what", choices=["kill", "writers", "memory", "hosts"])
     parser.add_argument("--folder", type=Path, default=Path("soak"))
     parser.add_argument("--times", type=int, default=100, help="kill: how often")
     parser.add_argument("--patience", type=float, default=1.5, help="kill: seconds after which at most; more if busy")
@@ -465,7 +676,8 @@ def main() -> int:
     parser.add_argument(
         "--kinds",
         default="",
-        help="kill: of driver,train,worker,driver-of-workers,server,ray-worker,ray-driver; memory: kinds",
+        help="kill: of driver,train,worker,driver-of-workers,server,ray-worker,ray-driver; memory: kinds; "
+        f"hosts: of {BAD}",
     )
     parser.add_argument("--postgres", default="", help="address of a PostgreSQL store")
     parser.add_argument(
@@ -474,7 +686,9 @@ def main() -> int:
     given = parser.parse_args()
     if given.what == "kill" and not given.kinds:
         given.kinds = "driver,train,worker,driver-of-workers" + (",server" if given.postgres else "")
-    return {"kill": kill, "writers": writers, "memory": memory}[given.what](given)
+    if given.what == "hosts" and not given.kinds:
+        given.kinds = BAD
+    return {"kill": kill, "writers": writers, "memory": memory, "hosts": hosts}[given.what](given)
 
 
 if __name__ == "__main__":
