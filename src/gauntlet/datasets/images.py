@@ -36,7 +36,7 @@ def read_image(path: Path, *, convert: bool | None = False) -> npt.NDArray[np.ui
             makes them an error.
     """
     with _open(path) as image:
-        if image.format == "GIF" and getattr(image, "n_frames", 1) > 1:
+        if image.format == "GIF" and _frames(image, path) > 1:
             raise GauntletError(f"the image '{path}' is an animation; expected a single picture.")
         if image.mode == "RGB":
             fast = _decode(path, image.format)
@@ -117,22 +117,33 @@ def color_mode(path: Path) -> str:
         return str(image.mode)
 
 
+# What Pillow's readers raise for damaged files; that of GIF does not look whether a block is there before it takes it.
+_DAMAGED = (OSError, SyntaxError, ValueError, IndexError)
+
+
 def _open(path: Path) -> Image.Image:
     """The image with its header read; `_loaded` reads the pixels."""
     try:
         return Image.open(path)
     except FileNotFoundError:
         raise GauntletError(f"the file '{path}' is missing.") from None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (*_DAMAGED, Image.DecompressionBombError) as error:
         raise _unreadable(path, error) from error
 
 
 def _loaded(image: Image.Image, path: Path) -> Image.Image:
     try:
         image.load()
-    except (OSError, SyntaxError, ValueError) as error:
+    except _DAMAGED as error:
         raise _unreadable(path, error) from error
     return image
+
+
+def _frames(image: Image.Image, path: Path) -> int:
+    try:
+        return int(getattr(image, "n_frames", 1))
+    except _DAMAGED as error:
+        raise _unreadable(path, error) from error
 
 
 def _unreadable(path: Path, error: Exception) -> GauntletError:
