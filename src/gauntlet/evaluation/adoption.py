@@ -130,7 +130,11 @@ class _Group:
             objects = bool(self.store.metric_options(evaluation.key).get("objects"))
             precision = str(evaluation.provenance.get("precision", "fp32"))
             settings = Settings(evaluation.seed, precision=precision, objects=objects)
-            job = make_job(identity, evaluation.task, data, threat, settings)
+            try:
+                job = make_job(identity, evaluation.task, data, threat, settings)
+            except GauntletError as error:  # the source of a transfer is gone
+                left[evaluation.key] = first_line(error)
+                continue
             if job.unrecorded.key == evaluation.key:
                 jobs[evaluation.key] = job
             else:

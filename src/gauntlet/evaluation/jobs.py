@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import torch
 
-from gauntlet.datasets.contents import Contents
+from gauntlet.datasets.contents import Contents, text_digest
 from gauntlet.datasets.contract import Dataset, DatasetIdentity
 from gauntlet.datasets.protocols import resizes
 from gauntlet.errors import GauntletError
@@ -19,6 +19,7 @@ from gauntlet.evaluation.counting import COUNTERS, Importance
 from gauntlet.evaluation.execution.progress import Progress
 from gauntlet.metrics import DetectionMetric, build_metric
 from gauntlet.models import GauntletModel, resolve_model
+from gauntlet.models.code_identity import code_of
 from gauntlet.models.contract import ModelIdentity
 from gauntlet.models.defended_names import defences_in
 from gauntlet.models.precision import PRECISIONS
@@ -166,7 +167,15 @@ def make_job(identity: ModelIdentity, task: str, dataset: DatasetIdentity, threa
         settings={**settings.in_key, **_metric_in_key(task, dataset)},
         stored_name=identity.key_name,
         code=identity.code,
+        used=_used(threat, settings),
     )
+
+
+def _used(threat: Threat, settings: Settings) -> str:
+    """Digest of code and files that threat and settings only name; "" for none."""
+    weights = "" if settings.importance is None else code_of(settings.importance)
+    found = threat.uses()
+    return text_digest(found, weights) if weights else found
 
 
 def _metric_in_key(task: str, dataset: DatasetIdentity) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class Job:
         settings: what else changes figures beyond rounding (precision, importance); empty by default.
         stored_name: of the model in the key where that is not `model`.
         code: digest of the model's code and attributes; "" where nobody recorded it.
+        used: digest of code and files that the threat and the settings only name; "" for none.
     """
 
     task: str
@@ -58,6 +59,7 @@ class Job:
     settings: Mapping[str, Any] = field(default_factory=dict)
     stored_name: str | None = None
     code: str = ""
+    used: str = ""
 
     @cached_property
     def key(self) -> str:
@@ -66,9 +68,9 @@ class Job:
 
     @cached_property
     def unrecorded(self) -> Job:
-        """The same without contents of the data and code of the model: its key is that of versions 0.1.0 and 0.2.0."""
+        """The same without contents of data and files and without code: its key is that of versions 0.1.0 and 0.2.0."""
         dataset = {name: value for name, value in self.dataset.items() if name not in RECORDED}
-        return replace(self, dataset=dataset, code="")
+        return replace(self, dataset=dataset, code="", used="")
 
     @cached_property
     def family(self) -> str:
@@ -92,6 +94,7 @@ class Job:
             "version": self.threat_version,
             "seed": self.seed,
             "settings": dict(self.settings),
+            **({"used": self.used} if self.used else {}),
         }
 
 

@@ -11,6 +11,7 @@ import torch
 
 from gauntlet.errors import unknown_name
 from gauntlet.metrics.certification import Votes
+from gauntlet.models.code_identity import OWN_CODE, code_of_class
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.notebooks import facts_table
@@ -136,6 +137,11 @@ class Threat(ABC):
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """A canonical, JSON-able description; `rebuild_threat` makes an equal threat of it."""
+
+    def uses(self) -> str:
+        """Digest of code and files that the description only names, "" for none; part of an evaluation's key."""
+        code = code_of_class(type(self))
+        return "" if code == OWN_CODE else code
 
     def written(self) -> dict[str, Any]:
         """A description from which another process builds this threat; with addresses where `describe` has digests."""

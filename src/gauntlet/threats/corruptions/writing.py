@@ -172,6 +172,13 @@ def find_copy(root: Path, image_id: str, name: str, severity: int) -> Path:
     return found
 
 
+def copies_of(root: Path, name: str, severity: int) -> list[Path]:
+    """All files of a copy that are of one corruption and severity."""
+    folders = [root / pattern.format(name=name, severity=severity) for pattern in LAYOUTS.values()]
+    endings = tuple(SUFFIXES.values())
+    return sorted(path for folder in folders for path in folder.rglob("*") if path.suffix in endings)
+
+
 def _corrupted(sample: Sample, name: str, severity: int, seed: int, **options: Any) -> Image:
     source = corruption_stream(ImageSeed(seed, sample.id), name, severity)
     try:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
+from gauntlet.datasets.contents import file_digests, text_digest
 from gauntlet.datasets.images import read_image
 from gauntlet.errors import GauntletError, unknown_name
 from gauntlet.models.contract import GauntletModel
@@ -17,7 +18,7 @@ from gauntlet.threats.contract import Perturbed, Threat, threats
 from gauntlet.threats.corruptions.api import check_name, check_severity, corrupt, corruption_stream
 from gauntlet.threats.corruptions.catalogue import Image, registry
 from gauntlet.threats.corruptions.settings import Channels, DepthRule, Stream, check_settings
-from gauntlet.threats.corruptions.writing import find_copy
+from gauntlet.threats.corruptions.writing import copies_of, find_copy
 from gauntlet.threats.options import NAME, PLAIN, Option, in_name_order, options_of
 
 Options = TypeVar("Options", bound=BaseModel)
@@ -145,6 +146,15 @@ class CorruptionThreat(Threat):
     def describe(self) -> dict[str, Any]:
         changed = self.options.model_dump(exclude_defaults=True)
         return {"corruption": {"name": self.options.name, "severity": self.options.severity, **changed}}
+
+    def uses(self) -> str:
+        files = []
+        if self.options.copies is not None:
+            files = copies_of(Path(self.options.copies).expanduser(), self.options.name, self.options.severity)
+        elif (textures := self.options.arguments().get("frost_textures")) is not None:
+            files = sorted(Path(textures).glob("frost*.*"))
+        own = super().uses()
+        return text_digest(own, [path.name for path in files], file_digests(files)) if files else own
 
     @property
     def needs_depth(self) -> bool:

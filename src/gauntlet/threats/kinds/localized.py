@@ -71,6 +71,9 @@ class LocalizedThreat(Threat):
         self.inner = CorruptionThreat(self.options.corruption)
         self._build_mask = parse_mask(self._mask())
 
+    def uses(self) -> str:
+        return self.inner.uses()
+
     @property
     def name(self) -> str:
         """Such as "fog 3 ratio 0.5 patch 64"."""

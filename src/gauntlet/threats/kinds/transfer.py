@@ -19,10 +19,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from gauntlet.errors import GauntletError
 from gauntlet.models import GauntletModel, resolve_model
+from gauntlet.models.code_identity import OWN_CODE
 from gauntlet.models.contract import ModelIdentity, SegmentationModel
 from gauntlet.models.defended_names import read_name
 from gauntlet.models.sources import shipped
-from gauntlet.models.sources.contract import LoadedModel, ModelSource
+from gauntlet.models.sources.contract import LoadedModel, ModelSource, coded_identity
 from gauntlet.samples import Batch, Sample
 from gauntlet.seeding import ImageSeed
 from gauntlet.tasks import SEGMENTATION
@@ -178,6 +179,11 @@ class TransferThreat(Threat):
         """The size of the source, where one is given."""
         return {} if self.size is None else {"source_size": list(self.size)}
 
+    def uses(self) -> str:
+        """Of the code of the source; that of "inner" is in the key of the target."""
+        code = "" if self.options.source_model == INNER else coded_identity(self._source).code
+        return "" if code == OWN_CODE else code
+
     def written(self) -> dict[str, Any]:
         source = self.options.source_model
         if isinstance(source, GauntletModel):
@@ -199,7 +205,14 @@ class TransferThreat(Threat):
         if not is_target:
             batch_for_source = _for_source(self.inner, source, model, batch_for_source, seeds)
         # The images of a batch may round differently in a batch of another size, or after another preparation.
-        how = [source.identity.digest, self.inner.describe(), self.version, source.preparation, len(batch)]
+        how = [
+            source.identity.digest,
+            coded_identity(source).code,
+            self.inner.describe(),
+            self.version,
+            source.preparation,
+            len(batch),
+        ]
         how += [] if self.size is None else [list(self.size)]
         how += [_architecture(source), source.device.type, str(torch.__version__)]
         keys = [
@@ -218,12 +231,18 @@ class TransferThreat(Threat):
         details["source_is_target"] = [is_target] * len(batch)
         return Perturbed(images, self.inner.region.masks(batch, seeds), details=details)
 
+    def _is(self, target: GauntletModel) -> bool:
+        """True if the source is the evaluated model: its weights in the same code."""
+        if self.identity.digest != target.identity.digest:
+            return False
+        return coded_identity(self._source).code == coded_identity(target).code
+
     def _ready_source(self, target: GauntletModel) -> GauntletModel:
         """The source, prepared and on the target's device; the target itself where they are the same model."""
         given = self.options.source_model
         if given == INNER:
             source = _inner_of(target)
-        elif self.identity.digest == target.identity.digest:
+        elif self._is(target):
             return target
         else:
             source = given if isinstance(given, GauntletModel) else _loaded(json.dumps(_address(given)))

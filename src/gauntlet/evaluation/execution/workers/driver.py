@@ -387,10 +387,11 @@ def _expected(planned: PlannedJob, session: Session, unit: Unit) -> Expected:
     """What a worker must have for a unit."""
     contents, model = planned.contents, (planned.job.model_digest, planned.job.code)
     probe = None if session.probe is None else session.probe.as_dict()
+    used = planned.job.used
     if contents is None:
-        return Expected(model, probe, planned.dataset.meaning(), ())
+        return Expected(model, probe, used, planned.dataset.meaning(), ())
     images = () if contents.trusted else tuple(contents.images[position] for position in unit.positions)
-    return Expected(model, probe, contents.meaning, images)
+    return Expected(model, probe, used, contents.meaning, images)
 
 
 def _model_name(planned: PlannedJob) -> str:

@@ -20,6 +20,7 @@ from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.probe import Probe, probe_model
+from gauntlet.threats.contract import Threat
 
 _PACKAGE = Path(__file__).resolve().parents[3]
 
@@ -73,12 +74,14 @@ class Expected:
     Attributes:
         model: digests of the model's weights and code.
         probe: of the model, as `Probe.as_dict`; None where the driver could not ask it.
+        used: digest of code and files that the threat only names; "" for none.
         meaning: digest of what labels mean.
         images: digests of the images of the unit; empty for data that is trusted.
     """
 
     model: tuple[str, str]
     probe: Mapping[str, Any] | None
+    used: str
     meaning: str
     images: tuple[str, ...]
 
@@ -96,6 +99,12 @@ def check_model(expected: Expected, model: tuple[str, str] | None, loaded: Gaunt
             raise UnfitError(f"it has other {name} of the model '{loaded.identity.name}'")
     if expected.probe is not None and not Probe.from_dict(expected.probe).agrees(probe_model(loaded)):
         raise UnfitError(f"the model '{loaded.identity.name}' answers otherwise there")
+
+
+def check_threat_files(expected: Expected, threat: Threat) -> None:
+    """An error where the code or the files that a threat names are others than the run's."""
+    if expected.used and threat.uses() != expected.used:
+        raise UnfitError(f"the code or the files that the threat '{threat.name}' uses are others there")
 
 
 def check_images(expected: Expected, dataset: Dataset, positions: Sequence[int]) -> None:

@@ -23,6 +23,7 @@ from gauntlet.evaluation.execution.workers.proof import (
     Station,
     check_images,
     check_model,
+    check_threat_files,
     station_here,
 )
 from gauntlet.evaluation.jobs import prepare_for, ready_model, steps_for, with_preparation
@@ -92,7 +93,9 @@ class Worker:
         """The threat of an order; one may have a model of its own, which is prepared once for all units."""
         key = json.dumps([order.threat, order.prepare, repr(order.dataset)], sort_keys=True, default=repr)
         if self._built is None or self._built[0] != key:
-            self._built = key, with_preparation(rebuild_threat(order.threat), order.prepare, dataset)
+            threat = rebuild_threat(order.threat)
+            check_threat_files(order.expected, threat)
+            self._built = key, with_preparation(threat, order.prepare, dataset)
         return self._built[1]
 
     def _dataset(self, source: DatasetEntry | PickledFile) -> Dataset:
