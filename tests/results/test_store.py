@@ -24,7 +24,7 @@ from gauntlet.metrics import WHOLE, Figure
 from gauntlet.metrics.segmentation.counts import SCALARS, ImageCounts
 from gauntlet.models import wrap_model
 from gauntlet.results import Job, Store, open_store
-from gauntlet.results.record import ImageRow
+from gauntlet.results.record import ImageRow, Recorded
 from tiny import TinyDataset, tiny_network
 
 METRIC = {"class_names": ["a", "b"], "ignore_index": 255, "background_index": None}
@@ -91,6 +91,29 @@ def test_an_evaluation_survives_the_round_trip(address: str) -> None:
     assert (actual.images, actual.duration, actual.provenance) == (2, 1.5, PROVENANCE)
     assert actual.as_dict()["figures"] == {"mIoU": 0.5, "mAcc": None}
     assert actual.dataset_identity == actual.as_dict()["dataset_identity"] == job().dataset
+
+
+def test_what_another_writer_finishes_meanwhile_is_no_damage(address: str) -> None:
+    """A reader asks for figures, and then for records: both are of one moment."""
+    with open_store(address) as store, open_store(address) as other:
+        started = other.begin(job(), images=2, batch_size=2, metric=METRIC, provenance=PROVENANCE)
+        other.add_images(started, [row(0), row(1)], WHOLE, 1.5)
+        with store._database.read() as connection:
+            assert connection.execute(text("SELECT count(*) FROM figures")).scalar_one() == 0
+            other.finish(started, [Figure("mIoU", 0.5)])
+            assert connection.execute(text("SELECT count(*) FROM figures")).scalar_one() == 0
+            assert connection.execute(text("SELECT state FROM evaluations")).scalar_one() == "running"
+        assert store.keys() == [job().key]
+
+
+def test_an_old_result_takes_the_place_of_one_that_was_begun(address: str) -> None:
+    new = replace(job(), code="new")
+    with open_store(address) as store:
+        complete(store, job())
+        store.begin(new, images=2, batch_size=2, metric=METRIC, provenance=PROVENANCE)
+        store.adopt(job().key, Recorded.of(new), ["a", "b"], {"images": 1})
+        assert store.keys() == [new.key]
+        assert store.damage() == {}
 
 
 def test_per_image_figures_are_computed_from_the_counts(address: str) -> None:

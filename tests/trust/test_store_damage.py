@@ -10,15 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import gauntlet
 from gauntlet.cli import commands  # noqa: F401 - registers the commands
 from gauntlet.cli.app import app
 from gauntlet.errors import GauntletError
+from gauntlet.evaluation.execution.runner import run_jobs
+from gauntlet.evaluation.execution.session import begin_session
+from gauntlet.evaluation.execution.units import Unit
+from gauntlet.evaluation.jobs import PlannedJob, Settings, plan_job
+from gauntlet.metrics import WHOLE
 from gauntlet.models import wrap_model
 from gauntlet.results import open_store
 from gauntlet.results.checking import check_store
+from gauntlet.threats import build_threat
 from tiny import TinyDataset, tiny_network
 
 THREATS: list[Any] = ["clean", {"attack": {"name": "fgsm", "epsilon": "8/255"}}]
@@ -240,3 +247,67 @@ def test_a_flipped_byte_of_the_file_is_one_sentence(
             continue
         if isinstance(after, dict):
             assert all(isinstance(seen, GauntletError) or seen == before.get(key) for key, seen in after.items())
+
+
+def planned(threats: list[Any], images: int = 4) -> list[PlannedJob]:
+    model = wrap_model(tiny_network(), num_classes=3, mean=(0.5,) * 3, std=(0.25,) * 3, name="tiny-net")
+    return [plan_job(model, TinyDataset(images), build_threat(threat), Settings()) for threat in threats]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE evaluations SET provenance = '{\"probe\": ' WHERE id = 1",
+        "UPDATE evaluations SET metric = 'no JSON' WHERE id = 1",
+        "UPDATE evaluations SET description = '{}' WHERE id = 1",
+        "UPDATE evaluations SET views = '[' WHERE id = 1",
+        "UPDATE figures SET value = 0.99 WHERE evaluation_id = 1",
+        "UPDATE evaluations SET model = 'another' WHERE id = 1",
+    ],
+)
+def test_a_damaged_evaluation_stops_no_other(store_file: Path, edit: str) -> None:
+    with sqlite3.connect(store_file) as connection:
+        connection.execute(edit)
+    jobs = planned([*THREATS, {"attack": {"name": "fgsm", "epsilon": "4/255"}}])
+    with open_store(store_file) as store:
+        outcome = run_jobs(jobs, store)
+        assert [each.key for each in outcome.computed] == [jobs[2].job.key]
+        assert outcome.stored == [jobs[1].job.key]
+        assert [each.planned.job.key for each in outcome.failures] == [jobs[0].job.key]
+        assert "damaged" in outcome.failures[0].error
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE image_counts SET counts = substr(counts, 2) || x'00' WHERE position = 2",
+        "UPDATE image_counts SET checksum = NULL, counts = substr(counts, 2) || x'00' WHERE position = 2",
+        'UPDATE evaluations SET views = \'["b", "a"]\'',
+        "UPDATE evaluations SET batch_size = 3",
+    ],
+)
+def test_counts_of_a_damaged_evaluation_are_not_taken_over(store_file: Path, edit: str) -> None:
+    true = gauntlet.evaluate(planned(["clean"])[0].model, TinyDataset(3))
+    with sqlite3.connect(store_file) as connection:
+        connection.execute(edit)
+    with open_store(store_file) as store:
+        (found,) = run_jobs(planned(["clean"], images=3), store).computed
+    assert "counts_from" not in found.provenance
+    assert found.figures == true.figures
+
+
+def test_a_driver_that_comes_late_damages_nothing(tmp_path: Path) -> None:
+    """One that lost its claim while its machine slept still delivers, after another has finished the evaluation."""
+    (job,) = planned(["clean"])
+    with open_store(tmp_path / "results.db") as store:
+        late = begin_session(store, job, torch.device("cpu"))
+        run_jobs([job], store)
+        before = store.load(job.job.key)
+        rows = list(store.counts_of(job.job.key))
+        late.note_host("a sleeper", {"torch": "1"})
+        late.keep_preparation(())
+        late.commit(Unit(0, 4), rows, WHOLE, 60.0)
+        assert store.damage() == {}
+        late.finish()
+        assert store.damage() == {}
+        assert store.load(job.job.key) == before

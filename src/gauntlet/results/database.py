@@ -76,9 +76,11 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection to read with."""
+        """A connection to read with; all its queries see one state of the store."""
         try:
             with self._engine.connect() as connection:
+                if connection.dialect.name == "postgresql":  # SQLite's transactions see one state anyway
+                    connection = connection.execution_options(isolation_level="REPEATABLE READ")
                 yield connection
         except DBAPIError as error:
             raise _store_error(self._address, error) from error

@@ -31,7 +31,7 @@ from gauntlet.results.model_names import KnownModel, find_known, known_models
 from gauntlet.results.origin import FIELD, Origin, read_origin
 from gauntlet.results.record import Evaluation, ImageRow, Job, Recorded, read_counts
 from gauntlet.results.schema import COMPLETE, RUNNING
-from gauntlet.results.tidy import figures_frame, write_frame
+from gauntlet.results.tidy import figures_frame, read_mapping, write_frame
 from gauntlet.secrecy import without_password
 
 _PAGE = 256
@@ -133,10 +133,10 @@ class Store:
             self._still_there(0 if row is None or row["key"] != started.key else 1, started)
             assert row is not None
             provenance = dict(row["provenance"])
-            if provenance.get("preparation") is None:
+            if provenance.get("preparation") is None and row["state"] != COMPLETE:
                 provenance["preparation"] = list(steps)
                 connection.execute(table.update().where(table.c.id == started.id).values(provenance=provenance))
-        return tuple(provenance["preparation"])
+        return tuple(provenance.get("preparation") or ())
 
     def note_host(self, started: Started, host: str, facts: Mapping[str, str]) -> None:
         """Records a machine that computes some images of an evaluation, and its versions."""
@@ -145,6 +145,8 @@ class Store:
             row = _row(connection, table.c.id == started.id)
             self._still_there(0 if row is None or row["key"] != started.key else 1, started)
             assert row is not None
+            if row["state"] == COMPLETE:
+                return
             hosts = {**row["provenance"].get("hosts", {}), host: dict(facts)}
             provenance = {**row["provenance"], "hosts": hosts}
             connection.execute(table.update().where(table.c.id == started.id).values(provenance=provenance))
@@ -172,7 +174,10 @@ class Store:
                 self._change(connection, changed)
 
     def add_images(self, started: Started, rows: Sequence[ImageRow], views: Views, seconds: float = 0.0) -> None:
-        """Commits the counts of a unit of images in one transaction; a row that is there already stays as it is."""
+        """Commits the counts of a unit of images in one transaction; a row that is there already stays as it is.
+
+        Nothing is written into an evaluation that another driver has finished meanwhile.
+        """
         table = schema.evaluations
         values = [
             {
@@ -188,9 +193,12 @@ class Store:
         ]
         with self._database.write() as connection:
             update = table.update().where(table.c.id == started.id, table.c.key == started.key)
-            touched = connection.execute(update.values(views=views.to_json(), duration=table.c.duration + seconds))
-            self._still_there(touched.rowcount, started)
-            if values:
+            more = {"views": views.to_json(), "duration": table.c.duration + seconds}
+            touched = connection.execute(update.where(table.c.state != COMPLETE).values(**more))
+            if touched.rowcount != 1:
+                row = _row(connection, table.c.id == started.id)
+                self._still_there(0 if row is None or row["key"] != started.key else 1, started)
+            elif values:
                 connection.execute(
                     self._database.insert_new(schema.image_counts, ["evaluation_id", "position"]), values
                 )
@@ -303,14 +311,17 @@ class Store:
 
     def delete(self, key: str) -> bool:
         """Removes an evaluation with its figures and counts; whether there was one."""
-        table = schema.evaluations
         with self._database.write() as connection:
-            row_id = connection.execute(select(table.c.id).where(table.c.key == key)).scalar_one_or_none()
-            if row_id is None:
-                return False
-            for child in (schema.figures, schema.image_counts, schema.failures):
-                connection.execute(child.delete().where(child.c.evaluation_id == row_id))
-            connection.execute(table.delete().where(table.c.id == row_id))
+            return self._delete(connection, key)
+
+    def _delete(self, connection: Connection, key: str) -> bool:
+        table = schema.evaluations
+        row_id = connection.execute(select(table.c.id).where(table.c.key == key)).scalar_one_or_none()
+        if row_id is None:
+            return False
+        for child in (schema.figures, schema.image_counts, schema.failures):
+            connection.execute(child.delete().where(child.c.evaluation_id == row_id))
+        connection.execute(table.delete().where(table.c.id == row_id))
         return True
 
     def _change(self, connection: Connection, changed: Mapping[int, Mapping[str, Any]]) -> None:
@@ -350,12 +361,15 @@ class Store:
     def probes(self, keys: Sequence[str]) -> dict[str, str]:
         """The probe of the model (`gauntlet.models.probe`) of those keys that have one, as JSON, in few queries."""
         table = schema.evaluations
-        probe = table.c.provenance[PROBE].as_string().label(PROBE)
+        # As text: one record that is no JSON would end a query that looks into it.
+        text = cast(table.c.provenance, Text).label("text")
         probes: dict[str, str] = {}
         with self._database.read() as connection:
             for page in _pages(keys):
-                query = select(table.c.key, probe).where(table.c.key.in_(page))
-                probes.update({row.key: row.probe for row in connection.execute(query) if row.probe})
+                for row in connection.execute(select(table.c.key, text).where(table.c.key.in_(page))):
+                    probe = read_mapping(row.text).get(PROBE)
+                    if probe is not None:
+                        probes[row.key] = json.dumps(probe)
         return probes
 
     def provenance(self, key: str) -> dict[str, Any]:
@@ -393,12 +407,19 @@ class Store:
         if not family:
             return None
         table = schema.evaluations
+        of_family = table.c.family == family
         with self._database.read() as connection:
-            rows = connection.execute(select(table).where(table.c.family == family).order_by(table.c.id)).mappings()
-            relatives = [_started(row) for row in rows if row["metric"] == dict(metric) and row["state"] == COMPLETE]
+            damaged = damaged_evaluations(connection, of_family)
+            fit = table.c.key.not_in(list(damaged)), table.c.state == COMPLETE
+            rows = connection.execute(select(table).where(of_family, *fit).order_by(table.c.id)).mappings()
+            relatives = [_started(row) for row in rows if row["metric"] == dict(metric)]
         best: tuple[Started, list[ImageRow]] | None = None
         for each in relatives:
-            shared = [row for row in self.image_rows(each) if digests.get(row.image_id) == row.digest != ""]
+            try:
+                shared = [row for row in self.image_rows(each) if digests.get(row.image_id) == row.digest != ""]
+            except GauntletError as error:  # damaged counts are computed anew
+                _LOGGER.warning("%s", error)
+                continue
             if len(shared) > (0 if best is None else len(best[1])):
                 best = each, shared
         return best
@@ -431,7 +452,7 @@ class Store:
 
     def _checked_row(self, key: str, row: Any) -> ImageRow:
         """Counts of an image; an error where they do not fit their checksum."""
-        if row.checksum is not None:
+        if row.checksum is not None or row.digest:  # who writes one writes the other
             found = row_checksum(key, row.position, row.image_id, row.digest, row.details, row.counts)
             if found != row.checksum:
                 raise self._damaged(key, f"the counts of the image '{row.image_id}' do not fit their checksum")
@@ -546,6 +567,14 @@ class Store:
         with self._database.read() as connection:
             return damaged_evaluations(connection)
 
+    def damaged(self, keys: Sequence[str]) -> dict[str, str]:
+        """A sentence for each of these evaluations that does not fit its checksum, by key; reads no counts."""
+        found: dict[str, str] = {}
+        with self._database.read() as connection:
+            for page in _pages(keys):
+                found |= damaged_evaluations(connection, schema.evaluations.c.key.in_(page))
+        return {key: str(self._damaged(key, what)) for key, what in found.items()}
+
     def unrecorded(self) -> int:
         """Number of finished evaluations of version 0.2.0 or older, whose data and code are not recorded."""
         table = schema.evaluations
@@ -566,14 +595,16 @@ class Store:
 
         Args:
             key: of the evaluation.
-            known: its record; an evaluation that is there under its key already makes the old one superfluous.
+            known: its record; a finished evaluation that is there under its key already makes the old one superfluous,
+                one that is not finished makes way.
             digests: of the images by position.
             note: what was done to make sure, for the provenance.
         """
         started = self.started(key)
         if started is None:
             raise GauntletError(f"the store {self.address} has no evaluation with the key '{key}'.")
-        if known.key in self.states([known.key]):
+        state = self.states([known.key]).get(known.key)
+        if state == COMPLETE:
             self.delete(key)
             return
         rows = [replace(row, digest=digests[row.position]) for row in self.image_rows(started)]
@@ -582,6 +613,8 @@ class Store:
             row = _row(connection, table.c.id == started.id)
             self._still_there(0 if row is None or row["key"] != key else 1, started)
             assert row is not None
+            if state is not None:
+                self._delete(connection, known.key)
             values = {
                 "key": known.key,
                 "dataset_identity": dict(known.dataset),

@@ -47,7 +47,7 @@ def figures_frame(connection: Connection) -> pd.DataFrame:
     frame.loc[frame["intervals"].ne(METHOD), ["low", "high"]] = None  # another method: it would cover otherwise
     texts = [cast(evaluations.c[name], Text) for name in ("description", "dataset_identity", "provenance")]
     records = {
-        key: _read_out(dataset, *map(_mapping, of_key))
+        key: _read_out(dataset, *map(read_mapping, of_key))
         for key, dataset, *of_key in connection.execute(select(evaluations.c.key, evaluations.c.dataset, *texts))
     }
     for name in _READ_OUT:
@@ -58,11 +58,11 @@ def figures_frame(connection: Connection) -> pd.DataFrame:
     return plain_texts(frame)
 
 
-def _mapping(text: str) -> Mapping[str, Any]:
+def read_mapping(text: str) -> Mapping[str, Any]:
     """A JSON object from the text that is stored, an empty one where it is damaged."""
     try:
         parsed = json.loads(text)
-    except ValueError:
+    except (ValueError, TypeError):
         return {}
     return parsed if isinstance(parsed, dict) else {}
 

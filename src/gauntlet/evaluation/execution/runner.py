@@ -67,12 +67,16 @@ def run_jobs(
     jobs, states = (jobs, {}) if again else look_up(store, jobs)
     tell_unrecorded(jobs, progress)
     missing = [planned for planned in jobs if states.get(planned.job.key) != COMPLETE]
-    outcome.stored = [planned.job.key for planned in jobs if states.get(planned.job.key) == COMPLETE]
-    store.renew_origins([(planned.job, planned.origin) for planned in jobs])
-    read_all_as_asked(store, [planned for planned in jobs if states.get(planned.job.key) == COMPLETE])
-    differing = check_stored(store, [planned for planned in jobs if states.get(planned.job.key) == COMPLETE], progress)
-    for planned, error in differing:
-        outcome.stored.remove(planned.job.key)
+    complete = [planned for planned in jobs if states.get(planned.job.key) == COMPLETE]
+    damaged = store.damaged([planned.job.key for planned in complete])
+    unusable = [(planned, damaged[planned.job.key]) for planned in complete if planned.job.key in damaged]
+    sound = [planned for planned in complete if planned.job.key not in damaged]
+    store.renew_origins([(planned.job, planned.origin) for planned in sound])
+    read_all_as_asked(store, sound)
+    unusable += check_stored(store, sound, progress)
+    failed = {planned.job.key for planned, _ in unusable}
+    outcome.stored = [planned.job.key for planned in sound if planned.job.key not in failed]
+    for planned, error in unusable:
         outcome.failures.append(Failure(planned, error))
         progress.note_once(f"failed: {planned.label} | {planned.job.threat}: {error}")
     _LOGGER.info("%d of %d evaluations are stored already and are not computed", len(outcome.stored), len(jobs))
