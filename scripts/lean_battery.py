@@ -186,7 +186,8 @@ def ours(evaluation: Evaluation) -> bool:
         return False
     data = evaluation.dataset_identity
     if data["name"] == "streets":
-        known = gauntlet.load_dataset("streets", split="val", limit=data["length"]).identity.as_dict() == data
+        here = gauntlet.load_dataset("streets", split="val", limit=data["length"]).identity.as_dict()
+        known = {name: here[name] for name in data} == data  # older versions recorded no contents
     else:
         known = (data["name"], data["split"], data["protocol"].get("size")) == ("camvid", "test", [180, 240])
     return known and evaluation.model_digest == shipped.find(evaluation.model).identity.digest
