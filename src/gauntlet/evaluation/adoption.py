@@ -28,6 +28,8 @@ from gauntlet.results.store import Store
 from gauntlet.tasks import get_task
 from gauntlet.threats.build import rebuild_threat
 
+LONGEST = 60.0
+"""Seconds that the sample of a second threat may take."""
 CLOSE = 1e-3
 """Difference of an image's main figure, a fraction, up to which counts of another machine are the same."""
 
@@ -65,7 +67,7 @@ def adopt(store: Store, progress: Progress, *, images: int = 4, loaders: Loaders
     Args:
         store: which.
         progress: told what is computed.
-        images: how many are computed again, under the plainest threat and under one other.
+        images: how many are computed again, under the plainest threat and, where that is quick, under one other.
         loaders: how models and data are found; where the results say they came from by default.
     """
     groups: dict[tuple[str, str, str, str], list[Evaluation]] = {}
@@ -112,7 +114,9 @@ class _Group:
         contents = self.dataset.contents()
         jobs, left = self._jobs(contents)
         known = [each for each in self.evaluations if each.key in jobs]
-        sample = sorted(known, key=lambda each: (each.kind != "clean", each.duration, each.key))[:2]
+        plain = sorted(known, key=lambda each: (each.kind != "clean", each.duration, each.key))
+        # A battery of thousands of passes proves nothing more of model, data and code than the plainest threat does.
+        sample = [*plain[:1], *(each for each in plain[1:2] if each.duration * images <= LONGEST * each.images)]
         again = [self._same(evaluation, images) for evaluation in sample]
         count, bitwise = sum(count for count, _ in again), all(bitwise for _, bitwise in again)
         first, adopted = self.evaluations[0], {key: Recorded.of(job) for key, job in jobs.items()}
