@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -199,6 +200,11 @@ class Cluster:
 
     def __init__(self, versions: dict[str, dict[str, str] | None]) -> None:
         self.versions = versions
+        self.gone: set[str] = set()
+
+    def nodes(self) -> list[dict[str, Any]]:
+        large = [{"NodeID": node, "Alive": node not in self.gone, "Resources": {"CPU": 1.0}} for node in self.versions]
+        return [*large, {"NodeID": "head", "Alive": True, "Resources": {}}]
 
     def remote(self, **resources: int) -> Callable[[type], Cluster]:
         return lambda kind: self
@@ -219,7 +225,7 @@ class Cluster:
 
 def test_no_worker_is_started_again_on_a_host_that_was_refused() -> None:
     versions = station_here().versions
-    pool = RayPool(Cluster({"a": None, "b": {**versions, "torch": "1.0"}, "c": dict(versions)}), 1, {})
+    pool = RayPool(Cluster({"a": None, "b": {**versions, "torch": "1.0"}, "c": dict(versions)}), 1, {"num_cpus": 1})
     pool.start()
     first = pool.wait()
     assert isinstance(first, Refused)
@@ -230,6 +236,18 @@ def test_no_worker_is_started_again_on_a_host_that_was_refused() -> None:
         first = pool.wait()
         assert isinstance(first, Ready)
         assert first.station.host == expected
+
+
+def test_where_the_last_good_host_is_gone_the_run_ends() -> None:
+    cluster = Cluster({"bad": None, "good": dict(station_here().versions)})
+    pool = RayPool(cluster, 1, {"num_cpus": 1})
+    worker = pool.start()
+    assert isinstance(pool.wait(), Refused)
+    pool.dismiss(worker)
+    pool.start()
+    cluster.gone.add("good")
+    with pytest.raises(GauntletError, match="no host is left that has what the run has"):
+        pool.start()
 
 
 def test_without_a_good_worker_the_run_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from gauntlet.evaluation.execution.workers.pool import Delivered, Died, Event, F
 from gauntlet.evaluation.execution.workers.proof import Station, UnfitError
 from gauntlet.extras import install_command
 
+_RAY_NAMES = {"num_cpus": "CPU", "num_gpus": "GPU"}
+
 
 @dataclass(eq=False)
 class RayWorker:
@@ -42,14 +44,27 @@ class RayPool:
         self._ray, self._threads = ray, threads
         self._actors = ray.remote(**resources, max_restarts=0)(_actor_class())
         self._workers: list[RayWorker] = []
+        self._needed = {_RAY_NAMES[name]: number for name, number in resources.items()}
         self._refused: set[str] = set()
 
     def start(self) -> RayWorker:
-        nodes = {"ray.io/node-id": f"!in({','.join(sorted(self._refused))})"} if self._refused else None
-        actor = self._actors.options(label_selector=nodes).remote()
+        actor = self._actors.options(label_selector=self._allowed_nodes()).remote()
         worker = RayWorker(actor, [actor.start.remote(self._threads)])
         self._workers.append(worker)
         return worker
+
+    def _allowed_nodes(self) -> dict[str, str] | None:
+        """Labels of the nodes that were not refused; an error where none of them is alive, which Ray would wait for."""
+        if not self._refused:
+            return None
+        large = [node for node in self._ray.nodes() if node["Alive"] and self._has_room(node["Resources"])]
+        if all(node["NodeID"] in self._refused for node in large):
+            raise GauntletError("no host is left that has what the run has; the others are gone or were refused.")
+        return {"ray.io/node-id": f"!in({','.join(sorted(self._refused))})"}
+
+    def _has_room(self, resources: dict[str, float]) -> bool:
+        """Whether a node is large enough for a worker, however busy it is."""
+        return all(resources.get(name, 0) >= number for name, number in self._needed.items())
 
     def send(self, worker: RayWorker, order: Order) -> None:
         worker.answers.append(worker.actor.compute.remote(order))
