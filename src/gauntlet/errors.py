@@ -13,6 +13,10 @@ class GauntletError(ValueError):
     """Bad input or a broken expectation, said in one sentence; the command line prints it and exits with 2."""
 
 
+class DamageError(GauntletError):
+    """A part of a store is not as it was written."""
+
+
 class UnknownNameError(GauntletError):
     """A name that no registry knows, with the nearest known names."""
 

@@ -249,6 +249,26 @@ def test_a_flipped_byte_of_the_file_is_one_sentence(
             assert all(isinstance(seen, GauntletError) or seen == before.get(key) for key, seen in after.items())
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "DELETE FROM image_counts WHERE evaluation_id = 1 AND position = 1",
+        "UPDATE image_counts SET counts = substr(counts, 2) || x'00' WHERE evaluation_id = 1",
+    ],
+)
+@pytest.mark.parametrize(
+    "command", [["leaderboard"], ["report", "--output", "report.html"]], ids=["leaderboard", "report"]
+)
+def test_tables_are_made_without_damaged_counts(
+    store_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edit: str, command: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with sqlite3.connect(store_file) as connection:
+        connection.execute(edit)
+    outcome = CliRunner().invoke(app, [*command, "--store", str(store_file)])
+    assert outcome.exit_code == 0, outcome.output
+
+
 def planned(threats: list[Any], images: int = 4) -> list[PlannedJob]:
     model = wrap_model(tiny_network(), num_classes=3, mean=(0.5,) * 3, std=(0.25,) * 3, name="tiny-net")
     return [plan_job(model, TinyDataset(images), build_threat(threat), Settings()) for threat in threats]

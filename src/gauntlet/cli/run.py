@@ -172,7 +172,9 @@ def _run(
             jobs = jobs if again else look_up(store, jobs)[0]
             outcome = run_jobs(jobs, store, executor=executor, progress=progress, listeners=listeners, again=again)
         computed = {evaluation.key: evaluation for evaluation in outcome.computed}
-        known = [computed.get(planned.job.key) or store.load(planned.job.key) for planned in jobs]
+        failed = {failure.planned.job.key for failure in outcome.failures}
+        keys = [planned.job.key for planned in jobs if planned.job.key not in failed]
+        known = [computed.get(key) or store.load(key) for key in keys]
         results = [each for each in known if each is not None]
         if as_json:
             documents = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from gauntlet.analysis.better import (
     settle,
     smallest_p_value,
 )
+from gauntlet.errors import DamageError
 from gauntlet.metrics.intervals import MINIMUM_IMAGES
 from gauntlet.numbers import counted, listed
 from gauntlet.report.image_figures import Images, read_images
@@ -27,6 +29,8 @@ from gauntlet.report.scope import Scope
 from gauntlet.report.scope_ranking import Ranking
 from gauntlet.report.tables import format_value
 from gauntlet.results import Store
+
+_LOGGER = logging.getLogger(__name__)
 
 ImagesOf = Mapping[tuple[str, str], Images]
 """The images of evaluations, by model and threat."""
@@ -199,8 +203,16 @@ def read_scope_images(
 ) -> dict[tuple[str, str], Images]:
     """The images of the latest evaluation of every model and threat of a scope; of some threats only if given."""
     keys = {pair: key for pair, key in scope.latest_keys().items() if threats is None or pair[1] in threats}
-    read = {pair: read_images(store, key) for pair, key in keys.items()}
-    return {pair: images for pair, images in read.items() if images is not None}
+    read: dict[tuple[str, str], Images] = {}
+    for pair, key in keys.items():
+        try:
+            images = read_images(store, key)
+        except DamageError as error:  # its figures have a checksum of their own, and fit it
+            _LOGGER.warning("%s", error)
+            continue
+        if images is not None:
+            read[pair] = images
+    return read
 
 
 def store_order(store: Store, scope: Scope, sort_by: str | None = None) -> Order:

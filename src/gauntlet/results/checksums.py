@@ -8,12 +8,14 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Connection, Text, bindparam, cast, select
+from sqlalchemy import JSON, ColumnElement, Connection, Text, bindparam, cast, func, select
 
 from gauntlet.results import schema
 
 _LENGTH = 32
 
+OTHER_ROWS = "counts of images were removed or added"
+"""What is wrong where the counts of an evaluation are not those that were sealed."""
 _OUTSIDE = ("id", "checksum")
 """Columns of an evaluation that its checksum leaves out."""
 
@@ -75,6 +77,11 @@ def damaged_evaluations(connection: Connection, condition: ColumnElement[bool] |
         condition: on the table of evaluations; all by default.
     """
     damaged = {}
+    evaluations, counts = schema.evaluations, schema.image_counts
+    numbers = select(counts.c.evaluation_id, func.count()).group_by(counts.c.evaluation_id)
+    if condition is not None:
+        numbers = numbers.where(counts.c.evaluation_id.in_(select(evaluations.c.id).where(condition)))
+    images = {row[0]: row[1] for row in connection.execute(numbers)}
     for row, computed, figures in _checked(connection, condition):
         recorded = '"contents"' in str(row["dataset_identity"]) or row["code"] or row["rows_checksum"]
         if row["checksum"] is None:
@@ -84,6 +91,8 @@ def damaged_evaluations(connection: Connection, condition: ColumnElement[bool] |
                 damaged[str(row["key"])] = f"its state is '{row['state']}'"
         elif row["checksum"] != computed:
             damaged[str(row["key"])] = f"its record and its {figures} figures do not fit their checksum"
+        elif row["rows_checksum"] and not row["rows_checksum"].startswith(f"{images.get(row['id'], 0)}:"):
+            damaged[str(row["key"])] = OTHER_ROWS
     return damaged
 
 

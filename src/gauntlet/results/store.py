@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pandas as pd
 from sqlalchemy import ColumnElement, Connection, RowMapping, Text, cast, func, select
 
-from gauntlet.errors import GauntletError
+from gauntlet.errors import DamageError, GauntletError
 from gauntlet.metrics import Metric, Views, build_metric
 from gauntlet.metrics.contract import NAN, Figure, metric_version
 from gauntlet.metrics.intervals import METHOD
@@ -22,7 +22,7 @@ from gauntlet.notebooks import facts_table
 from gauntlet.numbers import counted
 from gauntlet.registry import import_target
 from gauntlet.results import schema
-from gauntlet.results.checksums import damaged_evaluations, row_checksum, rows_checksum, seal, seal_again
+from gauntlet.results.checksums import OTHER_ROWS, damaged_evaluations, row_checksum, rows_checksum, seal, seal_again
 from gauntlet.results.claims import Claims
 from gauntlet.results.database import MEMORY, Database
 from gauntlet.results.model_facts import FIELD as FACTS
@@ -340,8 +340,8 @@ class Store:
         for key, what in damaged_evaluations(connection, condition).items():
             raise self._damaged(key, what)
 
-    def _damaged(self, key: str, what: str) -> GauntletError:
-        return GauntletError(
+    def _damaged(self, key: str, what: str) -> DamageError:
+        return DamageError(
             f"the evaluation {key} of the store {self.address} is damaged: {what}; everything else of the store can be "
             "used; 'gauntlet store check' lists the damage, 'gauntlet run --again' computes the evaluation anew."
         )
@@ -388,10 +388,6 @@ class Store:
                 states.update({row.key: row.state for row in connection.execute(query)})
         return states
 
-    def _rows(self, connection: Connection, number: int) -> int:
-        table = schema.image_counts
-        return int(connection.execute(select(func.count()).where(table.c.evaluation_id == number)).scalar_one())
-
     def counted_images(
         self, family: str, metric: Mapping[str, Any], digests: Mapping[str, str]
     ) -> tuple[Started, list[ImageRow]] | None:
@@ -417,7 +413,7 @@ class Store:
         for each in relatives:
             try:
                 shared = [row for row in self.image_rows(each) if digests.get(row.image_id) == row.digest != ""]
-            except GauntletError as error:  # damaged counts are computed anew
+            except DamageError as error:  # damaged counts are computed anew
                 _LOGGER.warning("%s", error)
                 continue
             if len(shared) > (0 if best is None else len(best[1])):
@@ -443,7 +439,7 @@ class Store:
                 page = connection.execute(query.order_by(table.c.position).limit(_PAGE)).all()
             if not page:
                 if started.rows_checksum is not None and started.rows_checksum != rows_checksum(checksums):
-                    raise self._damaged(started.key, "counts of images were removed or added")
+                    raise self._damaged(started.key, OTHER_ROWS)
                 return
             for row in page:
                 yield self._checked_row(started.key, row)
@@ -469,9 +465,6 @@ class Store:
             row = _row(connection, schema.evaluations.c.key == key)
             if row is None or row["state"] != COMPLETE:
                 return None
-            sealed = row["rows_checksum"]
-            if sealed is not None and not sealed.startswith(f"{self._rows(connection, row['id'])}:"):
-                raise self._damaged(key, "counts of images were removed or added")
             of_this = select(schema.figures).where(schema.figures.c.evaluation_id == row["id"])
             of_this = of_this.order_by(schema.figures.c.position)
             same = row["intervals"] == METHOD  # intervals of another method cover otherwise: they are left out
