@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import gauntlet
 from gauntlet.cli import commands  # noqa: F401 - registers the commands
 from gauntlet.cli.app import app
+from gauntlet.datasets import load_dataset
 from gauntlet.evaluation.adoption import adopt
 from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.evaluation.execution.runner import run_jobs
@@ -45,6 +47,14 @@ def test_old_results_are_found_and_marked(old_store: Path) -> None:
         assert any("data and code not recorded; 'gauntlet store adopt'" in note for note in progress.notes)
         assert set(store.frame()["contents"]) == {""}
         assert set(store.frame()["threat_version"]) == {0}
+
+
+def test_old_results_are_marked_from_python_too(old_store: Path) -> None:
+    progress = Noting()
+    data = load_dataset("streets", split="val", limit=2)
+    found = gauntlet.evaluate("streets/enet", data, store=old_store, device="cpu", progress=progress)
+    assert found.from_store
+    assert any("data and code not recorded" in note for note in progress.notes)
 
 
 @pytest.mark.slow

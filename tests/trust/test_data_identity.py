@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,17 @@ from dataset_trees import TREES, MakeTree
 from gauntlet.cli import commands  # noqa: F401 - registers the commands
 from gauntlet.cli.app import app
 from gauntlet.datasets import Dataset, contents, load_dataset
+from gauntlet.datasets.contents import boxes_digest
 from gauntlet.datasets.known_data import published_sentence, remember
 from gauntlet.datasets.streets.dataset import Streets
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.execution.local import run_job
 from gauntlet.evaluation.execution.progress import Silent
 from gauntlet.evaluation.jobs import Settings, plan_job
+from gauntlet.evaluation.reloading import Loaders, evaluated_again
 from gauntlet.models import SegmentationModel
 from gauntlet.results import Store
-from gauntlet.samples import Sample
+from gauntlet.samples import Boxes, Sample
 from gauntlet.threats import build_threat
 from tiny import TinyDataset
 
@@ -222,6 +225,7 @@ def test_a_subset_is_its_images(tiny_model: SegmentationModel, threat: Any) -> N
     ten = gauntlet.evaluate(tiny_model, TinyDataset(10, size), threat, store=store, batch_size=4, progress=many)
     assert (few.images, many.images) == (0, 4)
     assert three.provenance["counts_from"] == {"key": six.key, "images": 3}
+    assert three.provenance["batch_size"] == 2
     rows = {row.image_id: row.counts for row in store.counts_of(six.key)}
     for smaller in (three, ten):
         shared = {row.image_id: row.counts for row in store.counts_of(smaller.key) if row.image_id in rows}
@@ -339,3 +343,24 @@ def test_data_check_remembers_and_compares(tmp_path: Path, monkeypatch: pytest.M
     paint_half_black(root)
     outcome = CliRunner().invoke(app, ["data", "check", "folder", str(root)])
     assert "1 of 4 images of folder:data/all are not, byte for byte" in outcome.output
+
+
+def test_what_an_evaluation_is_shown_with_is_what_was_evaluated(tiny_model: SegmentationModel) -> None:
+    """A gallery runs a threat again: on other images or by other code of the same weights it shows something else."""
+    data = Array()
+    stored = gauntlet.evaluate(tiny_model, data)
+    loaders = Loaders(model=lambda name: tiny_model, dataset=lambda name, split: data)
+    with evaluated_again(stored, loaders):
+        pass
+    data.images[0] = 0
+    with pytest.raises(GauntletError, match="are not those that were evaluated"), evaluated_again(stored, loaders):
+        pass
+    other = replace(stored, code="0123456789abcdef")
+    with pytest.raises(GauntletError, match=r"code of .* is not that"), evaluated_again(other, loaders):
+        pass
+
+
+def test_boxes_at_another_scale_are_other_boxes() -> None:
+    boxes = Boxes(np.array([[0, 0, 4, 4]], np.float32), np.array([0]))
+    assert boxes_digest(boxes) == boxes_digest(replace(boxes, pixel_area=1.0))
+    assert boxes_digest(boxes) != boxes_digest(replace(boxes, pixel_area=4.0))

@@ -80,6 +80,8 @@ def boxes_digest(boxes: Boxes) -> str:
         values = getattr(boxes, name)
         if values is not None:
             _add_array(digest, name, values)
+    if boxes.pixel_area != 1:
+        digest.update(f"pixel_area|{boxes.pixel_area!r}|".encode())
     return digest.hexdigest()[:LENGTH]
 
 

@@ -34,8 +34,9 @@ from gauntlet.evaluation.jobs import (
     look_up,
     options_for,
     plan_job,
+    tell_unrecorded,
 )
-from gauntlet.evaluation.plan import PlannedThreats, fitting_threats
+from gauntlet.evaluation.plan import PlannedThreats, fitting_threats, read_contents
 from gauntlet.evaluation.rereading import stored_as_asked
 from gauntlet.evaluation.triple import Triple, evaluate_triple
 from gauntlet.models import GauntletModel, resolve_model
@@ -226,6 +227,7 @@ def evaluate(  # type: ignore[misc]
             stored, begun = None, False
             if retrieve_existing and opened is not None:
                 (planned,), states = look_up(opened, [planned])
+                tell_unrecorded([planned], progress)
                 opened.renew_origins([(planned.job, planned.origin)])
                 stored = stored_as_asked(opened, planned)
                 begun = planned.job.key in states
@@ -273,10 +275,10 @@ class _Data:
             self._read = SampleCache(data) if self.keep else data
         return self._read
 
-    def contents(self, dataset: Dataset) -> Contents:
+    def contents(self, dataset: Dataset, progress: Progress) -> Contents:
         """Digests of a dataset of this call, read once."""
         if id(dataset) not in self._contents:
-            self._contents[id(dataset)] = dataset.contents()
+            self._contents[id(dataset)] = read_contents(dataset, progress)
         return self._contents[id(dataset)]
 
     def of(self, case: Case) -> Dataset:
@@ -343,7 +345,7 @@ def _groups(
 
     def planned(case: Case) -> PlannedJob:
         images = data.of(case)
-        return plan_job(source, images, case.threat, settings, address, data.contents(images))
+        return plan_job(source, images, case.threat, settings, address, data.contents(images, progress))
 
     return [(cases, [planned(case) for case in cases.cases]) for cases in every]
 

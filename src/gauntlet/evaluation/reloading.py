@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from gauntlet.datasets import load_dataset
+from gauntlet.datasets.contents import TRUSTED
 from gauntlet.datasets.contract import Dataset
 from gauntlet.errors import GauntletError
 from gauntlet.evaluation.plan import DatasetEntry, open_dataset
 from gauntlet.models import GauntletModel, load_model
+from gauntlet.models.sources.contract import coded_identity
 from gauntlet.own_code import refusing_code
 from gauntlet.results.origin import Origin, read_origin
 from gauntlet.results.record import Evaluation
@@ -90,6 +92,8 @@ def _model(evaluation: Evaluation, given: object | None) -> GauntletModel:
         raise GauntletError(f"'{evaluation.model}' is no model of Gauntlet's; galleries show label maps and boxes.")
     if model.identity.digest != evaluation.model_digest:
         raise GauntletError(f"the weights of '{evaluation.model}' are not those that were evaluated.")
+    if evaluation.code and coded_identity(model).code != evaluation.code:
+        raise GauntletError(f"the code of '{evaluation.model}' is not that which was evaluated.")
     return model
 
 
@@ -113,10 +117,17 @@ def images_again(evaluation: Evaluation, loaders: Loaders) -> Dataset:
         dataset = open_dataset(_entry(origin, evaluation))
     else:
         dataset = load_dataset(evaluation.dataset, split=evaluation.split or None)
-    if _written(dataset.identity.protocol) != _written(evaluation.dataset_identity.get("protocol", {})):
+    here, then = dataset.identity, evaluation.dataset_identity
+    if _written(here.protocol) != _written(then.get("protocol", {})):
         raise GauntletError(
             f"the images of '{evaluation.dataset}' have another protocol (size, crop, content) than those that were "
             "evaluated; from Python, give Loaders that load them as they were."
+        )
+    recorded = {TRUSTED, ""}.isdisjoint((here.contents, evaluation.contents))
+    if recorded and here.ids_digest == then.get("ids") and here.contents != evaluation.contents:
+        raise GauntletError(
+            f"the images of '{evaluation.dataset}' or their ground truth are not those that were evaluated; evaluate "
+            "them anew, or put the old files back."
         )
     return dataset
 

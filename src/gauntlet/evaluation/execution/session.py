@@ -153,6 +153,7 @@ def begin_session(
     if shared is not None:
         provenance["counts_from"] = {"key": shared[0].key, "images": len(shared[1])}
         provenance["preparation"] = list(shared[0].preparation or ())
+        provenance["batch_size"] = shared[0].batch_size
     batch_size = settings.batch_size if shared is None else shared[0].batch_size
     started = store.begin(job, images=images, batch_size=batch_size, metric=options, provenance=provenance)
     if probe is not None:  # again: another process may have begun it since
