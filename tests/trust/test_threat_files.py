@@ -18,6 +18,8 @@ from gauntlet.evaluation.jobs import Settings, plan_job
 from gauntlet.models import GauntletModel, load_model
 from gauntlet.results.record import Job
 from gauntlet.threats import build_threat
+from gauntlet.threats.attacks import PixelLoss, losses
+from gauntlet.threats.corruptions.catalogue import from_function, registry
 
 NET = """
 import torch
@@ -131,6 +133,34 @@ def test_a_worker_with_other_files_of_a_threat_is_refused(tmp_path: Path) -> Non
     put_picture(tmp_path / "fog" / "2" / "a.png", 101, (4, 6))
     with pytest.raises(UnfitError, match="fog"):
         check_threat_files(expected, threat)
+
+
+def shifted(by: int) -> Any:
+    def shift(image: Any, severity: int, draws: Any) -> Any:
+        return np.roll(image, by * severity, axis=1)
+
+    return shift
+
+
+def test_a_corruption_of_ones_own_is_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = set()
+    for by in (1, 2, 2):
+        monkeypatch.setitem(registry._entries, "shift", from_function(shifted(by)))
+        keys.add(job({"corruption": {"name": "shift", "severity": 1}}).key)
+    assert len(keys) == 2
+
+
+def weighing(by: float) -> Any:
+    return lambda pixels, progress: torch.full_like(pixels.cross_entropy, by)
+
+
+def test_a_loss_of_ones_own_is_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = set()
+    for by in (1.0, 2.0, 2.0):
+        loss = PixelLoss(base=losses["ce"].base, weight=weighing(by))
+        monkeypatch.setitem(losses._entries, "weighed", loss)
+        keys.add(job({"attack": {"name": "pgd", "epsilon": "8/255", "loss": "weighed"}}).key)
+    assert len(keys) == 2
 
 
 WEIGHT = 1.0

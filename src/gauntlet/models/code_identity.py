@@ -69,6 +69,13 @@ def code_of_class(kind: type) -> str:
     return collected.digest([])
 
 
+def code_of_others(*things: object) -> str:
+    """Digest of the functions and classes among some that are not Gauntlet's own; "" where all are."""
+    package = __name__.partition(".")[0]
+    others = [thing for thing in things if str(getattr(thing, "__module__", "")).partition(".")[0] != package]
+    return code_of(*others) if others else ""
+
+
 def code_of_packages(*names: str) -> str:
     """Digest of installed packages, by the names that they are imported by, and their versions."""
     return _digest([[], {}, sorted(f"{name} {_version(name)}" for name in names)])

@@ -11,7 +11,7 @@ import torch
 
 from gauntlet.errors import unknown_name
 from gauntlet.metrics.certification import Votes
-from gauntlet.models.code_identity import OWN_CODE, code_of_class
+from gauntlet.models.code_identity import code_of_others
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.sources.contract import ModelSource
 from gauntlet.notebooks import facts_table
@@ -140,8 +140,7 @@ class Threat(ABC):
 
     def uses(self) -> str:
         """Digest of code and files that the description only names, "" for none; part of an evaluation's key."""
-        code = code_of_class(type(self))
-        return "" if code == OWN_CODE else code
+        return code_of_others(type(self))
 
     def written(self) -> dict[str, Any]:
         """A description from which another process builds this threat; with addresses where `describe` has digests."""

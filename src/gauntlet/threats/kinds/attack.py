@@ -14,6 +14,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from gauntlet.errors import GauntletError
+from gauntlet.models.code_identity import code_of_others
 from gauntlet.models.contract import GauntletModel
 from gauntlet.models.defended_names import defences_in
 from gauntlet.models.randomness import random_parts
@@ -36,6 +37,22 @@ CLEAN = "clean"
 BATTERY_FLAGS = ("skip", "table", "keep", "together")
 LOOK = Passes(forward=1)
 """What the figures of one image cost."""
+
+
+def _code_of(used: Iterable[Attack]) -> str:
+    """Digest of the attacks, losses and step rules that are not Gauntlet's own; "" where all are."""
+    parts: list[object] = []
+    for attack in used:
+        parts.append(type(attack))
+        if (rule := getattr(attack, "rule", "")) in attacks.step_rules:
+            parts.append(attacks.step_rules[rule])
+        if (name := getattr(attack, "loss", "")) in attacks.losses:
+            loss = attacks.losses[name]
+            functions = [
+                each for pixel in (loss, loss.track) if pixel is not None for each in (pixel.base, pixel.weight)
+            ]
+            parts += [each for each in functions if each is not None]
+    return code_of_others(*parts)
 
 
 @threats.register("attack")
@@ -70,6 +87,9 @@ class AttackThreat(Threat):
 
     def check_model(self, name: str) -> None:
         check_gradient(self.name, [self.attack], name)
+
+    def uses(self) -> str:
+        return _code_of([self.attack])
 
     def passes(self, task: str = "segmentation") -> Passes:
         return self.attack.passes(task) + self.region.looks * LOOK
@@ -143,6 +163,9 @@ class BatteryThreat(Threat):
 
     def check_model(self, name: str) -> None:
         check_gradient(self.name, self.battery.members.values(), name)
+
+    def uses(self) -> str:
+        return _code_of(self.battery.members.values())
 
     def passes(self, task: str = "segmentation") -> Passes:
         return self.battery.passes(task) + (len(self.battery.members) + 1) * LOOK
@@ -220,6 +243,9 @@ class RegionAwareThreat(Threat):
 
     def check_model(self, name: str) -> None:
         check_gradient(self.name, [self.attack.attack], name)
+
+    def uses(self) -> str:
+        return _code_of([self.attack.attack])
 
     def passes(self, task: str = "segmentation") -> Passes:
         # The rounds give the predictions, the figures need the clean ones; a random model is looked at anew after each.

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, fie
 from gauntlet.datasets.contents import file_digests, text_digest
 from gauntlet.datasets.images import read_image
 from gauntlet.errors import GauntletError, unknown_name
+from gauntlet.models.code_identity import code_of_others
 from gauntlet.models.contract import GauntletModel
 from gauntlet.samples import Batch, Sample, images_to_tensor
 from gauntlet.seeding import ImageSeed
@@ -148,12 +149,13 @@ class CorruptionThreat(Threat):
         return {"corruption": {"name": self.options.name, "severity": self.options.severity, **changed}}
 
     def uses(self) -> str:
-        files = []
+        files, corruption = [], registry[self.options.name]
         if self.options.copies is not None:
             files = copies_of(Path(self.options.copies).expanduser(), self.options.name, self.options.severity)
         elif (textures := self.options.arguments().get("frost_textures")) is not None:
             files = sorted(Path(textures).glob("frost*.*"))
-        own = super().uses()
+        built_in = isinstance(corruption.target, str) and corruption.target.startswith("gauntlet.")
+        own = "" if built_in else code_of_others(corruption.function)
         return text_digest(own, [path.name for path in files], file_digests(files)) if files else own
 
     @property

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from gauntlet.datasets.contents import text_digest
 from gauntlet.errors import GauntletError
 from gauntlet.models import GauntletModel, resolve_model
 from gauntlet.models.code_identity import OWN_CODE
@@ -180,9 +181,10 @@ class TransferThreat(Threat):
         return {} if self.size is None else {"source_size": list(self.size)}
 
     def uses(self) -> str:
-        """Of the code of the source; that of "inner" is in the key of the target."""
-        code = "" if self.options.source_model == INNER else coded_identity(self._source).code
-        return "" if code == OWN_CODE else code
+        """Of the attack, and of the code of the source; that of "inner" is in the key of the target."""
+        code = OWN_CODE if self.options.source_model == INNER else coded_identity(self._source).code
+        attack = self.inner.uses()
+        return attack if code == OWN_CODE else text_digest(attack, code)
 
     def written(self) -> dict[str, Any]:
         source = self.options.source_model
@@ -209,6 +211,7 @@ class TransferThreat(Threat):
             source.identity.digest,
             coded_identity(source).code,
             self.inner.describe(),
+            *([self.inner.uses()] if self.inner.uses() else []),
             self.version,
             source.preparation,
             len(batch),
