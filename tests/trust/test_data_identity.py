@@ -259,7 +259,9 @@ def test_an_image_that_changes_while_a_run_goes_on_ends_it(tiny_model: Segmentat
 
 def test_trusted_data_is_not_read_and_says_so(tmp_path: Path, tiny_model: SegmentationModel) -> None:
     root, store = write_folder(tmp_path / "data"), Store()
-    trusted = gauntlet.evaluate(tiny_model, load_dataset("folder", root=root, trust_data=True), store=store)
+    told, unread = Told(), load_dataset("folder", root=root, trust_data=True)
+    trusted = gauntlet.evaluate(tiny_model, unread, store=store, progress=told)
+    assert any("are trusted, not read" in note for note in told.notes)
     assert trusted.contents == "trusted"
     read = gauntlet.evaluate(tiny_model, load_dataset("folder", root=root), store=store)
     assert read.key != trusted.key

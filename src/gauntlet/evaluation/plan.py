@@ -301,6 +301,8 @@ def read_contents(dataset: Dataset, progress: Progress) -> Contents:
             progress.advance(1)
 
     contents = dataset.contents(told)
+    if contents.trusted:
+        progress.note_once(f"the files of '{dataset.name}' are trusted, not read: a change of them would go unnoticed.")
     if (sentence := published_sentence(dataset.name, dataset.split, contents)) is not None:
         progress.note_once(sentence)
     return contents
