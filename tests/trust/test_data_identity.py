@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -224,7 +225,9 @@ def test_a_subset_is_its_images(tiny_model: SegmentationModel, threat: Any) -> N
     three = gauntlet.evaluate(tiny_model, nine.subset(3), threat, store=store, batch_size=4, progress=few)
     ten = gauntlet.evaluate(tiny_model, TinyDataset(10, size), threat, store=store, batch_size=4, progress=many)
     assert (few.images, many.images) == (0, 4)
-    assert three.provenance["counts_from"] == {"key": six.key, "images": 3}
+    made_with = {name: six.provenance[name] for name in ("gauntlet", "torch", "device")}
+    assert three.provenance["counts_from"] == {"key": six.key, "images": 3, **made_with}
+    assert three.provenance["hosts"] == six.provenance["hosts"]
     assert three.provenance["batch_size"] == 2
     rows = {row.image_id: row.counts for row in store.counts_of(six.key)}
     for smaller in (three, ten):
@@ -233,6 +236,17 @@ def test_a_subset_is_its_images(tiny_model: SegmentationModel, threat: Any) -> N
     fresh = gauntlet.evaluate(tiny_model, TinyDataset(10, size), threat, batch_size=2)
     assert ten.figures == fresh.figures
     assert (three.images, six.images, ten.images) == (3, 6, 10)
+
+
+def test_counts_of_a_model_that_differs_from_itself_are_not_taken_over() -> None:
+    class Drawing(torch.nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return torch.randn(len(images), 3, *images.shape[-2:])
+
+    model, store, told = gauntlet.wrap_model(Drawing(), num_classes=3), Store(), Told()
+    gauntlet.evaluate(model, TinyDataset(6), store=store)
+    gauntlet.evaluate(model, TinyDataset(3), store=store, progress=told)
+    assert told.images == 3
 
 
 def test_again_takes_no_counts_over(tiny_model: SegmentationModel) -> None:

@@ -121,7 +121,8 @@ def begin_session(
 ) -> Session:
     """Registers a job in the store, or takes up what is there of it.
 
-    Counts that another evaluation has of the same images are taken over, with its batch size and preparation.
+    Counts that another evaluation has of the same images are taken over, with its batch size, preparation and hosts;
+    not those of a model that differs from itself.
 
     Args:
         store: where the job goes.
@@ -146,12 +147,16 @@ def begin_session(
         provenance[PROBE] = probe.as_dict()
     kept = None if settings.images_folder is None else KeptImages.of(settings.images_folder, planned)
     shared = None
-    if reuse and kept is None and store.started(job.key) is None:
+    repeats = probe is None or not probe.random
+    if reuse and repeats and kept is None and store.started(job.key) is None:
         shared = _counted_elsewhere(store, planned, options)
     if probe is not None:
         check_probe(store, planned, probe, [job.key, *([shared[0].key] if shared is not None else [])])
     if shared is not None:
-        provenance["counts_from"] = {"key": shared[0].key, "images": len(shared[1])}
+        then = store.provenance(shared[0].key)
+        made_with = {name: then[name] for name in ("gauntlet", "torch", "device") if name in then}
+        provenance["counts_from"] = {"key": shared[0].key, "images": len(shared[1]), **made_with}
+        provenance["hosts"] = then.get("hosts", {})
         provenance["preparation"] = list(shared[0].preparation or ())
         provenance["batch_size"] = shared[0].batch_size
     batch_size = settings.batch_size if shared is None else shared[0].batch_size
