@@ -66,9 +66,10 @@ def test_others_first_then_what_the_other_driver_had(
 
 
 def test_a_driver_on_ray_does_not_wait_for_workers_for_ever_while_others_compute() -> None:
-    actor = SimpleNamespace(ready=SimpleNamespace(remote=lambda: "the answer that never comes"))
+    actor = SimpleNamespace(start=SimpleNamespace(remote=lambda threads: "the answer that never comes"))
+    actors = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda: actor))
     ray = SimpleNamespace(
-        remote=lambda **_: lambda _: SimpleNamespace(remote=lambda threads: actor),
+        remote=lambda **_: lambda _: actors,
         wait=lambda answers, num_returns, timeout: ([], answers) if timeout else None,
     )
     pool = RayPool(ray, 1, {"num_cpus": 1})
