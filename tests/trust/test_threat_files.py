@@ -61,6 +61,12 @@ def test_a_transfer_from_edited_code_is_another_evaluation(tmp_path: Path, monke
     assert before.unrecorded.key == after.unrecorded.key
 
 
+def test_a_stored_transfer_is_read_without_its_source() -> None:
+    source = {"source_model": "camvid/enet-clean transform kind=grey,trials=9", "source_digest": "0123"}
+    stored = build_threat({"transfer": {**source, "attack": {"name": "fgsm", "epsilon": "8/255"}}})
+    assert stored.uses() == ""
+
+
 class Plain(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -181,8 +181,11 @@ class TransferThreat(Threat):
         return {} if self.size is None else {"source_size": list(self.size)}
 
     def uses(self) -> str:
-        """Of the attack, and of the code of the source; that of "inner" is in the key of the target."""
-        code = OWN_CODE if self.options.source_model == INNER else coded_identity(self._source).code
+        """Of the attack, and of the code of the source; that of "inner" is in the key of the target.
+
+        A stored description names its source by weights and name, which no code can be found by.
+        """
+        code = OWN_CODE if self._named_source is None else coded_identity(self._source).code
         attack = self.inner.uses()
         return attack if code == OWN_CODE else text_digest(attack, code)
 
