@@ -68,16 +68,20 @@ def unpack(folder: Path, name: str = "*", source: Path = FOLDER) -> list[Path]:
     return list(wanted)
 
 
-def prove(camvid: Path, checkpoints: Path, folder: Path = FOLDER) -> Path:
-    """Runs a sample of every store again, as `gauntlet store adopt` does; writes down what is recorded by it.
+def prove(camvid: Path, checkpoints: Path, name: str = "*", folder: Path = FOLDER) -> Path:
+    """Runs a sample of stores again, as `gauntlet store adopt` does; writes down what is recorded by it.
 
     Args:
         camvid, checkpoints: the folders that results call CAMVID and CHECKPOINTS.
+        name: of the stores, all by default; what is written down of others stays.
         folder: of the stores.
     """
+    target = folder / ADOPTED
     written: dict[str, Any] = {"stores": {}, "digests": {}}
+    if target.exists():
+        written = json.loads(lzma.decompress(target.read_bytes()))
     with tempfile.TemporaryDirectory() as place:
-        for path in unpack(Path(place), source=folder):
+        for path in unpack(Path(place), name, source=folder):
             with closing(sqlite3.connect(path)) as opened, opened:
                 for word, there in (("CAMVID", camvid), ("CHECKPOINTS", checkpoints)):
                     opened.execute(
@@ -91,7 +95,6 @@ def prove(camvid: Path, checkpoints: Path, folder: Path = FOLDER) -> Path:
                         record = {**asdict(known), "note": each.note}
                         written["stores"].setdefault(path.stem, {})[old] = record
                         written["digests"][known.dataset["contents"]] = list(each.digests)
-    target = folder / ADOPTED
     target.write_bytes(lzma.compress(json.dumps(written, sort_keys=True).encode(), preset=9 | lzma.PRESET_EXTREME))
     return target
 
@@ -126,11 +129,12 @@ def main() -> None:
     proving = commands.add_parser("prove", help="Run a sample of every store again.")
     proving.add_argument("camvid", type=Path)
     proving.add_argument("checkpoints", type=Path)
+    proving.add_argument("name", nargs="?", default="*", help="Of the stores, all by default.")
     chosen = parser.parse_args()
     if chosen.command == "pack":
         paths = [pack(chosen.store, chosen.name or chosen.store.stem)]
     elif chosen.command == "prove":
-        paths = [prove(chosen.camvid.resolve(), chosen.checkpoints.resolve())]
+        paths = [prove(chosen.camvid.resolve(), chosen.checkpoints.resolve(), chosen.name)]
     else:
         paths = unpack(chosen.folder)
         for path in paths if chosen.adopt else ():

@@ -104,6 +104,23 @@ def test_a_store_comes_back_as_it_was_and_is_never_overwritten(tmp_path: Path) -
     assert not (tmp_path / "out" / "another.db").exists()
 
 
+@pytest.mark.slow
+def test_an_adopted_store_knows_its_data_and_code(tmp_path: Path, call: Call) -> None:
+    """What a sample proved is found by keys with contents and code; the page still computes nothing."""
+    (store,) = evidence.unpack(tmp_path, "halmosi")
+    assert evidence.record(store) == 6
+    with open_store(store, read_only=True) as opened:
+        assert opened.unrecorded() == 0
+        assert opened.damage() == {}
+        assert "" not in set(opened.frame()["contents"])
+    words = ["--model", "streets/enet-at", "--dataset", "streets", "--split", "val", "--limit", "16"]
+    study = ["study", "run", "halmosi/figure-1", *words, "--output", str(tmp_path)]
+    _, out, _ = call(*study, "--store", str(store), "--dry-run")
+    planned = re.search(r"(\d+) evaluations, (\d+|all) of them stored", " ".join(out.split()))
+    assert planned is not None
+    assert planned[2] in (planned[1], "all")
+
+
 def test_an_empty_store_is_not_kept(tmp_path: Path) -> None:
     open_store(tmp_path / "a#1.db").close()
     with pytest.raises(SystemExit, match=r"a#1\.db has no evaluations"):

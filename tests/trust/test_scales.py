@@ -11,6 +11,7 @@ from torch import nn
 
 import gauntlet
 from gauntlet.errors import GauntletError
+from gauntlet.models.wrapping import WrappedSegmentation
 from gauntlet.threats import build_threat
 from gauntlet.threats.compat.detecbench import attacks
 from gauntlet.threats.fitted.patch import PatchRule
@@ -133,4 +134,6 @@ def test_a_normalisation_of_grey_levels_is_refused(mean: tuple[float, ...], std:
 
 def test_published_normalisations_of_images_in_zero_to_one_are_taken() -> None:
     for mean, std in [((0.485,) * 3, (0.229,) * 3), ((0.41,) * 3, (1 / 255,) * 3), ((0.43,) * 3, (72.1,) * 3)]:
-        gauntlet.wrap_model(nn.Conv2d(3, 2, 1), num_classes=2, mean=mean, std=std)
+        model = gauntlet.wrap_model(nn.Conv2d(3, 2, 1), num_classes=2, mean=mean, std=std)
+        assert isinstance(model, WrappedSegmentation)
+        assert model.normalisation.std.flatten().tolist() == pytest.approx(list(std))

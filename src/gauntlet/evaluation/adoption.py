@@ -6,6 +6,7 @@ their counts are those that are stored, all results of this model on these image
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -180,8 +181,10 @@ class _Group:
 def _close(metric: Any, one: ImageRow, other: ImageRow, views: Any, task: str) -> bool:
     """True if the main figure of an image is the same up to `CLOSE` in both counts."""
     name = get_task(task).image_figure
-    values = [[row.get(name) for row in metric.per_image(read_counts(metric, each), views)] for each in (one, other)]
+    values = [
+        [row.get(name, math.nan) for row in metric.per_image(read_counts(metric, each), views)] for each in (one, other)
+    ]
     return all(
-        mine == theirs or (mine is not None and theirs is not None and abs(mine - theirs) <= CLOSE)
+        abs(mine - theirs) <= CLOSE or (math.isnan(mine) and math.isnan(theirs))
         for mine, theirs in zip(*values, strict=True)
     )
