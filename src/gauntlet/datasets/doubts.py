@@ -106,7 +106,7 @@ def sample_doubts(dataset: Dataset) -> list[str]:
     for index in spread(len(dataset), LOOKED_AT):
         try:
             labels = dataset[index].labels
-        except Exception:  # the user's code and files, which may fail in any way; the run tells it, with the image
+        except Exception:  # nosec B112 # the user's code and files may fail in any way; the run tells it, with the image
             continue
         if labels is None:
             return []

@@ -130,7 +130,7 @@ def probe_model(model: GauntletModel) -> Probe:
             model.check_size(*size)
             with _untouched(model):
                 return _probe_at(model, size)
-        except Exception:  # noqa: PERF203 - the user's code, which may fail in any way for a size it does not take
+        except Exception:  # noqa: PERF203 # nosec B112 # the user's code may fail in any way for a size
             continue
     return Probe(NONE, (0, 0), {})
 
