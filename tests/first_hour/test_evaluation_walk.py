@@ -15,13 +15,16 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from gauntlet.cli import app as application
 from gauntlet.evaluation.plan import plan_jobs, read_plan
 from gauntlet.evaluation.provenance import command_line
 from gauntlet.results import open_store
+from gauntlet.results.checksums import seal
 from gauntlet.results.origin import Origin, read_origin
 from gauntlet.results.record import Job
+from gauntlet.results.schema import evaluations
 from program import Call
 from stranger import bring_everything, bring_weights
 from stranger_home import working_in
@@ -136,6 +139,9 @@ def test_results_of_version_0_1_0_are_found_under_their_old_name(call: Call, eva
     assert Job(**{**old, "model": "UNet"}).key == planned.key
     with sqlite3.connect(evaluated / STORE) as connection:
         connection.execute("UPDATE evaluations SET model = 'UNet', provenance = '{}' WHERE model = 'loader:wrapped'")
+    with open_store(evaluated / STORE) as store, store._database.write() as opened:
+        for (number,) in opened.execute(select(evaluations.c.id)).all():
+            seal(opened, number)
     assert labels(evaluated)[0].startswith("UNet [")
     assert "0 computed, 6 found" in call("run", "plan.yaml")[1]
     assert labels(evaluated)[0].startswith("loader:wrapped [")

@@ -192,12 +192,12 @@ def test_the_page_of_networks_trained_on_camvid_has_every_model_and_its_figures(
     for model in few:
         figures = runs["worst"](model, "battery").figures
         assert f"| `{model}` |" in page
-        assert re.search(rf"\| `{model}` \| .* \| {100 * figures['aAcc']:.1f} \(", page)
+        assert re.search(rf"\| `{model}` \| .* \| {100 * figures['aAcc']:.1f} \|", page)  # two images: no interval
     assert "## Half of the batch attacked" in page
     assert "in 4 label maps of the training split" in page
     assert page.count("\n| no image at all |") == 3  # under the battery, twice, and under PGD
     half, full = (runs["paper"](SHARES[share], "battery").figures["aAcc"] for share in ("50 %", "100 %"))
-    assert f" and {100 * (full - half):+.1f} (" in page.partition("## Half or all of it, at 8/255")[2]
+    assert f" and {100 * (full - half):+.1f} " in page.partition("## Half or all of it, at 8/255")[2]
     assert "`camvid/enet-sea`, `camvid/bisenetv2`" in page.partition("but not run yet: ")[2]
     assert sorted(MODELS) == sorted(shipped.names("camvid"))
     assert list(runs["worst"].dataset.ids()) == [open_dataset(SMALL).ids()[index] for index in (0, 2)]
