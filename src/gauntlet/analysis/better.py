@@ -329,7 +329,7 @@ def _same(first: Boxes, second: Boxes) -> bool:
 
 
 class _WorstCounts:
-    """Two worst cases, from counts of N images under T threats."""
+    """Difference of the worst cases of two models, computed from counts of N images under T threats."""
 
     def __init__(self, first: Sequence[CountTable], second: Sequence[CountTable]) -> None:
         sides = [[(each.true_positives, each.union) for each in side] for side in (first, second)]

@@ -1,4 +1,4 @@
-"""Tests of a difference: paired over the same images, unpaired between groups of models."""
+"""Tests of a difference: paired (two models, same images) or unpaired (two groups of models)."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class Folder(LabelledImages):
         asks: bool,
         zero_said: bool,
     ) -> None:
-        """Errors for class numbers with two readings: 0 and 255 for two classes, a class file that starts with void."""
+        """Raise an error if masks can be read in two ways: values 0 and 255, or a class file that starts with void."""
         binary = asks and self.num_classes <= 2
         first = listed is not None and 0 in listed.ignored_values and not zero_said
         values = set().union(*(values_of(path) for path in looked_at)) if binary or first else set()

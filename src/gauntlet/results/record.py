@@ -201,7 +201,7 @@ class Evaluation:
 
     @property
     def contents(self) -> str:
-        """Digest of the contents of the data; "" where nobody recorded it."""
+        """Digest of the contents of the data, or "" if it was not recorded."""
         return str(self.dataset_identity.get("contents", ""))
 
     @property

@@ -26,7 +26,7 @@ COARSE_BINS = 256
 LOG_ODDS_LOW, LOG_ODDS_SPAN = -6.0, 23.0
 """Where the first bin of the log-odds begins, and the width of the 1,024; what lies below counts in the first one."""
 TAIL_SPAN = 88.0
-"""The width of the bins beyond; the last one holds what is infinite in single precision."""
+"""Width of the bins above the fine ones. The last bin also holds values that are infinite in float32."""
 _HEADER = struct.Struct("<II")  # views, cells that are not zero
 
 
@@ -159,7 +159,7 @@ def count_confidence(
 
 
 def _places(coarse: bool) -> slice:
-    """The bins in which counts of 256 bins, or of all, stand."""
+    """Positions of the bins that stored counts use: those of the older 256 bins, or all bins."""
     return slice(0, FINE_BINS, FINE_BINS // COARSE_BINS) if coarse else slice(None)
 
 

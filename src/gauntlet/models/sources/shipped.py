@@ -27,7 +27,7 @@ PACKAGED = ("streets/",)
 
 @dataclass(frozen=True)
 class ShippedModel(CardAndWeights):
-    """A model with a card in the package, by its name below models/weights/ ("streets/enet")."""
+    """Model whose card is in the package. Its name is the path below models/weights/, such as "streets/enet"."""
 
     name: str
 
